@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Element types of arrays. rung moves rows as bytes; the type is carried along for those who compute with them. */
+#ifndef RUNG_DTYPE_H
+#define RUNG_DTYPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** X(enumerator, name on the command line, bytes, .npy descr). bf16 has no numpy type and is stored as 2-byte void. */
+#define RUNG_DTYPE_LIST(X)               \
+	X(RUNG_BOOL, "bool", 1, "|b1")   \
+	X(RUNG_I8, "i8", 1, "|i1")       \
+	X(RUNG_U8, "u8", 1, "|u1")       \
+	X(RUNG_I16, "i16", 2, "<i2")     \
+	X(RUNG_U16, "u16", 2, "<u2")     \
+	X(RUNG_I32, "i32", 4, "<i4")     \
+	X(RUNG_U32, "u32", 4, "<u4")     \
+	X(RUNG_I64, "i64", 8, "<i8")     \
+	X(RUNG_U64, "u64", 8, "<u8")     \
+	X(RUNG_F16, "f16", 2, "<f2")     \
+	X(RUNG_BF16, "bf16", 2, "|V2")   \
+	X(RUNG_F32, "f32", 4, "<f4")     \
+	X(RUNG_F64, "f64", 8, "<f8")
+
+enum rung_dtype {
+	RUNG_DTYPE_NONE = 0,
+#define RUNG_DTYPE_ENUM(code, name, bytes, descr) code,
+	RUNG_DTYPE_LIST(RUNG_DTYPE_ENUM)
+#undef RUNG_DTYPE_ENUM
+	RUNG_DTYPE_COUNT
+};
+
+#define RUNG_DIMS_MAX 8
+
+/** Type and shape of an array, C order. A row is everything behind the first dimension; of a vector, one element. */
+struct rung_array_info {
+	enum rung_dtype dtype;
+	unsigned dim_count;             /**< 1 to RUNG_DIMS_MAX */
+	uint64_t dims[RUNG_DIMS_MAX];
+	uint64_t row_count;             /**< dims[0] */
+	uint64_t row_bytes;             /**< bytes of one row */
+};
+
+/** Bytes of one element; 0 for a value that is no dtype. */
+RUNG_API size_t rung_dtype_bytes(enum rung_dtype dtype);
+
+/** Name as on the command line, "f16"; "none" for a value that is no dtype. */
+RUNG_API const char *rung_dtype_name(enum rung_dtype dtype);
+
+/** The dtype of a name; RUNG_DTYPE_NONE when there is none. */
+RUNG_API enum rung_dtype rung_dtype_parse(const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

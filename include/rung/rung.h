@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** All of rung. */
+#ifndef RUNG_RUNG_H
+#define RUNG_RUNG_H
+
+#include "dataset.h"
+#include "dtype.h"
+#include "graph.h"
+#include "plan.h"
+#include "rank.h"
+#include "sampler.h"
+#include "source.h"
+#include "stage.h"
+#include "status.h"
+#include "store.h"
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Arrays in files, as `rung stage` takes them:
+ *
+ *   file.npy                          a .npy of format version 1, 2 or 3
+ *   file.npz:member                   a member of a .npz, stored or deflated; ".npy" behind the member's name may be left out
+ *   raw:FILE,DTYPE,DIM[xDIM][,OFFSET] bytes without a header, from byte OFFSET on
+ *
+ * C order and little-endian only; Fortran order, big-endian and object arrays are refused with the way to convert them.
+ */
+#ifndef RUNG_SOURCE_H
+#define RUNG_SOURCE_H
+
+#include "dtype.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct rung_source;
+
+/**
+ * Open an array for reading. Its header is checked against the size of the file: a truncated file is refused here.
+ * A deflated member of a .npz is inflated into memory (its size is what `info` says); the others are read where they lie.
+ *
+ * @param spec     a source as above
+ * @param src_out  the source; close it with rung_source_close()
+ * @return 0, or RUNG_E_INVAL (the words of spec), RUNG_E_NOENT, RUNG_E_FORMAT, RUNG_E_IO, RUNG_E_NOMEM
+ */
+RUNG_API int rung_source_open(const char *spec, struct rung_source **src_out);
+
+/** Type and shape; valid until the source is closed. */
+RUNG_API const struct rung_array_info *rung_source_info(const struct rung_source *src);
+
+/** The spec it was opened with, for messages. */
+RUNG_API const char *rung_source_spec(const struct rung_source *src);
+
+/**
+ * Read `row_count` rows from `row_first` on into `buf` (row_count * row_bytes bytes).
+ *
+ * Threads: any number on one source at the same time.
+ * @return 0, or RUNG_E_INVAL (rows outside the array), RUNG_E_IO with file, offset and errno (also when the file became shorter)
+ */
+RUNG_API int rung_source_read(const struct rung_source *src, uint64_t row_first, uint64_t row_count, void *buf);
+
+/** Close; NULL is allowed. */
+RUNG_API void rung_source_close(struct rung_source *src);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

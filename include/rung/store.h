@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The store: feature rows on a ladder of tiers behind one gather.
+ *
+ * A gather copies the rows of a list of ids into the caller's memory. Rows in memory tiers are copied at once by the calling
+ * thread; the others are read from the file by the store's refill thread. A request is the handle of one gather in
+ * flight: submit, then poll or wait, then put. Several may be in flight, from several threads.
+ *
+ *     struct rung_ids ids = { .data = batch, .count = n, .dtype = RUNG_U64, .space = RUNG_RANKS };
+ *     rc = rung_gather_submit(store, &ids, out, 0, &req);
+ *     ... sample the next batch ...
+ *     rc = rung_request_wait(req, -1);
+ *     rung_request_put(req);
+ */
+#ifndef RUNG_STORE_H
+#define RUNG_STORE_H
+
+#include "dataset.h"
+#include "plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct rung_store;
+struct rung_request;
+
+enum rung_engine {
+	RUNG_ENGINE_AUTO = 0,   /**< io_uring where it works, else pread */
+	RUNG_ENGINE_IO_URING,
+	RUNG_ENGINE_PREAD       /**< a pool of threads */
+};
+
+struct rung_store_opts {
+	size_t size;               /**< sizeof(struct rung_store_opts), set by the initialiser */
+	uint32_t requests_max;     /**< requests in flight; 0: 8 */
+	uint32_t batch_rows_max;   /**< ids of one request; 0: 1 Mi. Each request holds 24 bytes an id of it, touched as used */
+	uint32_t queue_depth;      /**< reads in flight; 0: 64; never more than the plan has slots */
+	enum rung_engine engine;
+	int no_merge;              /**< nonzero: read neighbouring rows one by one (for measuring) */
+	int buffered;              /**< nonzero: through the page cache instead of O_DIRECT */
+	int vertex_ids;            /**< nonzero: ids of space RUNG_VERTICES will be used; keeps rank_of_vertex in memory */
+};
+
+#ifdef __cplusplus
+static inline struct rung_store_opts rung_store_opts_init(void)
+{
+	struct rung_store_opts opts = {};
+	opts.size = sizeof(opts);
+	return opts;
+}
+#else
+#define RUNG_STORE_OPTS_INIT { .size = sizeof(struct rung_store_opts) }
+#endif
+
+enum rung_id_space {
+	RUNG_RANKS = 0,        /**< ids of the relabelled graph */
+	RUNG_VERTICES          /**< ids of the user's own graph */
+};
+
+/** A list of ids, any order, repeats allowed. */
+struct rung_ids {
+	const void *data;
+	uint64_t count;
+	enum rung_dtype dtype;      /**< RUNG_I32, RUNG_U32, RUNG_I64 or RUNG_U64 */
+	enum rung_id_space space;
+};
+
+/**
+ * Open a store: allocate the host tier and the staging slots, read the host tier's rows, start the refill thread, and probe
+ * the engine with a real read. Everything that gathers need is allocated here.
+ *
+ * @param ds         may be closed afterwards
+ * @param plan       may be destroyed afterwards
+ * @param opts       NULL: defaults
+ * @param store_out  close with rung_store_close()
+ * @return 0, RUNG_E_NOSUP (the engine asked for does not work here, with the reason), RUNG_E_NOMEM, RUNG_E_IO, RUNG_E_INVAL
+ */
+RUNG_API int rung_store_open(const struct rung_dataset *ds, const struct rung_plan *plan, const struct rung_store_opts *opts,
+                             struct rung_store **store_out);
+
+/**
+ * Close: requests still queued fail with RUNG_E_CANCELED, reads in flight are waited for. Requests must have been put,
+ * or must not be touched any more. NULL is allowed. Not while another thread is inside a call on the store.
+ *
+ * @return 0, or RUNG_E_TIMEDOUT when the device has not answered for 60 s: memory it may still write to is then left allocated
+ */
+RUNG_API int rung_store_close(struct rung_store *store);
+
+/**
+ * Start copying rows; returns before those from the file have arrived.
+ *
+ * @param ids         read only during the call
+ * @param out         row i of the list goes to out + i * out_stride; written until the request completes
+ * @param out_stride  bytes, at least row_bytes; 0: row_bytes
+ * @param req_out     the request; give it back with rung_request_put()
+ * @return 0, RUNG_E_RANGE (an id is outside: says which), RUNG_E_AGAIN (all requests are in flight: wait for one and put it),
+ *         RUNG_E_INVAL (count above batch_rows_max, dtype, stride, vertex ids without opts.vertex_ids)
+ *
+ * Threads: any number at the same time. Nothing is allocated.
+ */
+RUNG_API int rung_gather_submit(struct rung_store *store, const struct rung_ids *ids, void *out, size_t out_stride,
+                                struct rung_request **req_out);
+
+/**
+ * The same, and wait: lists of any length (they are split), blocking while all requests are in flight.
+ * @return 0, or the request's error, whose text is then in rung_last_error()
+ */
+RUNG_API int rung_gather(struct rung_store *store, const struct rung_ids *ids, void *out, size_t out_stride);
+
+/** 1 when the request has completed, else 0. Never blocks. */
+RUNG_API int rung_request_poll(const struct rung_request *req);
+
+/**
+ * Wait for a request.
+ *
+ * @param timeout_ns  negative: as long as it takes
+ * @return 0 when all rows are there, RUNG_E_TIMEDOUT (it is still in flight), or the error it failed with: RUNG_E_IO and others.
+ *         A failed request leaves the store usable; rows of it may or may not have been written.
+ */
+RUNG_API int rung_request_wait(struct rung_request *req, int64_t timeout_ns);
+
+/** Why a completed request failed: row, file, offset and errno. "" when it did not. Valid until put. */
+RUNG_API const char *rung_request_error(const struct rung_request *req);
+
+/** Give a request back; waits for it when it is still in flight. NULL is allowed. */
+RUNG_API void rung_request_put(struct rung_request *req);
+
+#define RUNG_TIERS_MAX 8
+#define RUNG_LATENCY_BUCKETS 64
+
+/** Counters since open; read while gathers run, each is exact, together they are of about the same moment. */
+struct rung_store_stats {
+	size_t size;                       /**< sizeof(struct rung_store_stats), set by the caller */
+	uint32_t tier_count;
+	struct {
+		const char *name;
+		uint64_t rows;             /**< held */
+		uint64_t hits;             /**< requested rows served */
+		uint64_t bytes;            /**< of them */
+	} tiers[RUNG_TIERS_MAX];
+	uint64_t requests;
+	uint64_t request_errors;
+	uint64_t device_reads;             /**< reads that completed */
+	uint64_t device_read_bytes;        /**< sectors read, as the device sees them */
+	uint64_t merged_rows;              /**< distinct rows that shared a read with another */
+	uint64_t duplicate_rows;           /**< cold rows asked for again inside one request */
+	uint64_t retries;
+	uint32_t queue_depth;
+	uint32_t sector_bytes;             /**< alignment of reads */
+	const char *engine;                /**< "io_uring", "pread", or "none" when nothing is cold */
+	const char *engine_why;            /**< why not a better one; "" when it is the best */
+	int direct;                        /**< 1: O_DIRECT */
+	uint64_t latency[RUNG_LATENCY_BUCKETS];  /**< requests that took [2^(b/2), 2^((b+1)/2)) microseconds, b their index */
+};
+
+/** Read the counters. @return 0, or RUNG_E_ABI */
+RUNG_API int rung_store_stats(const struct rung_store *store, struct rung_store_stats *stats_out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

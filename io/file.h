@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Files: whole reads and writes with the place in the message. Private to io/ and numa/. */
+#ifndef RUNG_IO_FILE_H
+#define RUNG_IO_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/**
+ * Read exactly `bytes` at `offset`; EINTR and short reads are continued.
+ * @return 0, or RUNG_E_IO naming `path`, the offset and errno, also when the file ends too early
+ */
+int rung__pread_all(int fd, const char *path, void *buf, uint64_t bytes, uint64_t offset);
+
+/** Write exactly `bytes` at `offset`. @return 0, RUNG_E_NOSPC or RUNG_E_IO naming `path`, the offset and errno */
+int rung__pwrite_all(int fd, const char *path, const void *buf, uint64_t bytes, uint64_t offset);
+
+#endif

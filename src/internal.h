@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What every part of rung uses: failures, memory, options, sizes, time. Private: names start with rung__. */
+#ifndef RUNG_INTERNAL_H
+#define RUNG_INTERNAL_H
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rung/status.h"
+
+#define RUNG__ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+#define RUNG__MIN(a, b) ((a) < (b) ? (a) : (b))
+#define RUNG__MAX(a, b) ((a) > (b) ? (a) : (b))
+
+#define RUNG__ERROR_BYTES 1024   /* longest sentence kept of a failure */
+#define RUNG__PAGE_BYTES 4096u   /* alignment that O_DIRECT takes on every device */
+
+/**
+ * Record why a call fails; returns `status`, so that `return rung__fail(...)` is one line. The function that decides the
+ * failure calls it, once; those above pass the status on. The sentence names file, place, value and cure, without a full stop.
+ */
+int rung__fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/** As rung__fail(), with ": <strerror(err)>" behind and the status that errno value stands for (ENOENT, ENOSPC, ENOMEM …; else RUNG_E_IO). */
+int rung__fail_errno(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/** Put a sentence back as this thread's last error (one kept by a request). Returns `status`. */
+int rung__fail_text(int status, const char *text);
+
+/* Memory. All of rung's heap memory goes through these; NULL when there is none or when a test says so. */
+void *rung__malloc(size_t bytes);
+void *rung__zalloc(size_t bytes);
+void *rung__malloc_array(uint64_t count, size_t item_bytes);   /* NULL on overflow; 1 byte for count 0 */
+void *rung__zalloc_array(uint64_t count, size_t item_bytes);
+void *rung__realloc_array(void *ptr, uint64_t count, size_t item_bytes);
+void *rung__malloc_aligned(size_t align, size_t bytes);        /* align a power of two; freed with rung__free() */
+char *rung__strdup(const char *text);
+char *rung__format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void rung__free(void *ptr);
+
+/** Tests: the number of allocations that still succeed, negative for no limit (the default). */
+void rung__alloc_limit(int64_t count);
+
+/**
+ * Copy a caller's options over our defaults: a shorter struct leaves the rest, a longer one must be zero past our end.
+ * `dst` is `dst_size` bytes with its defaults set (all zero for most); `src` may be NULL.
+ */
+int rung__opts_take(void *dst, size_t dst_size, const void *src, const char *what);
+
+/* Sizes: false on overflow, *out untouched. */
+static inline bool rung__mul(uint64_t a, uint64_t b, uint64_t *out)
+{
+	uint64_t r;
+	if (__builtin_mul_overflow(a, b, &r))
+		return false;
+	*out = r;
+	return true;
+}
+
+static inline bool rung__add(uint64_t a, uint64_t b, uint64_t *out)
+{
+	uint64_t r;
+	if (__builtin_add_overflow(a, b, &r))
+		return false;
+	*out = r;
+	return true;
+}
+
+/* align: a power of two */
+static inline uint64_t rung__align_down(uint64_t x, uint64_t align)
+{
+	return x & ~(align - 1);
+}
+
+static inline uint64_t rung__align_up(uint64_t x, uint64_t align)
+{
+	return (x + align - 1) & ~(align - 1);
+}
+
+/* Ids of 4 or 8 bytes. `bytes` does not change inside a loop: the compiler makes two loops of it. */
+static inline uint64_t rung__id_get(const void *ids, unsigned bytes, uint64_t i)
+{
+	return bytes == 4 ? ((const uint32_t *)ids)[i] : ((const uint64_t *)ids)[i];
+}
+
+static inline void rung__id_set(void *ids, unsigned bytes, uint64_t i, uint64_t value)
+{
+	if (bytes == 4)
+		((uint32_t *)ids)[i] = (uint32_t)value;
+	else
+		((uint64_t *)ids)[i] = value;
+}
+
+/** Monotonic clock. */
+uint64_t rung__now_ns(void);
+
+/** Threads for a parallel part: `wanted`, or as many as OpenMP would take for 0; always 1 without OpenMP. */
+int rung__threads(uint32_t wanted);
+
+/** splitmix64's finaliser (Steele, Lea, Flood 2014): a good 64-bit mix for keys of random draws and hashes. */
+static inline uint64_t rung__mix64(uint64_t x)
+{
+	x += 0x9e3779b97f4a7c15u;
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+	return x ^ (x >> 31);
+}
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Heap memory with a limit that tests set, and the options check. */
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "internal.h"
+
+static _Atomic int64_t allocations_left = -1;
+
+void rung__alloc_limit(int64_t count)
+{
+	atomic_store(&allocations_left, count);
+}
+
+static bool may_allocate(void)
+{
+	int64_t left = atomic_load_explicit(&allocations_left, memory_order_relaxed);
+
+	while (left >= 0) {
+		if (left == 0)
+			return false;
+		if (atomic_compare_exchange_weak(&allocations_left, &left, left - 1))
+			return true;
+	}
+	return true;
+}
+
+void *rung__malloc(size_t bytes)
+{
+	return may_allocate() ? malloc(bytes ? bytes : 1) : NULL;
+}
+
+void *rung__zalloc(size_t bytes)
+{
+	return may_allocate() ? calloc(1, bytes ? bytes : 1) : NULL;
+}
+
+void *rung__malloc_array(uint64_t count, size_t item_bytes)
+{
+	uint64_t bytes;
+
+	if (!rung__mul(count, item_bytes, &bytes) || bytes > PTRDIFF_MAX)
+		return NULL;
+	return rung__malloc((size_t)bytes);
+}
+
+void *rung__zalloc_array(uint64_t count, size_t item_bytes)
+{
+	uint64_t bytes;
+
+	if (!rung__mul(count, item_bytes, &bytes) || bytes > PTRDIFF_MAX)
+		return NULL;
+	return rung__zalloc((size_t)bytes);
+}
+
+void *rung__realloc_array(void *ptr, uint64_t count, size_t item_bytes)
+{
+	uint64_t bytes;
+
+	if (!rung__mul(count, item_bytes, &bytes) || bytes > PTRDIFF_MAX || !may_allocate())
+		return NULL;
+	return realloc(ptr, bytes ? (size_t)bytes : 1);
+}
+
+void *rung__malloc_aligned(size_t align, size_t bytes)
+{
+	void *ptr;
+
+	if (!may_allocate() || bytes > PTRDIFF_MAX - align)
+		return NULL;
+	ptr = aligned_alloc(align, (size_t)rung__align_up(bytes ? bytes : 1, align));
+	return ptr;
+}
+
+char *rung__strdup(const char *text)
+{
+	size_t bytes = strlen(text) + 1;
+	char *copy = rung__malloc(bytes);
+
+	return copy ? memcpy(copy, text, bytes) : NULL;
+}
+
+char *rung__format(const char *format, ...)
+{
+	va_list args;
+	char *text;
+	int len;
+
+	va_start(args, format);
+	len = vsnprintf(NULL, 0, format, args);
+	va_end(args);
+	if (len < 0)
+		return NULL;
+	text = rung__malloc((size_t)len + 1);
+	if (!text)
+		return NULL;
+	va_start(args, format);
+	vsnprintf(text, (size_t)len + 1, format, args);
+	va_end(args);
+	return text;
+}
+
+void rung__free(void *ptr)
+{
+	free(ptr);
+}
+
+void rung_free(void *ptr)
+{
+	free(ptr);
+}
+
+int rung__opts_take(void *dst, size_t dst_size, const void *src, const char *what)
+{
+	const unsigned char *bytes = src;
+	size_t src_size;
+
+	if (!src)
+		return 0;
+	memcpy(&src_size, src, sizeof(src_size));
+	if (src_size < sizeof(size_t))
+		return rung__fail(RUNG_E_INVAL, "%s: size is %zu: set it with the struct's initialiser", what, src_size);
+	for (size_t i = dst_size; i < src_size; i++) {
+		if (bytes[i])
+			return rung__fail(RUNG_E_ABI, "%s: has %zu bytes with byte %zu set, this rung knows %zu: update the library",
+			                  what, src_size, i, dst_size);
+	}
+	memcpy(dst, src, RUNG__MIN(dst_size, src_size));
+	return 0;
+}
+
+uint64_t rung__now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+int rung__threads(uint32_t wanted)
+{
+#ifdef _OPENMP
+	if (wanted == 0)
+		return omp_get_max_threads();
+	return wanted > 1024 ? 1024 : (int)wanted;
+#else
+	(void)wanted;
+	return 1;
+#endif
+}

@@ -40,6 +40,13 @@ char *rung__strdup(const char *text);
 char *rung__format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void rung__free(void *ptr);
 
+/**
+ * Anonymous zeroed memory, 2 MiB aligned, huge pages asked for; NULL when there is none. Not inherited by fork(): the kernel may
+ * be writing to it, and a child's copy-on-write would take the pages away from under a read.
+ */
+void *rung__map_pages(uint64_t bytes);
+void rung__unmap_pages(void *ptr, uint64_t bytes);
+
 /** Tests: the number of allocations that still succeed, negative for no limit (the default). */
 void rung__alloc_limit(int64_t count);
 

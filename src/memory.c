@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #ifdef _OPENMP
 #include <omp.h>
@@ -115,6 +116,38 @@ void rung__free(void *ptr)
 void rung_free(void *ptr)
 {
 	free(ptr);
+}
+
+#define HUGE_BYTES (2u << 20)
+
+/* Maps a huge page more than asked for and gives the ends back, since mmap only aligns to small pages. */
+void *rung__map_pages(uint64_t bytes)
+{
+	uint64_t size = rung__align_up(bytes ? bytes : 1, RUNG__PAGE_BYTES);
+	unsigned char *map, *base;
+	size_t lead, tail;
+
+	if (size < bytes || size > PTRDIFF_MAX - HUGE_BYTES || !may_allocate())
+		return NULL;
+	map = mmap(NULL, (size_t)size + HUGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (map == MAP_FAILED)
+		return NULL;
+	base = (unsigned char *)rung__align_up((uint64_t)(uintptr_t)map, HUGE_BYTES);
+	lead = (size_t)(base - map);
+	tail = HUGE_BYTES - lead;
+	if (lead)
+		munmap(map, lead);
+	if (tail)
+		munmap(base + size, tail);
+	madvise(base, (size_t)size, MADV_HUGEPAGE);   /* advice: small pages serve as well */
+	madvise(base, (size_t)size, MADV_DONTFORK);
+	return base;
+}
+
+void rung__unmap_pages(void *ptr, uint64_t bytes)
+{
+	if (ptr)
+		munmap(ptr, (size_t)rung__align_up(bytes ? bytes : 1, RUNG__PAGE_BYTES));
 }
 
 int rung__opts_take(void *dst, size_t dst_size, const void *src, const char *what)

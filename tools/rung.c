@@ -1,8 +1,106 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
-#include "rung/rung.h"
-int main(void)
+/* The command `rung`: finds the subcommand and runs it. */
+#include <string.h>
+
+#include "rung_config.h"
+#include "tool.h"
+
+struct subcommand {
+	const char *name;
+	const char *full_name;   /* argv[0] of the subcommand, so that argp's messages start with it */
+	int (*run)(int argc, char **argv);   /* NULL: not in this build or version */
+	const char *summary;
+};
+
+#if RUNG_HAVE_BLAS
+#define RUN_TRAIN cmd_train
+#else
+#define RUN_TRAIN NULL
+#endif
+
+static const struct subcommand subcommands[] = {
+	{ "stage", "rung stage", cmd_stage, "score and rank a graph, write its features in that order" },
+	{ "verify", "rung verify", cmd_verify, "re-read a staged dataset and compare its checksums" },
+	{ "info", "rung info", cmd_info, "what a staged dataset holds" },
+	{ "plan", "rung plan", cmd_plan, "which rows go into which tier, and the traffic to expect" },
+	{ "bench", "rung bench", cmd_bench, "measure gathers from a staged dataset" },
+	{ "train", "rung train", RUN_TRAIN, "train a small GraphSAGE on a staged dataset" },
+};
+
+static const char *const later[] = { "score", "trace", "numa" };
+
+#define SUBCOMMAND_COUNT (sizeof(subcommands) / sizeof(subcommands[0]))
+
+static void print_usage(FILE *out)
 {
-	printf("rung %s\n", rung_version());
-	return 0;
+	fprintf(out, "Usage: rung COMMAND [OPTION...]\n"
+		     "Feature rows of graph neural networks on a ladder of memory tiers.\n\n");
+	for (size_t i = 0; i < SUBCOMMAND_COUNT; i++) {
+		fprintf(out, "  %-8s %s%s\n", subcommands[i].name, subcommands[i].summary,
+			subcommands[i].run ? "" : " (not in this build)");
+	}
+	fprintf(out, "\n  rung COMMAND --help   the options of a command; man rung-COMMAND says more\n"
+		     "  rung --version        version, and what is built in\n\n"
+		     "Exit status: 0 done, 1 failed, 2 wrong usage, 3 data do not verify, 77 hardware absent.\n");
+}
+
+static void print_version(void)
+{
+	const char *name, *why;
+	int built_in;
+
+	printf("rung %s (%s)\n", rung_version(), rung_commit());
+	for (unsigned i = 0; (name = rung_feature(i, &built_in, &why)) != NULL; i++)
+		printf("  %-9s %-4s %s\n", name, built_in ? "yes" : "no", why);
+	printf("  %-9s %-4s %s\n", "blas", RUNG_HAVE_BLAS ? "yes" : "no", RUNG_WHY_BLAS);
+}
+
+static int unknown(const char *word)
+{
+	for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++) {
+		if (strcmp(word, later[i]) == 0)
+			return tool_error("rung", TOOL_USAGE, "%s is not yet available in this version", word);
+	}
+	fprintf(stderr, "rung: there is no command '%s'; the commands are:", word);
+	for (size_t i = 0; i < SUBCOMMAND_COUNT; i++)
+		fprintf(stderr, " %s", subcommands[i].name);
+	fputc('\n', stderr);
+	return TOOL_USAGE;
+}
+
+static int run(const struct subcommand *command, int argc, char **argv)
+{
+	if (!command->run) {
+		return tool_error(command->full_name, TOOL_FAILED, "not in this build: %s", RUNG_WHY_BLAS);
+	}
+	argv[0] = (char *)(uintptr_t)command->full_name;   /* argp reads it only */
+	return command->run(argc, argv);
+}
+
+int main(int argc, char **argv)
+{
+	int code = TOOL_DONE;
+
+	argp_err_exit_status = TOOL_USAGE;
+	if (argc < 2) {
+		print_usage(stderr);
+		return TOOL_USAGE;
+	}
+	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
+		print_usage(stdout);
+	} else if (strcmp(argv[1], "--version") == 0) {
+		print_version();
+	} else {
+		size_t i = 0;
+		while (i < SUBCOMMAND_COUNT && strcmp(argv[1], subcommands[i].name) != 0)
+			i++;
+		if (i == SUBCOMMAND_COUNT)
+			return unknown(argv[1]);
+		code = run(&subcommands[i], argc - 1, argv + 1);
+	}
+	if (fflush(stdout) != 0 || ferror(stdout)) {
+		tool_error("rung", TOOL_FAILED, "standard output could not be written");
+		return code ? code : TOOL_FAILED;
+	}
+	return code;
 }

@@ -42,7 +42,7 @@ struct rung_score_opts {
 	enum rung_score_method method;
 	uint32_t iterations;             /**< wrpagerank: steps, 0: 5.  rpagerank: at most so many, 0: 200 */
 	double damping;                  /**< 0: 0.85; else inside (0,1) */
-	double tolerance;                /**< rpagerank: L1 change to stop at, 0: 1e-6 */
+	double tolerance;                /**< rpagerank: L1 change to stop at, 0: 1e-6; float32 state: below 1e-7 it may run to the cap */
 	const uint64_t *train;           /**< [train_count] train vertices, repeats allowed; NULL: none */
 	uint64_t train_count;
 	uint32_t threads;                /**< 0: as OpenMP has it; the result is the same bits for any number */
@@ -105,9 +105,12 @@ RUNG_API int rung_rank_order(const float *score, uint64_t vertex_count, unsigned
  * Relabel a graph (the data-tiering paper's Algorithm 2, with both maps kept apart): the list of rank r is the list of
  * vertex_of_rank[r], every entry mapped by rank_of_vertex, in the old order.
  *
- * @param csc          the graph, checked
- * @param indptr_out   [vertex_count + 1] written
- * @param indices_out  [edge_count] of csc->index_bytes written; must not overlap the input
+ * @param csc             the graph, checked
+ * @param vertex_of_rank  [vertex_count] of csc->index_bytes
+ * @param rank_of_vertex  [vertex_count] of csc->index_bytes, its inverse
+ * @param threads         0: as OpenMP has it; the result does not depend on it
+ * @param indptr_out      [vertex_count + 1] written
+ * @param indices_out     [edge_count] of csc->index_bytes written; must not overlap the input
  * @return 0, or RUNG_E_FORMAT when the two maps are not each other's inverse (names the entry)
  */
 RUNG_API int rung_graph_relabel(const struct rung_csc *csc, const void *vertex_of_rank, const void *rank_of_vertex,

@@ -5,7 +5,8 @@
  * Hop 0 starts at the seeds; hop t draws min(fanout[t], in_degree) in-neighbours of every vertex the batch holds so far
  * (the seeds and earlier vertices draw again at each hop: the blocks of Hamilton, Ying, Leskovec, "Inductive Representation
  * Learning on Large Graphs", 2017, as DGL builds them). Vertices of a batch are numbered in order of first appearance, seeds
- * first, so those of hop t are a prefix of those of hop t+1.
+ * first, so those of hop t are a prefix of those of hop t+1. Draws are of places in a list: of two parallel edges both can
+ * be drawn. A list no longer than the fanout is taken whole, in its order.
  */
 #ifndef RUNG_SAMPLER_H
 #define RUNG_SAMPLER_H
@@ -23,7 +24,7 @@ struct rung_batch;
 
 struct rung_sampler_opts {
 	size_t size;               /**< sizeof(struct rung_sampler_opts), set by the initialiser */
-	const uint32_t *fanouts;   /**< [hop_count], hop 0 (from the seeds) first; UINT32_MAX: all neighbours */
+	const uint32_t *fanouts;   /**< [hop_count], hop 0 (from the seeds) first, each at least 1; UINT32_MAX: all neighbours */
 	uint32_t hop_count;        /**< 1 to RUNG_HOPS_MAX */
 	uint64_t seed;             /**< of all draws */
 	uint32_t threads;          /**< 0: as OpenMP has it; draws are the same for any number */
@@ -56,7 +57,7 @@ struct rung_block {
  * @param sampler_out  free with rung_sampler_destroy()
  * @return 0, RUNG_E_INVAL, RUNG_E_NOMEM
  *
- * Memory: 4 bytes a vertex.
+ * Memory: 4 bytes a vertex, and for fanouts above 32 that are not "all", up to 32 bytes times the fanout for each thread.
  */
 RUNG_API int rung_sampler_create(const struct rung_csc *csc, const struct rung_sampler_opts *opts, struct rung_sampler **sampler_out);
 RUNG_API void rung_sampler_destroy(struct rung_sampler *sampler);
@@ -72,7 +73,8 @@ RUNG_API void rung_batch_destroy(struct rung_batch *batch);
  * @param seed_count  at least 1
  * @param batch_key   with the sampler's seed it decides every draw: the same key gives the same batch; use a running number
  * @param batch       filled; keeps its content until filled again
- * @return 0, RUNG_E_RANGE (a seed is no vertex), RUNG_E_INVAL (a seed twice, none), RUNG_E_NOMEM
+ * @return 0, RUNG_E_RANGE (a seed is no vertex), RUNG_E_INVAL (a seed twice, none, 2^32-1 vertices or more), RUNG_E_NOMEM;
+ *         after a failure the batch is empty and can be filled again
  *
  * Threads: one per sampler at a time.
  */

@@ -43,6 +43,12 @@ RUNG_API const char *rung_source_spec(const struct rung_source *src);
  */
 RUNG_API int rung_source_read(const struct rung_source *src, uint64_t row_first, uint64_t row_count, void *buf);
 
+/**
+ * Read `byte_count` bytes of the array from its byte `byte_first` on, in C order: for arrays whose single rows do not fit
+ * memory, such as an edge index [2,E]. Threads and errors as rung_source_read().
+ */
+RUNG_API int rung_source_read_bytes(const struct rung_source *src, uint64_t byte_first, uint64_t byte_count, void *buf);
+
 /** Close; NULL is allowed. */
 RUNG_API void rung_source_close(struct rung_source *src);
 

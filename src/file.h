@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Files: whole reads and writes with the place in the message. Private to io/ and numa/. */
-#ifndef RUNG_IO_FILE_H
-#define RUNG_IO_FILE_H
+/** Files: whole reads and writes with the place in the message. */
+#ifndef RUNG_FILE_H
+#define RUNG_FILE_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -14,5 +14,11 @@ int rung__pread_all(int fd, const char *path, void *buf, uint64_t bytes, uint64_
 
 /** Write exactly `bytes` at `offset`. @return 0, RUNG_E_NOSPC or RUNG_E_IO naming `path`, the offset and errno */
 int rung__pwrite_all(int fd, const char *path, const void *buf, uint64_t bytes, uint64_t offset);
+
+/**
+ * Alignment that O_DIRECT asks of offset, length and memory on an open file: STATX_DIOALIGN (Linux 6.1), and
+ * RUNG__PAGE_BYTES where the kernel or the file system does not say.
+ */
+uint32_t rung__dio_align(int fd);
 
 #endif

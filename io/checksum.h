@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Checksums of staged files: XXH3-64 of each block of 1 MiB, the last one shorter. Private to io/. */
+#ifndef RUNG_IO_CHECKSUM_H
+#define RUNG_IO_CHECKSUM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define RUNG__BLOCK_BYTES (1u << 20)
+#define RUNG__CHECKSUM_NAME "xxh3-64"
+#define RUNG__CHECKSUM_DIGITS 16   /* as hexadecimal text */
+
+/** Of `bytes` bytes, seed 0. */
+uint64_t rung__checksum(const void *data, size_t bytes);
+
+/** As RUNG__CHECKSUM_DIGITS lower-case digits and a NUL. */
+void rung__checksum_text(uint64_t sum, char text_out[RUNG__CHECKSUM_DIGITS + 1]);
+
+/** Blocks of a file. */
+static inline uint64_t rung__block_count(uint64_t file_bytes)
+{
+	return file_bytes / RUNG__BLOCK_BYTES + (file_bytes % RUNG__BLOCK_BYTES != 0);
+}
+
+/** Checksums of the blocks of `bytes` bytes of memory that start at a block's border; in parallel. */
+void rung__checksum_blocks(const void *data, size_t bytes, int threads, uint64_t *sums_out);
+
+#endif

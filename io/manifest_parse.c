@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The manifest, read. Whoever can write it can also compute its checksum: every field is checked, and the list of files
+ * must be the one that follows from the counts.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checksum.h"
+#include "file.h"
+#include "internal.h"
+#include "manifest.h"
+#include "manifest_private.h"
+#include "npy.h"
+
+static int bad_field(const char *path, const char *key)
+{
+	return rung__fail(RUNG_E_FORMAT, "%s: \"%s\" is missing or not what format version %u has; stage the dataset again", path, key,
+	                  RUNG__FORMAT_VERSION);
+}
+
+static bool get_u64(const json_t *object, const char *key, uint64_t max, uint64_t *value_out)
+{
+	const json_t *value = json_object_get(object, key);
+
+	if (!json_is_integer(value) || json_integer_value(value) < 0 || (uint64_t)json_integer_value(value) > max)
+		return false;
+	*value_out = (uint64_t)json_integer_value(value);
+	return true;
+}
+
+static bool get_text(const json_t *object, const char *key, char *text, size_t text_bytes)
+{
+	const json_t *value = json_object_get(object, key);
+
+	if (!json_is_string(value) || json_string_length(value) >= text_bytes || strlen(json_string_value(value)) != json_string_length(value))
+		return false;
+	memcpy(text, json_string_value(value), json_string_length(value) + 1);
+	return true;
+}
+
+/* null is 0 */
+static bool get_real(const json_t *object, const char *key, double *value_out)
+{
+	const json_t *value = json_object_get(object, key);
+
+	if (!json_is_null(value) && !json_is_number(value))
+		return false;
+	*value_out = json_is_null(value) ? 0 : json_number_value(value);
+	return true;
+}
+
+static bool get_array(const json_t *object, struct rung_array_info *array)
+{
+	const json_t *shape = json_object_get(object, "shape"), *dim;
+	char dtype[16];
+	uint64_t bytes;
+
+	if (!get_text(object, "dtype", dtype, sizeof(dtype)) || !json_is_array(shape) || json_array_size(shape) > RUNG_DIMS_MAX)
+		return false;
+	array->dtype = rung_dtype_parse(dtype);
+	array->dim_count = (unsigned)json_array_size(shape);
+	for (unsigned i = 0; i < array->dim_count; i++) {
+		dim = json_array_get(shape, i);
+		if (!json_is_integer(dim) || json_integer_value(dim) < 0)
+			return false;
+		array->dims[i] = (uint64_t)json_integer_value(dim);
+	}
+	return rung__array_measure(array, &bytes);
+}
+
+static int get_features(const char *path, const json_t *root, struct rung__manifest *m)
+{
+	const json_t *features = json_object_get(root, "features"), *files = json_object_get(features, "files");
+	const char *name = json_string_value(json_array_get(files, 0));
+	uint64_t row_bytes;
+
+	if (!get_array(features, &m->features) || m->features.row_count != m->vertex_count || m->features.row_bytes == 0)
+		return bad_field(path, "features: dtype, shape");
+	if (json_array_size(files) != 1 || !name || strcmp(name, RUNG__FEATURES) != 0)
+		return bad_field(path, "features: files");
+	if (!get_u64(features, "row_bytes", INT64_MAX, &row_bytes) || row_bytes != m->features.row_bytes ||
+	    !get_u64(features, "row_stride", INT64_MAX, &m->row_stride) || m->row_stride != row_bytes ||
+	    !get_u64(features, "data_offset", INT64_MAX, &m->data_offset) || m->data_offset != RUNG__NPY_DATA_OFFSET)
+		return bad_field(path, "features: row_bytes, row_stride, data_offset");
+	return 0;
+}
+
+static int get_score(const char *path, const json_t *root, struct rung__manifest *m)
+{
+	const json_t *score = json_object_get(root, "score");
+	uint64_t iterations = 0;
+
+	if (!get_text(score, "method", m->score_method, sizeof(m->score_method)) || !get_real(score, "damping", &m->score_damping) ||
+	    !get_real(score, "tolerance", &m->score_tolerance))
+		return bad_field(path, "score");
+	if (!json_is_null(json_object_get(score, "iterations")) && !get_u64(score, "iterations", UINT32_MAX, &iterations))
+		return bad_field(path, "score: iterations");
+	m->score_iterations = (uint32_t)iterations;
+	return 0;
+}
+
+static int get_defaults(const char *path, const json_t *root, struct rung__manifest *m)
+{
+	const json_t *fanouts = json_object_get(root, "fanouts"), *fanout;
+	uint64_t batch_size;
+
+	if (!json_is_array(fanouts) || json_array_size(fanouts) > RUNG_HOPS_MAX)
+		return bad_field(path, "fanouts");
+	m->fanout_count = (uint32_t)json_array_size(fanouts);
+	for (uint32_t i = 0; i < m->fanout_count; i++) {
+		fanout = json_array_get(fanouts, i);
+		if (!json_is_integer(fanout) || json_integer_value(fanout) < 1 || json_integer_value(fanout) > UINT32_MAX)
+			return bad_field(path, "fanouts");
+		m->fanouts[i] = (uint32_t)json_integer_value(fanout);
+	}
+	if (!get_u64(root, "batch_size", UINT32_MAX, &batch_size) || batch_size == 0)
+		return bad_field(path, "batch_size");
+	m->batch_size = (uint32_t)batch_size;
+	return 0;
+}
+
+/* Names of the splits, and from the files, which come in this order, what the counts do not say: labels' and splits' shapes. */
+static int get_carried(const char *path, const json_t *root, struct rung__manifest *m)
+{
+	const json_t *splits = json_object_get(root, "splits"), *files = json_object_get(root, "files");
+	const json_t *labels = json_object_get(root, "labels");
+	struct rung_array_info array;
+	size_t at = 6;
+
+	if (!json_is_boolean(labels))
+		return bad_field(path, "labels");
+	m->has_labels = json_is_true(labels);
+	if (m->has_labels && (!get_array(json_array_get(files, at++), &m->labels) || m->labels.row_count != m->vertex_count))
+		return bad_field(path, "files: labels.npy");
+	if (!json_is_array(splits) || json_array_size(splits) > RUNG__SPLITS_MAX)
+		return bad_field(path, "splits");
+	m->split_count = (uint32_t)json_array_size(splits);
+	for (uint32_t i = 0; i < m->split_count; i++) {
+		const char *name = json_string_value(json_array_get(splits, i));
+
+		if (!name || !rung__split_name_ok(name))
+			return bad_field(path, "splits");
+		for (uint32_t j = 0; j < i; j++) {
+			if (strcmp(m->splits[j].name, name) == 0)
+				return bad_field(path, "splits: names");
+		}
+		if (!get_array(json_array_get(files, at++), &array) || array.dim_count != 1 || array.row_count > m->vertex_count)
+			return bad_field(path, "files: splits");
+		strcpy(m->splits[i].name, name);
+		m->splits[i].count = array.row_count;
+	}
+	return 0;
+}
+
+static bool file_agrees(const json_t *object, const struct rung__manifest_file *file)
+{
+	struct rung_array_info array;
+	char name[sizeof(file->name)];
+	uint64_t bytes, first_block, block_count;
+
+	return get_text(object, "name", name, sizeof(name)) && strcmp(name, file->name) == 0 && get_array(object, &array) &&
+	       rung__array_equal(&array, &file->array) && get_u64(object, "bytes", INT64_MAX, &bytes) && bytes == file->bytes &&
+	       get_u64(object, "first_block", INT64_MAX, &first_block) && first_block == file->first_block &&
+	       get_u64(object, "blocks", INT64_MAX, &block_count) && block_count == file->block_count;
+}
+
+static bool parse_hex(const char *text, uint64_t *value_out)
+{
+	static const char digits[] = "0123456789abcdef";
+	uint64_t value = 0;
+
+	for (int i = 0; i < RUNG__CHECKSUM_DIGITS; i++) {
+		const char *digit = text[i] ? strchr(digits, text[i]) : NULL;
+
+		if (!digit)
+			return false;
+		value = value << 4 | (uint64_t)(digit - digits);
+	}
+	*value_out = value;
+	return text[RUNG__CHECKSUM_DIGITS] == '\0';
+}
+
+static int get_files(const char *path, const json_t *root, struct rung__manifest *m)
+{
+	const json_t *files = json_object_get(root, "files"), *sums = json_object_get(root, "checksums");
+	const json_t *blocks = json_object_get(sums, "blocks");
+	uint64_t bytes;
+	char text[32];
+
+	if (!json_is_array(files) || json_array_size(files) != m->file_count)
+		return bad_field(path, "files");
+	for (uint32_t i = 0; i < m->file_count; i++) {
+		if (!file_agrees(json_array_get(files, i), &m->files[i]))
+			return rung__fail(RUNG_E_FORMAT, "%s: entry %u of \"files\" is not %s as the counts have it; stage the dataset again",
+			                  path, i, m->files[i].name);
+	}
+	if (!get_text(sums, "algorithm", text, sizeof(text)) || strcmp(text, RUNG__CHECKSUM_NAME) != 0 ||
+	    !get_u64(sums, "block_bytes", INT64_MAX, &bytes) || bytes != RUNG__BLOCK_BYTES ||
+	    !get_text(sums, "file", text, sizeof(text)) || strcmp(text, RUNG__CHECKSUMS) != 0 ||
+	    !get_u64(sums, "bytes", INT64_MAX, &bytes) || bytes != m->checksums.bytes || !json_is_array(blocks) ||
+	    json_array_size(blocks) != m->checksums.block_count)
+		return bad_field(path, "checksums");
+	for (uint64_t i = 0; i < m->checksums.block_count; i++) {
+		const char *hex = json_string_value(json_array_get(blocks, i));
+
+		if (!hex || !parse_hex(hex, &m->checksums_sums[i]))
+			return bad_field(path, "checksums: blocks");
+	}
+	return 0;
+}
+
+static int get_all(const char *path, const json_t *root, struct rung__manifest *m)
+{
+	const json_t *files = json_object_get(root, "files");
+	uint64_t index_bytes;
+	int rc;
+
+	if (!get_text(root, "producer", m->producer, sizeof(m->producer)))
+		return bad_field(path, "producer");
+	if (!get_u64(root, "vertices", INT64_MAX / 16, &m->vertex_count) || m->vertex_count == 0)
+		return bad_field(path, "vertices");
+	if (!get_u64(root, "edges", INT64_MAX / 16, &m->edge_count))
+		return bad_field(path, "edges");
+	if (!get_u64(root, "index_bytes", 8, &index_bytes) || index_bytes != rung_index_bytes(m->vertex_count))
+		return bad_field(path, "index_bytes");
+	m->index_bytes = (unsigned)index_bytes;
+	if ((rc = get_features(path, root, m)) < 0 || (rc = get_score(path, root, m)) < 0 || (rc = get_defaults(path, root, m)) < 0 ||
+	    (rc = get_carried(path, root, m)) < 0)
+		return rc;
+	/* a folder with fewer entries than the plan is refused before the plan's checksums are allocated */
+	if (json_array_size(files) != 6u + m->has_labels + m->split_count)
+		return bad_field(path, "files");
+	rc = rung__manifest_plan(m);
+	return rc < 0 ? rc : get_files(path, root, m);
+}
+
+/* Does the text end as it must, and are its digits right? */
+static bool sum_agrees(const char *text, size_t bytes, char *copy)
+{
+	const size_t tail = strlen(RUNG__MANIFEST_TAIL), key = strlen(RUNG__MANIFEST_CHECKSUM_KEY);
+	char digits[RUNG__CHECKSUM_DIGITS + 1];
+	size_t at;
+
+	if (bytes < tail + key + RUNG__CHECKSUM_DIGITS)
+		return false;
+	at = bytes - tail - RUNG__CHECKSUM_DIGITS;
+	if (memcmp(text + bytes - tail, RUNG__MANIFEST_TAIL, tail) != 0 || memcmp(text + at - key, RUNG__MANIFEST_CHECKSUM_KEY, key) != 0)
+		return false;
+	memcpy(copy, text, bytes);
+	memset(copy + at, '0', RUNG__CHECKSUM_DIGITS);
+	rung__checksum_text(rung__checksum(copy, bytes), digits);
+	return memcmp(text + at, digits, RUNG__CHECKSUM_DIGITS) == 0;
+}
+
+static int check_sum(const char *path, const char *text, size_t bytes)
+{
+	char *copy = rung__malloc(bytes);
+	bool agrees;
+
+	if (!copy)
+		return rung__fail(RUNG_E_NOMEM, "%s: %zu bytes", path, bytes);
+	agrees = sum_agrees(text, bytes, copy);
+	rung__free(copy);
+	if (!agrees)
+		return rung__fail(RUNG_E_CORRUPT, "%s: fails its own checksum: it was changed or cut after staging; stage the dataset again", path);
+	return 0;
+}
+
+int rung__manifest_parse(const char *path, const char *text, size_t bytes, struct rung__manifest **manifest_out)
+{
+	struct rung__manifest *m = NULL;
+	uint64_t version;
+	json_t *root = NULL;
+	char format[32];
+	int rc;
+
+	rc = check_sum(path, text, bytes);
+	if (rc < 0)
+		return rc;
+	root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
+	if (!get_text(root, "format", format, sizeof(format)) || strcmp(format, RUNG__FORMAT_NAME) != 0 ||
+	    !get_u64(root, "version", INT64_MAX, &version)) {
+		rc = rung__fail(RUNG_E_FORMAT, "%s: is no manifest of a staged dataset", path);
+		goto free_root;
+	}
+	if (version != RUNG__FORMAT_VERSION) {
+		rc = rung__fail(RUNG_E_FORMAT, "%s: format version %" PRIu64 ", this rung reads version %u; stage the dataset again, or use the "
+		                "rung that wrote it", path, version, RUNG__FORMAT_VERSION);
+		goto free_root;
+	}
+	m = rung__zalloc(sizeof(*m));
+	rc = m ? get_all(path, root, m) : rung__fail(RUNG_E_NOMEM, "%s", path);
+	if (rc < 0) {
+		rung__manifest_destroy(m);
+		goto free_root;
+	}
+	m->text_bytes = bytes;
+	*manifest_out = m;
+free_root:
+	json_decref(root);
+	return rc;
+}
+
+static int read_text(int fd, const char *path, char **text_out, size_t *bytes_out)
+{
+	struct stat st;
+	char *text;
+	int rc;
+
+	if (fstat(fd, &st) < 0)
+		return rung__fail_errno(errno, "%s", path);
+	if (!S_ISREG(st.st_mode) || st.st_size > (off_t)RUNG__MANIFEST_BYTES_MAX)
+		return rung__fail(RUNG_E_CORRUPT, "%s: is no regular file of at most %u bytes; stage the dataset again", path,
+		                  RUNG__MANIFEST_BYTES_MAX);
+	text = rung__malloc((size_t)st.st_size);
+	if (!text)
+		return rung__fail(RUNG_E_NOMEM, "%s: %jd bytes", path, (intmax_t)st.st_size);
+	rc = rung__pread_all(fd, path, text, (uint64_t)st.st_size, 0);
+	if (rc < 0) {
+		rung__free(text);
+		return rc;
+	}
+	*text_out = text;
+	*bytes_out = (size_t)st.st_size;
+	return 0;
+}
+
+int rung__manifest_read(int dir_fd, const char *dir, struct rung__manifest **manifest_out)
+{
+	char *path = rung__format("%s/" RUNG__MANIFEST, dir), *text = NULL;
+	size_t bytes = 0;
+	int fd, rc;
+
+	if (!path)
+		return rung__fail(RUNG_E_NOMEM, "%s", dir);
+	fd = openat(dir_fd, RUNG__MANIFEST, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+	if (fd < 0 && errno == ENOENT)
+		rc = rung__fail(RUNG_E_NOENT, "%s: has no " RUNG__MANIFEST ": it is no dataset, or was not staged to the end; run rung stage", dir);
+	else if (fd < 0)
+		rc = rung__fail_errno(errno, "%s: cannot be opened", path);
+	else
+		rc = read_text(fd, path, &text, &bytes);
+	if (rc == 0)
+		rc = rung__manifest_parse(path, text, bytes, manifest_out);
+	if (fd >= 0)
+		close(fd);
+	rung__free(text);
+	rung__free(path);
+	return rc;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Headers of .npy files, read and written. Private to io/. */
+#ifndef RUNG_IO_NPY_H
+#define RUNG_IO_NPY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rung/dtype.h"
+
+#define RUNG__NPY_DATA_OFFSET 4096u         /* of every array that rung writes: the header is padded to a page */
+#define RUNG__NPY_HEADER_BYTES_MAX (1u << 20)
+
+struct rung__npy {
+	struct rung_array_info array;
+	uint64_t data_offset;               /* from the first byte of the .npy */
+};
+
+/**
+ * Fill row_count and row_bytes from dtype and dims.
+ * @param bytes_out  of the whole array
+ * @return false when a size does not fit 63 bits
+ */
+bool rung__array_measure(struct rung_array_info *array, uint64_t *bytes_out);
+
+/** Same dtype and shape? */
+bool rung__array_equal(const struct rung_array_info *a, const struct rung_array_info *b);
+
+/**
+ * Parse a header.
+ *
+ * @param name        for messages
+ * @param head        the first `head_bytes` bytes of the .npy: at least its whole header, or all there is
+ * @param file_bytes  length of the whole .npy: the data must lie inside
+ * @return 0, or RUNG_E_FORMAT saying what is wrong at which byte, and the cure
+ */
+int rung__npy_parse(const char *name, const void *head, uint64_t head_bytes, uint64_t file_bytes, struct rung__npy *npy_out);
+
+/** The same for the `file_bytes` bytes from `base` on in an open file. @return also RUNG_E_IO, RUNG_E_NOMEM */
+int rung__npy_read(int fd, const char *name, uint64_t base, uint64_t file_bytes, struct rung__npy *npy_out);
+
+/** Write a version 1 header padded to RUNG__NPY_DATA_OFFSET bytes. The array is a valid one. */
+void rung__npy_format(const struct rung_array_info *array, unsigned char head_out[RUNG__NPY_DATA_OFFSET]);
+
+#endif

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sources: arrays in .npy, .npz and raw files. Read by pread, never mapped: a file that shrinks is an error, not a signal. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "file.h"
+#include "internal.h"
+#include "npy.h"
+#include "source_private.h"
+
+#define RAW_USAGE "raw:FILE,DTYPE,DIM[xDIM][,OFFSET]"
+
+static int open_file(struct rung_source *src, const char *path, size_t path_len, uint64_t *bytes_out)
+{
+	struct stat st;
+
+	src->path = rung__format("%.*s", (int)path_len, path);
+	if (!src->path)
+		return rung__fail(RUNG_E_NOMEM, "source '%s'", src->spec);
+	src->fd = open(src->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);   /* no waiting for the writer of a pipe */
+	if (src->fd < 0)
+		return rung__fail_errno(errno, "%s: cannot be opened", src->path);
+	if (fstat(src->fd, &st) < 0)
+		return rung__fail_errno(errno, "%s", src->path);
+	if (!S_ISREG(st.st_mode))
+		return rung__fail(RUNG_E_INVAL, "%s: is no regular file; give the file itself, copied out of the pipe, device or folder", src->path);
+	*bytes_out = (uint64_t)st.st_size;
+	return 0;
+}
+
+static int open_npy(struct rung_source *src)
+{
+	struct rung__npy npy;
+	uint64_t bytes;
+	int rc;
+
+	rc = open_file(src, src->spec, strlen(src->spec), &bytes);
+	if (rc < 0)
+		return rc;
+	rc = rung__npy_read(src->fd, src->path, 0, bytes, &npy);
+	if (rc < 0)
+		return rc;
+	src->info = npy.array;
+	src->data_offset = npy.data_offset;
+	return 0;
+}
+
+static int open_npz(struct rung_source *src, const char *colon)
+{
+	uint64_t bytes;
+	int rc;
+
+	rc = open_file(src, src->spec, colon ? (size_t)(colon - src->spec) : strlen(src->spec), &bytes);
+	if (rc < 0)
+		return rc;
+	if (!colon || colon[1] == '\0')
+		return rung__source_no_member(src);
+	return rung__source_open_member(src, colon + 1, bytes);
+}
+
+/* A decimal number that ends at `stop`; false when it is none or too large. */
+static bool parse_number(const char **at, char stop, uint64_t *value_out)
+{
+	const char *p = *at;
+	uint64_t value = 0;
+
+	if (*p < '0' || *p > '9')
+		return false;
+	for (; *p >= '0' && *p <= '9'; p++) {
+		if (!rung__mul(value, 10, &value) || !rung__add(value, (uint64_t)(*p - '0'), &value))
+			return false;
+	}
+	if (*p != stop && *p != '\0')
+		return false;
+	*at = p;
+	*value_out = value;
+	return true;
+}
+
+static bool parse_dims(const char *text, struct rung_array_info *info)
+{
+	for (info->dim_count = 0; info->dim_count < RUNG_DIMS_MAX; text++) {
+		if (!parse_number(&text, 'x', &info->dims[info->dim_count++]))
+			return false;
+		if (*text == '\0')
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The words of a raw: spec, from the right, as FILE may hold commas: the last but one is the dtype, or there is an OFFSET
+ * and it is the one before. `text` is cut up.
+ */
+static bool parse_raw(char *text, struct rung_array_info *info, uint64_t *offset_out, size_t *path_len_out)
+{
+	char *words[3];   /* from the right */
+	const char *offset_at;
+
+	*offset_out = 0;
+	for (int i = 0; i < 3; i++) {
+		char *comma = strrchr(text, ',');
+
+		if (!comma)
+			return false;
+		*comma = '\0';
+		words[i] = comma + 1;
+		if (i == 1 && (info->dtype = rung_dtype_parse(words[1])) != RUNG_DTYPE_NONE)
+			break;
+		if (i == 2 && (info->dtype = rung_dtype_parse(words[2])) == RUNG_DTYPE_NONE)
+			return false;
+		offset_at = words[0];
+		if (i == 2 && !parse_number(&offset_at, '\0', offset_out))
+			return false;
+		if (i == 2)
+			words[0] = words[1];
+	}
+	*path_len_out = strlen(text);
+	return *path_len_out > 0 && parse_dims(words[0], info);
+}
+
+static int open_raw(struct rung_source *src)
+{
+	const char *words = src->spec + strlen("raw:");
+	char *text = rung__strdup(words);
+	uint64_t file_bytes, data_bytes, end;
+	size_t path_len;
+	int rc;
+
+	if (!text)
+		return rung__fail(RUNG_E_NOMEM, "source '%s'", src->spec);
+	if (!parse_raw(text, &src->info, &src->data_offset, &path_len)) {
+		rung__free(text);
+		return rung__fail(RUNG_E_INVAL, "source '%s': write it as " RAW_USAGE ", as in raw:node_feat.npy,f16,121751666x768", src->spec);
+	}
+	rung__free(text);
+	if (!rung__array_measure(&src->info, &data_bytes) || !rung__add(src->data_offset, data_bytes, &end) || end > INT64_MAX)
+		return rung__fail(RUNG_E_INVAL, "source '%s': the product of its dimensions needs more than 63 bits; check them", src->spec);
+	rc = open_file(src, words, path_len, &file_bytes);
+	if (rc < 0)
+		return rc;
+	if (file_bytes < end)
+		return rung__fail(RUNG_E_FORMAT, "%s: has %" PRIu64 " bytes, '%s' needs %" PRIu64 " (%" PRIu64 " of data from offset %" PRIu64
+		                  " on): %" PRIu64 " are missing at offset %" PRIu64 "; check dtype and dimensions, or copy it again", src->path,
+		                  file_bytes, src->spec, end, data_bytes, src->data_offset, end - file_bytes, file_bytes);
+	return 0;
+}
+
+/* The last ":" that follows ".npz". */
+static const char *member_colon(const char *spec)
+{
+	const char *found = NULL, *at = spec;
+
+	while ((at = strstr(at, ".npz:")) != NULL) {
+		found = at + strlen(".npz");
+		at = found;
+	}
+	return found;
+}
+
+static bool ends_in(const char *text, const char *end)
+{
+	size_t len = strlen(text), end_len = strlen(end);
+
+	return len >= end_len && strcmp(text + len - end_len, end) == 0;
+}
+
+int rung_source_open(const char *spec, struct rung_source **src_out)
+{
+	struct rung_source *src;
+	const char *colon;
+	int rc;
+
+	if (!spec || !spec[0])
+		return rung__fail(RUNG_E_INVAL, "source: empty; give file.npy, file.npz:member or " RAW_USAGE);
+	src = rung__zalloc(sizeof(*src));
+	if (!src)
+		return rung__fail(RUNG_E_NOMEM, "source '%s'", spec);
+	src->fd = -1;
+	src->spec = rung__strdup(spec);
+	colon = member_colon(spec);
+	if (!src->spec)
+		rc = rung__fail(RUNG_E_NOMEM, "source '%s'", spec);
+	else if (strncmp(spec, "raw:", 4) == 0)
+		rc = open_raw(src);
+	else if (colon || ends_in(spec, ".npz"))
+		rc = open_npz(src, colon ? src->spec + (colon - spec) : NULL);
+	else
+		rc = open_npy(src);
+	if (rc < 0) {
+		rung_source_close(src);
+		return rc;
+	}
+	*src_out = src;
+	return 0;
+}
+
+const struct rung_array_info *rung_source_info(const struct rung_source *src)
+{
+	return &src->info;
+}
+
+const char *rung_source_spec(const struct rung_source *src)
+{
+	return src->spec;
+}
+
+int rung_source_read(const struct rung_source *src, uint64_t row_first, uint64_t row_count, void *buf)
+{
+	const struct rung_array_info *info = &src->info;
+	uint64_t bytes, offset;
+
+	if (row_first > info->row_count || row_count > info->row_count - row_first)
+		return rung__fail(RUNG_E_INVAL, "%s: rows %" PRIu64 " to %" PRIu64 " asked for, it has %" PRIu64, src->spec, row_first,
+		                  row_first + row_count, info->row_count);
+	bytes = row_count * info->row_bytes;   /* inside the array, whose size was checked */
+	offset = src->data_offset + row_first * info->row_bytes;
+	if (bytes == 0)
+		return 0;
+	if (src->data) {
+		memcpy(buf, src->data + offset, (size_t)bytes);
+		return 0;
+	}
+	return rung__pread_all(src->fd, src->path, buf, bytes, offset);
+}
+
+void rung_source_close(struct rung_source *src)
+{
+	if (!src)
+		return;
+	if (src->fd >= 0)
+		close(src->fd);
+	rung__free(src->data);
+	rung__free(src->path);
+	rung__free(src->spec);
+	rung__free(src);
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Members of .npz files: stored ones are read where they lie, deflated ones inflated into memory with their CRC checked. */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+#include <zip.h>
+
+#include "internal.h"
+#include "npy.h"
+#include "source_private.h"
+
+#define DEFLATE_RATIO_MAX 1032u   /* most that deflate expands; a size above it is a lie */
+#define LIST_BYTES 512u           /* of member names in a message */
+#define READ_BYTES (1u << 26)     /* of one call into libzip */
+
+static int zip_failed(const struct rung_source *src, const char *what, zip_error_t *error)
+{
+	int code = zip_error_code_zip(error);
+
+	if (code == ZIP_ER_MEMORY)
+		return rung__fail(RUNG_E_NOMEM, "%s: %s", src->spec, what);
+	if (code == ZIP_ER_READ || code == ZIP_ER_SEEK)
+		return rung__fail(RUNG_E_IO, "%s: %s: %s", src->spec, what, zip_error_strerror(error));
+	return rung__fail(RUNG_E_FORMAT, "%s: %s: %s; write it again with numpy.savez(), or copy it again", src->spec, what,
+	                  zip_error_strerror(error));
+}
+
+static int open_zip(const struct rung_source *src, zip_t **zip_out)
+{
+	int code = 0, rc, fd = dup(src->fd);
+	zip_error_t error;
+
+	if (fd < 0)
+		return rung__fail_errno(errno, "%s", src->path);
+	*zip_out = zip_fdopen(fd, 0, &code);
+	if (*zip_out)
+		return 0;
+	close(fd);
+	zip_error_init_with_code(&error, code);
+	rc = zip_failed(src, "cannot be read as a .npz (zip) file", &error);
+	zip_error_fini(&error);
+	return rc;
+}
+
+/* "a, b, c, ..." of what a .npz holds, ".npy" left out. */
+static void list_members(zip_t *zip, char list[LIST_BYTES])
+{
+	zip_int64_t count = zip_get_num_entries(zip, 0);
+	size_t used = 0;
+
+	strcpy(list, "none");
+	for (zip_int64_t i = 0; i < count; i++) {
+		const char *name = zip_get_name(zip, (zip_uint64_t)i, 0);
+		size_t len = name ? strlen(name) : 0;
+
+		if (len > 4 && strcmp(name + len - 4, ".npy") == 0)
+			len -= 4;
+		if (used + len + 8 > LIST_BYTES) {
+			strcpy(list + used, ", ...");
+			return;
+		}
+		if (used > 0) {
+			memcpy(list + used, ", ", 2);
+			used += 2;
+		}
+		if (len > 0)
+			memcpy(list + used, name, len);
+		used += len;
+		list[used] = '\0';
+	}
+}
+
+int rung__source_no_member(struct rung_source *src)
+{
+	char list[LIST_BYTES];
+	zip_t *zip;
+	int rc = open_zip(src, &zip);
+
+	if (rc < 0)
+		return rc;
+	list_members(zip, list);
+	zip_discard(zip);
+	return rung__fail(RUNG_E_INVAL, "%s: names no member of the .npz; write file.npz:member. It has: %s", src->spec, list);
+}
+
+static int find_member(const struct rung_source *src, zip_t *zip, const char *member, zip_stat_t *st)
+{
+	zip_int64_t idx = zip_name_locate(zip, member, 0);
+	char list[LIST_BYTES];
+
+	if (idx < 0) {
+		char *with_npy = rung__format("%s.npy", member);
+
+		if (!with_npy)
+			return rung__fail(RUNG_E_NOMEM, "source '%s'", src->spec);
+		idx = zip_name_locate(zip, with_npy, 0);
+		rung__free(with_npy);
+	}
+	if (idx < 0) {
+		list_members(zip, list);
+		return rung__fail(RUNG_E_NOENT, "%s: has no member '%s'; it has: %s", src->path, member, list);
+	}
+	if (zip_stat_index(zip, (zip_uint64_t)idx, 0, st) < 0)
+		return zip_failed(src, "its entry cannot be read", zip_get_error(zip));
+	if ((st->valid & (ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD)) !=
+	    (ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD))
+		return rung__fail(RUNG_E_FORMAT, "%s: its zip entry has no sizes; write it again with numpy.savez()", src->spec);
+	if ((st->valid & ZIP_STAT_ENCRYPTION_METHOD) && st->encryption_method != ZIP_EM_NONE)
+		return rung__fail(RUNG_E_FORMAT, "%s: is encrypted; write it again with numpy.savez()", src->spec);
+	return 0;
+}
+
+static int inflate_all(struct rung_source *src, zip_file_t *file, uint64_t bytes)
+{
+	uint64_t done = 0;
+	unsigned char past;
+	zip_int64_t got = 0;
+
+	while (done < bytes) {
+		got = zip_fread(file, src->data + done, RUNG__MIN(bytes - done, READ_BYTES));
+		if (got <= 0)
+			break;
+		done += (uint64_t)got;
+	}
+	if (done == bytes)
+		got = zip_fread(file, &past, 1);   /* the end: libzip compares the CRC here */
+	if (got < 0)
+		return zip_failed(src, "cannot be inflated", zip_file_get_error(file));
+	if (done < bytes || got > 0)
+		return rung__fail(RUNG_E_FORMAT, "%s: inflates to %s than the %" PRIu64 " bytes its zip entry claims; copy it again", src->spec,
+		                  got > 0 ? "more" : "less", bytes);
+	return 0;
+}
+
+static int load_member(struct rung_source *src, zip_t *zip, const zip_stat_t *st)
+{
+	zip_file_t *file;
+	int rc;
+
+	if (st->size / DEFLATE_RATIO_MAX > st->comp_size || (st->comp_method == ZIP_CM_STORE && st->size != st->comp_size))
+		return rung__fail(RUNG_E_FORMAT, "%s: its zip entry claims %" PRIu64 " bytes out of %" PRIu64 ", more than can be; copy it again",
+		                  src->spec, (uint64_t)st->size, (uint64_t)st->comp_size);
+	file = zip_fopen_index(zip, st->index, 0);
+	if (!file)
+		return zip_failed(src, "cannot be opened", zip_get_error(zip));
+	src->data = rung__malloc_array(st->size, 1);
+	if (src->data) {
+		src->data_bytes = st->size;
+		rc = inflate_all(src, file, st->size);
+	} else {
+		rc = rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " bytes to inflate it; write it with numpy.savez() (stored) to read it in place",
+		                src->spec, (uint64_t)st->size);
+	}
+	zip_fclose(file);
+	return rc;
+}
+
+int rung__source_open_member(struct rung_source *src, const char *member, uint64_t file_bytes)
+{
+	struct rung__npy npy;
+	uint64_t offset = 0;
+	bool in_place;
+	zip_stat_t st;
+	zip_t *zip;
+	int rc;
+
+	rc = open_zip(src, &zip);
+	if (rc < 0)
+		return rc;
+	rc = find_member(src, zip, member, &st);
+	if (rc < 0)
+		goto discard_zip;
+	in_place = st.comp_method == ZIP_CM_STORE &&
+	           rung__zip_stored_offset(src->fd, file_bytes, st.index, zip_get_name(zip, st.index, ZIP_FL_ENC_RAW), st.size, &offset);
+	if (!in_place)
+		rc = load_member(src, zip, &st);
+	if (rc < 0)
+		goto discard_zip;
+	if (in_place)
+		rc = rung__npy_read(src->fd, src->spec, offset, st.size, &npy);
+	else
+		rc = rung__npy_parse(src->spec, src->data, st.size, st.size, &npy);
+	if (rc < 0)
+		goto discard_zip;
+	src->info = npy.array;
+	src->data_offset = offset + npy.data_offset;
+discard_zip:
+	zip_discard(zip);
+	return rc;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The alignment of direct reads. glibc 2.36's struct statx lacks the two fields, so the kernel's own header and the bare
+ * system call are used; that header may not be included together with <sys/stat.h>, hence a file of its own.
+ */
+#include <fcntl.h>
+#include <linux/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "file.h"
+#include "internal.h"
+
+uint32_t rung__dio_align(int fd)
+{
+#ifdef STATX_DIOALIGN
+	struct statx st = { .stx_mask = 0 };
+	uint32_t align;
+
+	if (syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &st) != 0 || !(st.stx_mask & STATX_DIOALIGN))
+		return RUNG__PAGE_BYTES;
+	align = RUNG__MAX(st.stx_dio_offset_align, st.stx_dio_mem_align);
+	if (align == 0 || align > RUNG__PAGE_BYTES || (align & (align - 1)))
+		return RUNG__PAGE_BYTES;
+	return align;
+#else
+	(void)fd;
+	return RUNG__PAGE_BYTES;
+#endif
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The gather: copy the rows a view holds, list the others. The CPU device's form of the gather kernel. */
+#ifndef RUNG_GATHER_H
+#define RUNG_GATHER_H
+
+#include "tier.h"
+
+/** Rows that are not in the view: key (the rank) and the output row. The tmp arrays are for sorting. */
+struct rung__misses {
+	uint64_t *ranks;
+	uint32_t *rows;
+	uint64_t *ranks_tmp;
+	uint32_t *rows_tmp;
+	uint64_t count;
+};
+
+struct rung__gather {
+	const struct rung__view *view;
+	const void *rank_of_vertex;   /* NULL: ids are ranks */
+	unsigned map_bytes;
+	uint64_t vertex_count;
+	size_t row_bytes;
+	unsigned char *out;
+	size_t out_stride;
+	uint64_t index_first;         /* of ids in the caller's list, for messages */
+};
+
+/**
+ * Copy and list. Ids that are no vertex are never used to read.
+ * @return 0, or RUNG_E_RANGE / RUNG_E_INVAL (dtype)
+ */
+int rung__gather_run(const struct rung__gather *gather, const struct rung_ids *ids, struct rung__misses *misses);
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How much host memory may still be taken: the kernel's own estimate, and the limits of the control groups above us. */
+#include <stdio.h>
+#include <string.h>
+
+#include "plan_internal.h"
+
+static bool read_u64(const char *root, const char *path, uint64_t *value_out)
+{
+	char name[512];
+	unsigned long long value;
+	FILE *file;
+	bool ok;
+
+	snprintf(name, sizeof(name), "%s%s", root, path);
+	file = fopen(name, "re");
+	if (!file)
+		return false;
+	ok = fscanf(file, "%llu", &value) == 1;   /* "max" is no number: no limit */
+	fclose(file);
+	if (ok)
+		*value_out = value;
+	return ok;
+}
+
+static uint64_t mem_available(const char *root)
+{
+	unsigned long long kib;
+	char name[512], line[256];
+	uint64_t bytes = 0;
+	FILE *file;
+
+	snprintf(name, sizeof(name), "%s/proc/meminfo", root);
+	file = fopen(name, "re");
+	if (!file)
+		return 0;
+	while (fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
+			bytes = (uint64_t)kib * 1024;
+	}
+	fclose(file);
+	return bytes;
+}
+
+/* Our group's path in a hierarchy, from /proc/self/cgroup: "0::/a/b" (v2) or "5:memory:/a/b" (v1). */
+static bool group_path(const char *root, bool v2, char *path, size_t path_bytes)
+{
+	char name[512], line[512];
+	bool found = false;
+	FILE *file;
+
+	snprintf(name, sizeof(name), "%s/proc/self/cgroup", root);
+	file = fopen(name, "re");
+	if (!file)
+		return false;
+	while (!found && fgets(line, sizeof(line), file)) {
+		char *controllers = strchr(line, ':');
+		char *group = controllers ? strchr(controllers + 1, ':') : NULL;
+
+		line[strcspn(line, "\n")] = 0;
+		if (!group)
+			continue;
+		*group++ = 0;
+		controllers++;
+		if (v2 ? controllers[0] == 0 : strcmp(controllers, "memory") == 0) {
+			snprintf(path, path_bytes, "%s", strcmp(group, "/") == 0 ? "" : group);
+			found = true;
+		}
+	}
+	fclose(file);
+	return found;
+}
+
+/* The tightest of our group's and its parents' limits, less what each uses. */
+static uint64_t group_free(const char *root, bool v2)
+{
+	const char *mount = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+	const char *limit_file = v2 ? "memory.max" : "memory.limit_in_bytes";
+	const char *usage_file = v2 ? "memory.current" : "memory.usage_in_bytes";
+	uint64_t least = UINT64_MAX;
+	char group[384];
+
+	if (!group_path(root, v2, group, sizeof(group)))
+		return least;
+	for (;;) {
+		uint64_t limit, usage;
+		char *slash;
+		char name[480];
+
+		snprintf(name, sizeof(name), "%s%s/%s", mount, group, limit_file);
+		if (read_u64(root, name, &limit)) {
+			snprintf(name, sizeof(name), "%s%s/%s", mount, group, usage_file);
+			if (read_u64(root, name, &usage))
+				least = RUNG__MIN(least, limit > usage ? limit - usage : 0);
+		}
+		slash = strrchr(group, '/');
+		if (!slash)
+			return least;
+		*slash = 0;
+	}
+}
+
+uint64_t rung__host_memory_free(const char *root)
+{
+	uint64_t available = mem_available(root);
+
+	available = RUNG__MIN(available, group_free(root, true));
+	return RUNG__MIN(available, group_free(root, false));
+}

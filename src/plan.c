@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The plan: which ranks live in which tier.
+ *
+ * Rank order is heat order, so a tier holds a range of ranks and the tier of a row is found by comparing its rank with the
+ * borders. The host budget holds the staging slots as well as the rows: what `--host` says is what is used.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <unistd.h>
+
+#include "file.h"
+#include "plan_internal.h"
+
+#define SLOT_BYTES_GOOD 16384u   /* room for neighbouring rows to share a read */
+#define SLOT_COUNT_MIN 4u        /* fewer cannot overlap reads with copies */
+#define SLOT_SHARE 8u            /* the slots take at most this part of the budget, unless the minimum is more */
+#define QUEUE_DEPTH_DEFAULT 64u
+#define QUEUE_DEPTH_MAX 4096u
+
+static uint64_t gcd(uint64_t a, uint64_t b)
+{
+	while (b) {
+		uint64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+uint64_t rung__row_span(uint64_t row_bytes, uint64_t row_stride, uint64_t data_offset, uint32_t align)
+{
+	uint64_t step = gcd(gcd(row_stride, data_offset), align);
+
+	return rung__align_up(align - step + row_bytes, align);
+}
+
+/* Slots of a size that lets rows share reads, when the budget has room for two per read in flight; else one row each. */
+static int choose_slots(struct rung_plan *plan, uint64_t budget, uint32_t depth)
+{
+	uint64_t span = rung__row_span(plan->row_bytes, plan->row_stride, plan->data_offset, RUNG__PAGE_BYTES);
+	uint64_t slot = RUNG__MAX(span, SLOT_BYTES_GOOD);
+	uint64_t count = budget / SLOT_SHARE / slot;
+
+	if (count < depth) {
+		slot = span;
+		count = budget / SLOT_SHARE / slot;
+	}
+	count = RUNG__MIN(RUNG__MAX(count, SLOT_COUNT_MIN), (uint64_t)depth * 2);
+	if (slot > UINT32_MAX)
+		return rung__fail(RUNG_E_INVAL, "rows of %" PRIu64 " bytes are too large for a staging slot (4 GiB): split the features",
+		                  plan->row_bytes);
+	if (slot * count > budget)
+		return rung__fail(RUNG_E_INVAL,
+		                  "a host budget of %" PRIu64 " bytes cannot hold the %u staging slots of %" PRIu64
+		                  " bytes that rows of %" PRIu64 " bytes are read through: give at least %" PRIu64 " bytes",
+		                  budget, SLOT_COUNT_MIN, slot, plan->row_bytes, slot * SLOT_COUNT_MIN);
+	plan->slots.slot_bytes = slot;
+	plan->slots.slot_count = count;
+	return 0;
+}
+
+static int place(struct rung_plan *plan, uint64_t budget, uint32_t depth)
+{
+	uint64_t all = plan->vertex_count * plan->row_stride;   /* checked by rung_dataset_open */
+	uint64_t host_rows = plan->vertex_count;
+	int rc;
+
+	if (all > budget) {
+		rc = choose_slots(plan, budget, depth);
+		if (rc < 0)
+			return rc;
+		host_rows = (budget - plan->slots.slot_bytes * plan->slots.slot_count) / plan->row_stride;
+		host_rows = RUNG__MIN(host_rows, plan->vertex_count);
+	}
+	plan->tiers[RUNG__TIER_HOST].row_count = host_rows;
+	plan->tiers[RUNG__TIER_NVME].rank_first = host_rows;
+	plan->tiers[RUNG__TIER_NVME].row_count = plan->vertex_count - host_rows;
+	if (host_rows == plan->vertex_count)
+		plan->slots = (struct rung_plan_slots){ 0, 0 };
+	return 0;
+}
+
+static int sector_of_features(const struct rung_dataset *ds, struct rung_plan *plan)
+{
+	uint64_t file_bytes;
+	char *path;
+	int fd, rc;
+
+	rc = rung__features_file(ds, &path, &plan->data_offset, &file_bytes);
+	if (rc < 0)
+		return rc;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0) {
+		rc = rung__fail_errno(errno, "%s: opening", path);
+	} else {
+		plan->sector_bytes = rung__dio_align(fd);
+		close(fd);
+	}
+	rung__free(path);
+	return rc;
+}
+
+int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts *user_opts, struct rung_plan **plan_out)
+{
+	static const char *const names[] = {
+#define TIER_NAME(id, ops, name) [id] = name,
+		RUNG__TIER_LIST(TIER_NAME)
+#undef TIER_NAME
+	};
+	struct rung_plan_opts opts = RUNG_PLAN_OPTS_INIT;
+	const struct rung_dataset_info *info = rung_dataset_info(ds);
+	struct rung_plan *plan;
+	uint32_t depth;
+	int rc = rung__opts_take(&opts, sizeof(opts), user_opts, "rung_plan_opts");
+
+	if (rc < 0)
+		return rc;
+	depth = opts.queue_depth ? opts.queue_depth : QUEUE_DEPTH_DEFAULT;
+	if (depth > QUEUE_DEPTH_MAX)
+		return rung__fail(RUNG_E_INVAL, "queue depth %u is above %u", depth, QUEUE_DEPTH_MAX);
+	plan = rung__zalloc(sizeof(*plan));
+	if (!plan)
+		return rung__fail(RUNG_E_NOMEM, "plan: out of memory");
+	plan->vertex_count = info->vertex_count;
+	plan->row_bytes = info->features.row_bytes;
+	plan->row_stride = info->row_stride;
+	rc = sector_of_features(ds, plan);
+	if (rc < 0)
+		goto free_plan;
+	rc = place(plan, opts.host_bytes ? opts.host_bytes : rung__host_memory_free("") / 2, depth);
+	if (rc < 0)
+		goto free_plan;
+	for (unsigned t = 0; t < RUNG__TIER_COUNT; t++) {
+		plan->tiers[t].name = names[t];
+		plan->tiers[t].bytes = plan->tiers[t].row_count * plan->row_bytes;
+		plan->tiers[t].hit_share = NAN;
+	}
+	*plan_out = plan;
+	return 0;
+free_plan:
+	rung__free(plan);
+	return rc;
+}
+
+void rung_plan_destroy(struct rung_plan *plan)
+{
+	rung__free(plan);
+}
+
+const struct rung_plan_tier *rung_plan_tier(const struct rung_plan *plan, unsigned idx)
+{
+	return idx < RUNG__TIER_COUNT ? &plan->tiers[idx] : NULL;
+}
+
+const struct rung_plan_slots *rung_plan_slots(const struct rung_plan *plan)
+{
+	return &plan->slots;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The plan's own form, read by the store. */
+#ifndef RUNG_PLAN_INTERNAL_H
+#define RUNG_PLAN_INTERNAL_H
+
+#include "rung/plan.h"
+#include "tier_list.h"
+
+struct rung_plan {
+	struct rung_plan_tier tiers[RUNG__TIER_COUNT];
+	struct rung_plan_slots slots;
+	uint64_t vertex_count;
+	uint64_t row_bytes;
+	uint64_t row_stride;
+	uint64_t data_offset;
+	uint32_t sector_bytes;
+};
+
+/** Most bytes that the aligned read of one row takes: rows begin at multiples of gcd(stride, align) into a block. */
+uint64_t rung__row_span(uint64_t row_bytes, uint64_t row_stride, uint64_t data_offset, uint32_t align);
+
+/** Host memory that may be taken: MemAvailable, or less when a cgroup says so. `root` is "" or, in tests, a folder with proc/ and sys/. */
+uint64_t rung__host_memory_free(const char *root);
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Radix sorts of keys with a payload. Private to the core. */
+#ifndef RUNG_RADIX_H
+#define RUNG_RADIX_H
+
+#include <stdint.h>
+
+#define RUNG__RADIX_BITS 11u
+#define RUNG__RADIX_SIZE (1u << RUNG__RADIX_BITS)
+
+/**
+ * Sort pairs by ascending key, stable, on the calling thread, without allocating. Only the low `key_bits` bits of the keys
+ * are compared (1 to 64; higher bits must be zero or are ignored). The result is in `keys` and `payload`; the two _tmp
+ * arrays are as long and end with garbage.
+ */
+void rung__radix_sort_pairs(uint64_t *keys, uint32_t *payload, uint64_t *keys_tmp, uint32_t *payload_tmp, uint64_t count,
+                            unsigned key_bits);
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The refill thread's state, shared by refill.c (the loop) and refill_read.c (one read's life). Only that thread touches it. */
+#ifndef RUNG_REFILL_INTERNAL_H
+#define RUNG_REFILL_INTERNAL_H
+
+#include "store_internal.h"
+
+/* A read in a slot. */
+struct rung__read {
+	struct rung_request *request;   /* NULL: the slot is free */
+	uint64_t first, end;       /* misses [first, end) of the request */
+	uint64_t offset;           /* in the file */
+	uint32_t bytes;            /* whole sectors */
+	uint32_t needed;           /* up to the last row's end: what must have been read */
+	uint32_t done;             /* of bytes, by earlier short reads */
+	uint32_t tries;
+	uint64_t alone_end;        /* nonzero: taken apart, rows are read one by one up to this miss */
+};
+
+struct rung__refill {
+	struct rung_store *store;
+	const struct rung__tier_ops *ops;
+	struct rung__tier *tier;
+	struct rung__geometry geometry;
+	struct rung__engine_state engine;
+	unsigned char *slots;
+	uint32_t slot_bytes, slot_count, depth;
+	bool merge;
+
+	struct rung__read *reads;              /* [slot_count] */
+	uint32_t *free_slots;            /* stack */
+	uint32_t free_count;
+	uint32_t in_flight;
+	struct rung__fetched *fetched;   /* [depth] */
+	struct rung_request *issuing;    /* oldest request with misses not yet read, and those behind it */
+	struct rung_request *issuing_tail;
+	int broken;                      /* errno the tier gave up with */
+
+	pthread_t thread;
+	pthread_mutex_t start_lock;
+	pthread_cond_t start_cond;
+	bool started;
+	int start_status;
+	char start_error[RUNG__ERROR_BYTES];
+};
+
+/** Prepare the read of a request's next misses in a slot and move its cursor behind them. */
+void rung__read_begin(struct rung__refill *refill, uint32_t slot_idx, struct rung_request *request);
+
+/** Send the read in a slot; a tier that refuses fails the request and is not asked again. */
+void rung__read_send(struct rung__refill *refill, uint32_t slot_idx);
+
+/** A read came back with bytes or -errno: copy its rows, or fetch the rest, try again, take it apart, fail. */
+void rung__read_end(struct rung__refill *refill, uint32_t slot_idx, int32_t result);
+
+/** Fail a request because the tier takes no more reads (refill->broken). */
+void rung__read_fail_gone(const struct rung__refill *refill, struct rung_request *request);
+
+/** The tier cannot go on: fail the requests of all reads in flight. Their slots are not used again. */
+void rung__reads_give_up(struct rung__refill *refill);
+
+#endif

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing the store, and its counters. */
+#include <string.h>
+
+#include "plan_internal.h"
+#include "store_internal.h"
+
+#define REQUESTS_DEFAULT 8u
+#define REQUESTS_MAX 4096u
+#define BATCH_ROWS_DEFAULT (1u << 20)
+#define QUEUE_DEPTH_DEFAULT 64u
+#define SYNC_REQUESTS 2u            /* kept for rung_gather, which may block on them: its own always complete */
+
+static int take_opts(const struct rung_store_opts *user_opts, struct rung_store_opts *opts)
+{
+	int rc = rung__opts_take(opts, sizeof(*opts), user_opts, "rung_store_opts");
+
+	if (rc < 0)
+		return rc;
+	opts->requests_max = opts->requests_max ? opts->requests_max : REQUESTS_DEFAULT;
+	opts->batch_rows_max = opts->batch_rows_max ? opts->batch_rows_max : BATCH_ROWS_DEFAULT;
+	opts->queue_depth = opts->queue_depth ? opts->queue_depth : QUEUE_DEPTH_DEFAULT;
+	if (opts->requests_max > REQUESTS_MAX)
+		return rung__fail(RUNG_E_INVAL, "requests_max %u is above %u", opts->requests_max, REQUESTS_MAX);
+	if ((unsigned)opts->engine > RUNG_ENGINE_PREAD)
+		return rung__fail(RUNG_E_INVAL, "engine %d is none: give RUNG_ENGINE_AUTO, _IO_URING or _PREAD", (int)opts->engine);
+	return 0;
+}
+
+static void fini_requests(struct rung_store *store)
+{
+	for (uint32_t i = 0; i < store->request_count; i++) {
+		struct rung_request *request = &store->requests[i];
+
+		rung__free(request->misses.ranks);
+		pthread_cond_destroy(&request->done);
+		pthread_mutex_destroy(&request->lock);
+	}
+	rung__free(store->requests);
+}
+
+/* One block a request: [ranks | ranks_tmp | rows | rows_tmp]; the kernel gives its pages as they are first used. */
+static bool init_request(struct rung_store *store, struct rung_request *request)
+{
+	uint64_t rows = store->opts.batch_rows_max;
+	pthread_condattr_t monotonic;
+	uint64_t *block = rung__malloc_array(rows, 2 * sizeof(uint64_t) + 2 * sizeof(uint32_t));
+
+	if (!block)
+		return false;
+	request->store = store;
+	request->misses = (struct rung__misses){
+		.ranks = block,
+		.ranks_tmp = block + rows,
+		.rows = (uint32_t *)(block + 2 * rows),
+		.rows_tmp = (uint32_t *)(block + 2 * rows) + rows,
+	};
+	pthread_mutex_init(&request->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&request->done, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	return true;
+}
+
+static int init_requests(struct rung_store *store)
+{
+	uint32_t wanted = store->opts.requests_max + SYNC_REQUESTS;
+
+	store->requests = rung__zalloc_array(wanted, sizeof(*store->requests));
+	for (uint32_t i = 0; store->requests && i < wanted; i++) {
+		struct rung_request *request = &store->requests[i];
+		struct rung_request **list = i < store->opts.requests_max ? &store->free_list : &store->sync_free_list;
+
+		if (!init_request(store, request))
+			break;
+		request->next = *list;
+		*list = request;
+		store->request_count++;
+	}
+	if (store->request_count < wanted)
+		return rung__fail(RUNG_E_NOMEM, "store: no memory for %u requests of %u rows", wanted, store->opts.batch_rows_max);
+	return 0;
+}
+
+static int load_map(struct rung_store *store, const struct rung_dataset *ds)
+{
+	struct rung_array_info array;
+	int rc;
+
+	if (!store->opts.vertex_ids)
+		return 0;
+	rc = rung_dataset_load_array(ds, "rank_of_vertex", &array, &store->rank_of_vertex);   /* checks every entry */
+	if (rc == 0)
+		store->map_bytes = (unsigned)array.row_bytes;
+	return rc;
+}
+
+static int open_host(struct rung_store *store, const struct rung_dataset *ds, const struct rung_plan *plan)
+{
+	const struct rung_plan_tier *tier = &plan->tiers[RUNG__TIER_HOST];
+	struct rung__tier_args args = { .ds = ds, .rank_first = tier->rank_first, .row_count = tier->row_count };
+	int rc;
+
+	if (tier->row_count == 0)
+		return 0;
+	rc = rung__host_tier.open(&args, &store->host);
+	if (rc == 0)
+		rung__host_tier.view(store->host, &store->host_view);
+	return rc;
+}
+
+static int open_cold(struct rung_store *store, const struct rung_dataset *ds, const struct rung_plan *plan,
+                     const struct rung__tier_ops *ops)
+{
+	const struct rung_plan_tier *tier = &plan->tiers[RUNG__TIER_NVME];
+	struct rung__tier_args args = {
+		.ds = ds,
+		.rank_first = tier->rank_first,
+		.row_count = tier->row_count,
+		.slot_count = (uint32_t)plan->slots.slot_count,
+		.slot_bytes = (uint32_t)plan->slots.slot_bytes,
+		.queue_depth = (uint32_t)RUNG__MIN(store->opts.queue_depth, plan->slots.slot_count),
+		.engine = store->opts.engine,
+		.buffered = store->opts.buffered,
+	};
+
+	return tier->row_count ? rung__refill_start(store, ops, &args) : 0;
+}
+
+static void init_locks(struct rung_store *store)
+{
+	pthread_mutex_init(&store->lock, NULL);
+	pthread_cond_init(&store->queued, NULL);
+	pthread_cond_init(&store->freed, NULL);
+}
+
+static void free_store(struct rung_store *store)
+{
+	if (store->host)
+		rung__host_tier.close(store->host);
+	fini_requests(store);
+	pthread_cond_destroy(&store->freed);
+	pthread_cond_destroy(&store->queued);
+	pthread_mutex_destroy(&store->lock);
+	rung__free(store->rank_of_vertex);
+	rung__free(store);
+}
+
+int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan *plan, const struct rung_store_opts *user_opts,
+                          const struct rung__tier_ops *fetchable, struct rung_store **store_out)
+{
+	const struct rung_dataset_info *info = rung_dataset_info(ds);
+	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
+	struct rung_store *store;
+	int rc = take_opts(user_opts, &opts);
+
+	if (rc < 0)
+		return rc;
+	if (plan->vertex_count != info->vertex_count || plan->row_bytes != info->features.row_bytes)
+		return rung__fail(RUNG_E_INVAL, "%s: the plan was made for another dataset", rung_dataset_dir(ds));
+	store = rung__zalloc(sizeof(*store));
+	if (!store)
+		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
+	store->opts = opts;
+	store->vertex_count = info->vertex_count;
+	store->row_bytes = info->features.row_bytes;
+	for (unsigned t = 0; t < RUNG__TIER_COUNT; t++)
+		store->tier_rows[t] = plan->tiers[t].row_count;
+	init_locks(store);
+	rc = init_requests(store);
+	if (rc == 0)
+		rc = load_map(store, ds);
+	if (rc == 0)
+		rc = open_host(store, ds, plan);
+	if (rc == 0)
+		rc = open_cold(store, ds, plan, fetchable);
+	if (rc < 0) {
+		free_store(store);
+		return rc;
+	}
+	*store_out = store;
+	return 0;
+}
+
+int rung_store_open(const struct rung_dataset *ds, const struct rung_plan *plan, const struct rung_store_opts *opts,
+                    struct rung_store **store_out)
+{
+	return rung__store_open_over(ds, plan, opts, &rung__nvme_tier, store_out);
+}
+
+int rung_store_close(struct rung_store *store)
+{
+	int rc;
+
+	if (!store)
+		return 0;
+	rc = store->refill ? rung__refill_stop(store->refill) : 0;
+	if (rc < 0)   /* the device may still write into slots, and refill into requests: leave them be */
+		return rc;
+	free_store(store);
+	return 0;
+}
+
+static uint64_t counter(const _Atomic uint64_t *value)
+{
+	return atomic_load_explicit(value, memory_order_relaxed);
+}
+
+static void fill_stats(const struct rung_store *store, struct rung_store_stats *stats)
+{
+	static const char *const names[] = {
+#define TIER_NAME(id, ops, name) [id] = name,
+		RUNG__TIER_LIST(TIER_NAME)
+#undef TIER_NAME
+	};
+	const struct rung__counters *c = &store->counters;
+
+	stats->tier_count = RUNG__TIER_COUNT;
+	for (unsigned t = 0; t < RUNG__TIER_COUNT; t++) {
+		stats->tiers[t].name = names[t];
+		stats->tiers[t].rows = store->tier_rows[t];
+		stats->tiers[t].hits = counter(&c->tier_hits[t]);
+		stats->tiers[t].bytes = stats->tiers[t].hits * store->row_bytes;
+	}
+	stats->requests = counter(&c->requests);
+	stats->request_errors = counter(&c->request_errors);
+	stats->device_reads = counter(&c->device_reads);
+	stats->device_read_bytes = counter(&c->device_read_bytes);
+	stats->merged_rows = counter(&c->merged_rows);
+	stats->duplicate_rows = counter(&c->duplicate_rows);
+	stats->retries = counter(&c->retries);
+	for (unsigned b = 0; b < RUNG_LATENCY_BUCKETS; b++)
+		stats->latency[b] = counter(&c->latency[b]);
+}
+
+int rung_store_stats(const struct rung_store *store, struct rung_store_stats *stats_out)
+{
+	struct rung_store_stats stats = { .size = sizeof(stats), .engine = "none", .engine_why = "every row is in memory" };
+	size_t size = stats_out->size;
+
+	if (size < sizeof(stats.size))
+		return rung__fail(RUNG_E_INVAL, "rung_store_stats: size is %zu: set it to sizeof(struct rung_store_stats)", size);
+	if (size > sizeof(stats))
+		return rung__fail(RUNG_E_ABI, "rung_store_stats: has %zu bytes, this rung knows %zu: update the library", size, sizeof(stats));
+	fill_stats(store, &stats);
+	if (store->refill) {
+		struct rung__engine_state engine;
+
+		rung__refill_engine(store->refill, &engine, &stats.queue_depth, &stats.sector_bytes);
+		stats.engine = engine.name;
+		stats.engine_why = engine.why;
+		stats.direct = engine.direct;
+	}
+	memcpy(stats_out, &stats, size);
+	stats_out->size = size;
+	return 0;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Tiers: the places rows live in.
+ *
+ * An *addressable* tier gives the gather a view, and the gather copies from it. A *fetchable* tier takes reads into staging slots
+ * and reports them done; only the refill thread drives it. The gather knows views, refill knows submit and reap; which tiers
+ * there are stands in tier_list.h alone.
+ */
+#ifndef RUNG_TIER_H
+#define RUNG_TIER_H
+
+#include "internal.h"
+#include "rung/store.h"
+
+#define RUNG__TIER_ABI 1
+
+struct rung__tier;   /* a tier's own state */
+
+enum rung__tier_kind { RUNG__ADDRESSABLE, RUNG__FETCHABLE };
+
+/** Rows that can be copied from: rank r lies at base + (r - rank_first) * stride. */
+struct rung__view {
+	const unsigned char *base;
+	size_t stride;
+	uint64_t rank_first;
+	uint64_t row_count;
+};
+
+/** How rows lie in a fetchable tier: rank r begins at data_offset + r * row_stride. */
+struct rung__geometry {
+	uint64_t data_offset;
+	uint64_t row_stride;
+	uint64_t row_bytes;
+	uint64_t file_bytes;
+	uint32_t align;       /* of offset, length and memory of a read: a power of two; 1 through the page cache */
+	const char *path;     /* for messages */
+};
+
+/** A read into a slot. `slot_offset` is nonzero only when the rest of a short read is fetched. */
+struct rung__fetch {
+	uint64_t offset;       /* in the file */
+	uint32_t bytes;
+	uint32_t slot_idx;
+	uint32_t slot_offset;
+};
+
+/** A read that ended: bytes read (short at the end of the file), or -errno. */
+struct rung__fetched {
+	uint32_t slot_idx;
+	int32_t result;
+};
+
+struct rung__tier_args {
+	const struct rung_dataset *ds;
+	uint64_t rank_first;
+	uint64_t row_count;
+	/* fetchable tiers only */
+	unsigned char *slots;       /* slot_count * slot_bytes, page aligned; outlives the tier */
+	uint32_t slot_count;
+	uint32_t slot_bytes;
+	uint32_t queue_depth;       /* at most slot_count */
+	enum rung_engine engine;
+	bool buffered;
+};
+
+/** What serves a fetchable tier, for statistics. */
+struct rung__engine_state {
+	const char *name;
+	const char *why;   /* why not a better one; "" when it is the best */
+	bool direct;
+};
+
+struct rung__tier_ops {
+	uint32_t abi;     /* RUNG__TIER_ABI */
+	uint32_t size;    /* sizeof(struct rung__tier_ops) */
+	const char *name;
+	enum rung__tier_kind kind;
+
+	/** Take memory and files, load the rows of an addressable tier. */
+	int (*open)(const struct rung__tier_args *args, struct rung__tier **tier_out);
+	void (*close)(struct rung__tier *tier);
+
+	/* Addressable: view. Fetchable: all of the rest. */
+	void (*view)(const struct rung__tier *tier, struct rung__view *view_out);
+
+	void (*geometry)(const struct rung__tier *tier, struct rung__geometry *geometry_out);
+	/** Called by the refill thread before the first submit: make rings and threads, and probe with a real read. */
+	int (*start)(struct rung__tier *tier);
+	/** Called by the refill thread after the last reap, with no read in flight. */
+	void (*stop)(struct rung__tier *tier);
+	/** Valid after start. */
+	void (*engine)(const struct rung__tier *tier, struct rung__engine_state *state_out);
+	/** Queue a read; at most queue_depth are ever in flight. @return 0 or -errno, in which case nothing was queued */
+	int (*submit)(struct rung__tier *tier, const struct rung__fetch *fetch);
+	/**
+	 * Send what is queued, wait until at least `want` reads have ended or `timeout_ns` has passed, and report up to `max` of them.
+	 * @return their count, or -errno when the tier cannot go on
+	 */
+	int (*reap)(struct rung__tier *tier, uint32_t want, uint64_t timeout_ns, struct rung__fetched *fetched, uint32_t max);
+};
+
+/** True when a table is complete; asserted once at open, so that callers need not look. */
+static inline bool rung__tier_ops_valid(const struct rung__tier_ops *ops)
+{
+	if (ops->abi != RUNG__TIER_ABI || ops->size < sizeof(*ops) || !ops->name || !ops->open || !ops->close)
+		return false;
+	if (ops->kind == RUNG__ADDRESSABLE)
+		return ops->view != NULL;
+	return ops->geometry && ops->start && ops->stop && ops->engine && ops->submit && ops->reap;
+}
+
+/** Path of the staged features of a dataset and where its rows begin. @param path_out free with rung__free() */
+int rung__features_file(const struct rung_dataset *ds, char **path_out, uint64_t *data_offset_out, uint64_t *file_bytes_out);
+
+#endif

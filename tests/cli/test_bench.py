@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rung bench --check: the rows that arrive are those of the file, at every width, with either engine, from several threads."""
+import ctypes
+import errno
+import json
+import os
+import random
+import struct
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from clitest import RUNG, SANITIZED, CliTest, Graph, main
+
+WIDTHS = (1, 4, 100, 400, 512, 1200, 1536, 4096, 5000)
+ROWS = 20000 if SANITIZED else 60000   # of one run; there are two of them at each width, and a smaller one
+
+
+def rows_for(width):
+    """Enough rows for the file to be larger than the smallest budget, few enough for the test to be short."""
+    return 100000 if width < 100 else 20000 if width < 1000 else 8000
+
+
+def smallest_budget(width):
+    """Four slots of one row each, and a few rows in memory."""
+    return 4 * (4096 * (2 + (width - 1) // 4096)) + 50 * width
+
+
+class Widths(CliTest):
+    def check(self, staged, *args, rows=None):
+        bench = self.json_of("bench", staged, "--check", *args)
+        self.assertEqual(bench["wrong_rows"], 0)
+        self.assertIs(bench["checked"], True)
+        self.assertEqual(sum(tier["hits"] for tier in bench["tiers"]), bench["rows"])
+        if rows:
+            self.assertEqual(bench["rows"], rows)
+        return bench
+
+    def nasty_ids(self, graph):
+        """The same row again and again, runs up and down, pairs across every border, and noise."""
+        count, draws = graph.vertices, random.Random(7)
+        ids = [count - 1] * 700 + list(range(count - 1, count - 1200, -1)) + list(range(1500)) + [0, count - 1] * 300
+        ids += [v for v in range(1000) for _ in range(2)] + [draws.randrange(count) for _ in range(3000)]
+        return graph.write("nasty.npy", "<i8", (len(ids),), struct.pack("<%dq" % len(ids), *ids)), len(ids)
+
+    def test_no_wrong_row_at_any_width(self):
+        checked = 0
+        for width in WIDTHS:
+            with self.subTest(width):
+                graph = Graph(self.folder, vertices=rows_for(width), edges=2000, row_bytes=width, seed=width)
+                staged = self.stage(graph, "staged-%d" % width)
+                cold = ["--host", smallest_budget(width)]
+                bench = self.check(staged, *cold, "--ids", "uniform", "--rows", ROWS, "--threads", 4, "--in-flight", 3, "--batch", 1000, rows=ROWS)
+                self.assertGreater(bench["tiers"][1]["hits"], ROWS / 2, "most rows should have come from the file")
+                self.assertGreater(bench["device_reads"], 0)
+                self.check(staged, "--host", "30%" if width >= 100 else smallest_budget(width), "--ids", "zipf", "--rows", ROWS, "--engine", "pread",
+                           "--threads", 3, "--batch", 4096, rows=ROWS)
+                ids, count = self.nasty_ids(graph)
+                for more in ([], ["--no-merge", "--buffered"]):
+                    self.check(staged, *cold, "--ids", ids, "--threads", 2, "--batch", 777, *more, rows=count)
+                checked += 2 * ROWS + 2 * count
+        if not SANITIZED:
+            self.assertGreater(checked, 1000000)
+
+    def test_depth_one_and_batches_of_one(self):
+        staged = self.stage(Graph(self.folder, vertices=3000, edges=100, row_bytes=100))
+        for engine in ("auto", "pread"):
+            self.check(staged, "--host", "40KiB", "--ids", "uniform", "--rows", 2000, "--batch", 1, "--queue-depth", 1, "--in-flight", 1, "--engine", engine)
+
+    def test_one_batch_larger_than_all_slots(self):
+        staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=512))
+        bench = self.check(staged, "--host", smallest_budget(512), "--ids", "uniform", "--rows", 50000, "--batch", 50000, rows=50000)
+        self.assertGreater(bench["duplicate_rows"], 0)
+
+    def test_merging_makes_fewer_reads_and_no_difference(self):
+        graph = Graph(self.folder, vertices=8000, edges=100, row_bytes=512)
+        staged = self.stage(graph)
+        ids = graph.write("all.npy", "<i4", (8000,), struct.pack("<8000i", *range(8000)))
+        merged = self.check(staged, "--host", "512KiB", "--ids", ids)
+        single = self.check(staged, "--host", "512KiB", "--ids", ids, "--no-merge")
+        self.assertGreater(merged["merged_rows"], 0)
+        self.assertEqual(single["merged_rows"], 0)
+        self.assertLess(merged["device_reads"], single["device_reads"])
+        self.assertEqual(single["device_reads"], single["tiers"][1]["hits"])
+
+    def test_everything_in_memory_reads_nothing(self):
+        staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=400))
+        bench = self.check(staged, "--host", "max", "--rows", 50000, "--ids", "uniform", "--threads", 3)
+        self.assertEqual((bench["device_reads"], bench["engine"]), (0, "none"))
+
+    def test_check_sees_rows_that_are_wrong(self):
+        """The store keeps the rows it read at its opening; the file changes meanwhile, so that they are wrong."""
+        staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=400))
+        path = os.path.join(staged, next(name for name in os.listdir(staged) if name.startswith("features")))
+        size = os.path.getsize(path) - 4096
+        with open(path, "r+b") as file, subprocess.Popen(
+                [RUNG, "bench", staged, "--check", "--json", "--quiet", "--host", "max", "--ids", "uniform", "--rows", "2000000"],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as bench:
+            fill = 0
+            while bench.poll() is None:
+                fill ^= 0xff
+                file.seek(4096)
+                file.write(bytes([fill]) * size)
+                file.flush()
+            message = bench.stderr.read()
+            self.assertEqual(bench.returncode, 1, message)
+            self.assertRegex(message, r"rung bench: \d+ wrong rows; the first has id \d+")
+
+
+class SockFilter(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_uint16), ("jt", ctypes.c_uint8), ("jf", ctypes.c_uint8), ("k", ctypes.c_uint32)]
+
+
+class SockProgram(ctypes.Structure):
+    _fields_ = [("len", ctypes.c_uint16), ("filter", ctypes.POINTER(SockFilter))]
+
+
+def refuse_io_uring(error):
+    """A function for preexec_fn: io_uring_setup fails with `error` from then on, as in a container that forbids it."""
+    io_uring_setup = 425   # on every architecture that has it
+    code = (SockFilter * 4)(
+        SockFilter(0x20, 0, 0, 0),                        # load the number of the call
+        SockFilter(0x15, 0, 1, io_uring_setup),           # another one: skip the next
+        SockFilter(0x06, 0, 0, 0x00050000 | error),       # SECCOMP_RET_ERRNO
+        SockFilter(0x06, 0, 0, 0x7fff0000))               # SECCOMP_RET_ALLOW
+    program = SockProgram(4, code)
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def install():
+        if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.prctl(22, 2, ctypes.byref(program), 0, 0) != 0:   # no new privileges; the filter
+            os._exit(77)
+    return install
+
+
+class Refused(CliTest):
+    REASONS = ((errno.EPERM, "io_uring is refused here"), (errno.ENOSYS, "this kernel has no io_uring"))
+
+    def setUp(self):
+        super().setUp()
+        if "io_uring  yes" not in self.run_rung("--version").stdout:
+            self.skipTest("rung was built without io_uring")
+        self.staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=512))
+        self.args = ["bench", self.staged, "--check", "--host", "200KiB", "--ids", "uniform", "--rows", "20000"]
+
+    def refused(self, error, *more):
+        done = subprocess.run([RUNG, *self.args, *more], capture_output=True, text=True, check=False, preexec_fn=refuse_io_uring(error))
+        if done.returncode == 77:
+            self.skipTest("no seccomp filter can be set here")
+        return done
+
+    def test_pread_takes_over_and_says_why(self):
+        for error, why in self.REASONS:
+            with self.subTest(errno.errorcode[error]):
+                done = self.refused(error)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertRegex(done.stdout, "engine: pread, .*" + why)
+                self.assertIn("checked: 0 wrong rows", done.stdout)
+                bench = json.loads(self.refused(error, "--json").stdout)
+                self.assertEqual((bench["engine"], bench["wrong_rows"]), ("pread", 0))
+                self.assertIn(why, bench["engine_why"])
+
+    def test_io_uring_asked_for_fails_with_the_reason(self):
+        for error, why in self.REASONS:
+            with self.subTest(errno.errorcode[error]):
+                done = self.refused(error, "--engine", "io_uring")
+                self.assertEqual((done.returncode, done.stdout), (1, ""))
+                self.assertIn(why, done.stderr)
+
+    def test_a_kernel_that_allows_it_uses_it(self):
+        engine = self.json_of(*self.args)
+        if engine["engine"] != "io_uring":
+            self.skipTest("this kernel refuses io_uring: %s" % engine["engine_why"])
+        self.assertEqual(engine["wrong_rows"], 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Help, usage errors, sizes, options that this version does not have yet."""
+import os
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from clitest import RUNG, TESTS, CliTest, Graph, main
+
+COMMANDS = ["stage", "verify", "info", "plan", "bench"]
+NOT_YET = " is not yet available in this version"
+
+
+class Help(CliTest):
+    def test_help_lists_the_commands(self):
+        self.golden("help.txt", self.run_rung("--help").stdout)
+
+    def test_each_command_has_help(self):
+        for name in COMMANDS:
+            with self.subTest(name):
+                done = self.run_rung(name, "--help")
+                self.golden("help-%s.txt" % name, done.stdout)
+                self.assertNotRegex(done.stdout, r"(?m) $|^ {7,28}--", "argp breaks lines that just fit: reword it")
+                for option in ("--json", "--quiet", "--threads"):
+                    self.assertIn(option, done.stdout)
+
+    def test_man_pages_list_every_option(self):
+        source = os.environ.get("RUNG_SOURCE_DIR", os.path.join(TESTS, ".."))
+        names = COMMANDS + (["train"] if "not in this build" not in self.run_rung("--help").stdout else [])
+        for name in names:
+            with open(os.path.join(source, "tools", "man", "rung-%s.1.md" % name), encoding="utf-8") as file:
+                page = file.read()
+            options = re.findall(r"^ +(?:-., )?--([a-z-]+)", self.run_rung(name, "--help").stdout, re.MULTILINE)
+            self.assertGreater(len(options), 4)
+            for option in set(options) - {"usage"}:
+                self.assertIn("**--%s**" % option, page, "man page of " + name)
+
+    def test_version_says_what_is_built_in_and_why(self):
+        lines = self.run_rung("--version").stdout.splitlines()
+        self.assertRegex(lines[0], r"^rung \d+\.\d+\.\d+ \(.+\)$")
+        parts = {line.split()[0]: line.split(None, 2)[1:] for line in lines[1:]}
+        self.assertLessEqual({"io_uring", "numa", "openmp", "cuda", "blas"}, set(parts))
+        for state, why in parts.values():
+            self.assertIn(state, ("yes", "no"))
+            self.assertTrue(why)
+
+    def test_no_command_is_a_usage_error(self):
+        done = self.run_rung(code=2)
+        self.assertEqual(done.stdout, "")
+        self.assertIn("Usage: rung COMMAND", done.stderr)
+
+    def test_unknown_command_lists_the_known(self):
+        self.fails("stag", code=2, says=["'stag'", *COMMANDS, "train"])
+
+    def test_commands_to_come_say_so(self):
+        for name in ("score", "trace", "numa"):
+            self.fails(name, "--json", code=2, says=name + NOT_YET)
+
+    def test_full_standard_output_is_a_failure(self):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([RUNG, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("standard output", done.stderr)
+
+
+class Usage(CliTest):
+    def test_unknown_option(self):
+        for name in COMMANDS:
+            self.fails(name, "--no-such-option", code=2, says="--no-such-option")
+
+    def test_missing_folder(self):
+        for name in ("verify", "info", "plan", "bench"):
+            self.fails(name, code=2, says=["rung " + name, "DIR is missing"])
+
+    def test_two_folders(self):
+        for name in ("verify", "info", "plan", "bench"):
+            self.fails(name, "one", "two", code=2, says="'two' is too many")
+
+    def test_stage_needs_graph_features_and_out(self):
+        self.fails("stage", "--features", "f.npy", "--out", "o", code=2, says="--graph is missing")
+        self.fails("stage", "--graph", "g.npy", "--out", "o", code=2, says="--features is missing")
+        self.fails("stage", "--graph", "g.npy", "--features", "f.npy", code=2, says="--out is missing")
+        self.fails("stage", "--graph", "g.npy", "--features", "f.npy", "o", code=2, says=["'o'", "--out o"])
+
+    def test_folder_that_is_no_dataset(self):
+        for name in ("verify", "info", "plan", "bench"):
+            for folder in (self.folder, self.path("none")):
+                self.fails(name, folder, code=1, says=["rung %s: " % name, folder])
+
+
+class Values(CliTest):
+    def test_wrong_sizes(self):
+        for text, says in (("1,5GiB", "no size"), ("10GB", "no size"), ("-1", "no size"), ("", "no size"), ("1e9", "no size"), (".", "no size"),
+                           ("0x10", "no size"), ("5 GiB", "no size"), ("101%", "at most 100%"), ("10%%", "no size"), ("lots", "no size"),
+                           ("99999999999999999999", "2^64"), ("18446744073709551616", "2^64"), ("16777216TiB", "2^64"),
+                           ("16777216.0TiB", "2^64")):
+            with self.subTest(text):
+                self.fails("plan", "x", "--host=" + text, code=2, says=["rung plan: --host: '%s'" % text, says])
+
+    def test_wrong_numbers(self):
+        for args, says in (
+                (["bench", "x", "--rows", "0"], "--rows: '0' is out of range"),
+                (["bench", "x", "--rows", "-3"], "--rows: '-3' is no whole number"),
+                (["bench", "x", "--rows", "3k"], "--rows: '3k' is no whole number"),
+                (["bench", "x", "--seed", "18446744073709551616"], "out of range"),
+                (["bench", "x", "--threads", "0"], "--threads: '0' is out of range; give 1 to 4096"),
+                (["bench", "x", "--threads", "4000", "--in-flight", "2"], "more than 4096 requests"),
+                (["bench", "x", "--engine", "aio"], "--engine: 'aio' is no engine; give auto, io_uring or pread"),
+                (["stage", "--damping", "1"], "--damping: '1' is out of range; give more than 0 and less than 1"),
+                (["stage", "--damping", "nan"], "--damping: 'nan' is no number"),
+                (["stage", "--damping", "0.5x"], "--damping: '0.5x' is no number"),
+                (["stage", "--fanout", "25,,10"], "--fanout: '25,,10' is no list of fanouts; write 25,10"),
+                (["stage", "--fanout", "25,0"], "--fanout: '0' is out of range"),
+                (["stage", "--fanout", ",".join("1" * 17)], "more than 16 hops"),
+                (["stage", "--batch", "4294967296"], "--batch: '4294967296' is out of range"),
+                (["stage", "--split", "train"], "--split: 'train' is not NAME=SRC"),
+                (["stage", "--split", "=x.npy"], "--split: '=x.npy' is not NAME=SRC"),
+                (["stage", "--score", "pagerank"], "--score: 'pagerank' is no method and no file"),
+                (["stage", "--order", "random"], "--order: 'random' is no order"),
+                (["stage", "--vertices", "0"], "--vertices: '0' is out of range")):
+            with self.subTest(args):
+                self.fails(*args, code=2, says=says)
+
+    def test_good_sizes_are_what_they_say(self):
+        graph = Graph(self.folder, vertices=4000, row_bytes=64)   # 256000 bytes of features
+        staged = self.stage(graph)
+        for text, room in (("65536", 65536), ("64KiB", 65536), ("65536B", 65536), ("0.0625MiB", 65536), ("40%", 102400), ("max", 256000),
+                           ("1.5GiB", 256000), ("100%", 256000), ("18446744073709551615", 256000)):
+            with self.subTest(text):
+                plan = self.json_of("plan", staged, "--host", text)
+                used = plan["tiers"][0]["bytes"] + plan["slots"]["bytes"]
+                self.assertLessEqual(used, room)
+                self.assertGreater(used, room - 64)
+
+    def test_a_budget_that_cannot_hold_the_slots_names_the_least(self):
+        staged = self.stage(Graph(self.folder))
+        for text in ("0", "0%", "100"):
+            message = self.fails("plan", staged, "--host", text, code=2, says=["budget", "at least"])
+            least = message.split("at least ")[1].split()[0]
+            self.json_of("plan", staged, "--host", least)
+
+
+class NotYet(CliTest):
+    def test_options_to_come_say_so(self):
+        for args, what in (
+                (["stage", "--order", "reader"], "--order reader"), (["stage", "--border", "0.1"], "--border"),
+                (["stage", "--stripe", "x"], "--stripe"), (["stage", "--in-place"], "--in-place"), (["stage", "--memory", "1GiB"], "--memory"),
+                (["stage", "--resume"], "--resume"), (["stage", "--score", "ppr"], "--score ppr"),
+                (["stage", "--score", "presample"], "--score presample"), (["stage", "--score", "expected"], "--score expected"),
+                (["stage", "--score", "blend"], "--score blend"), (["plan", "x", "--gpu", "1GiB"], "--gpu"), (["plan", "x", "--peers", "2"], "--peers"),
+                (["plan", "x", "--replicate", "1GiB"], "--replicate"), (["plan", "x", "--profile", "p.json"], "--profile"),
+                (["bench", "x", "--gpu", "1GiB"], "--gpu")):
+            with self.subTest(args):
+                self.fails(*args, code=2, says="rung %s: %s%s" % (args[0], what, NOT_YET))
+
+    def test_order_rank_is_there(self):
+        self.stage(Graph(self.folder), order="rank")
+
+
+if __name__ == "__main__":
+    main()

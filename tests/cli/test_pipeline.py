@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""stage, verify, info, plan and bench on a small random graph, against a plain retelling of what they should do."""
+import filecmp
+import json
+import os
+import struct
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from clitest import CliTest, Graph, main, npy_bytes, read_npy, shape_of
+
+
+def in_lists(graph, undirected=False):
+    """The in-neighbours of every vertex, in the order of the edges."""
+    lists = [[] for _ in range(graph.vertices)]
+    for u, v in graph.edges:
+        lists[v].append(u)
+        if undirected and u != v:
+            lists[u].append(v)
+    return lists
+
+
+class Contents(CliTest):
+    def setUp(self):
+        super().setUp()
+        self.graph = Graph(self.folder)
+
+    def check(self, staged, lists):
+        """The folder holds the graph, relabelled by its own maps, and all that belongs to it."""
+        graph = self.graph
+
+        def load(name):
+            return read_npy(os.path.join(staged, name + ".npy"))[2]
+
+        vertex_of_rank, rank_of_vertex = load("vertex_of_rank"), load("rank_of_vertex")
+        self.assertEqual(sorted(vertex_of_rank), list(range(graph.vertices)))
+        self.assertEqual([rank_of_vertex[v] for v in vertex_of_rank], list(range(graph.vertices)))
+        score = load("score")
+        order = sorted(range(graph.vertices), key=lambda rank: (-score[rank], vertex_of_rank[rank]))
+        self.assertEqual(order, list(range(graph.vertices)), "rows are not in the order of their scores")
+        indptr, indices = load("graph_indptr"), load("graph_indices")
+        for rank, vertex in enumerate(vertex_of_rank):
+            mine = [vertex_of_rank[r] for r in indices[indptr[rank]:indptr[rank + 1]]]
+            self.assertEqual(mine, lists[vertex], "in-neighbours of vertex %d" % vertex)
+        files = [name for name in os.listdir(staged) if name.startswith("features")]
+        self.assertEqual(len(files), 1)
+        descr, shape, rows = read_npy(os.path.join(staged, files[0]))
+        self.assertEqual((descr, shape), ("|u1", (graph.vertices, graph.row_bytes)))
+        self.assertEqual(bytes(rows), b"".join(graph.row(v) for v in vertex_of_rank))
+        self.assertEqual(load("labels"), [graph.labels[v] for v in vertex_of_rank])
+        self.assertEqual([vertex_of_rank[r] for r in load("split_train")], graph.train)
+        self.assertEqual([vertex_of_rank[r] for r in load("split_valid")], graph.valid)
+        self.assertEqual(sorted(vertex_of_rank[r] for r in load("split_test")), [v for v in range(graph.vertices) if graph.test_mask[v]])
+        self.assertEqual(self.run_rung("verify", staged, "--source", graph.features).stdout.split(":")[0], "ok")
+
+    def test_every_score_stages_the_same_graph(self):
+        lists = in_lists(self.graph)
+        for method in ("degree", "rpagerank", "wrpagerank"):
+            with self.subTest(method):
+                staged = self.stage(self.graph, method, score=method)
+                self.check(staged, lists)
+                self.assertEqual(self.json_of("info", staged)["score"], method)
+
+    def test_degree_is_the_out_degree(self):
+        staged = self.stage(self.graph, score="degree")
+        degree = [0] * self.graph.vertices
+        for u, _ in self.graph.edges:
+            degree[u] += 1
+        vertex_of_rank = read_npy(os.path.join(staged, "vertex_of_rank.npy"))[2]
+        self.assertEqual(vertex_of_rank, sorted(range(self.graph.vertices), key=lambda v: (-degree[v], v)))
+
+    def test_undirected_adds_reverses(self):
+        staged = self.path("staged")
+        self.run_rung("stage", *self.graph.options(), "--undirected", "--out", staged)
+        self.check(staged, in_lists(self.graph, undirected=True))
+
+    def test_dedup_keeps_one_of_equal_edges(self):
+        staged = self.path("staged")
+        self.graph.edges = [edge for edge in self.graph.edges for _ in range(2)]
+        doubled = self.graph.write("doubled.npy", "<i4", (len(self.graph.edges), 2), [end for edge in self.graph.edges for end in edge])
+        self.run_rung("stage", *self.graph.options(graph=doubled), "--dedup", "--out", staged)
+        descr, _, indptr = read_npy(os.path.join(staged, "graph_indptr.npy"))
+        self.assertEqual(descr, "<u8")
+        self.assertEqual(indptr[-1], len(set(self.graph.edges)))
+
+    def test_given_scores_rank(self):
+        graph = self.graph
+        score = [float((v * 7919) % graph.vertices) for v in range(graph.vertices)]
+        given = graph.write("score.npy", "<f4", (graph.vertices,), score)
+        staged = self.stage(graph, score=given)
+        self.check(staged, in_lists(graph))
+        vertex_of_rank = read_npy(os.path.join(staged, "vertex_of_rank.npy"))[2]
+        self.assertEqual(vertex_of_rank, sorted(range(graph.vertices), key=lambda v: -score[v]))
+        self.assertEqual(self.json_of("info", staged)["score"], "given")
+
+    def test_all_forms_of_sources_give_the_same_bytes(self):
+        graph = self.graph
+        staged = self.stage(graph)
+        flat = [u for u, _ in graph.edges] + [v for _, v in graph.edges]
+        half = len(graph.edges) // 2
+        lists = in_lists(graph)
+        indptr = [0]
+        for neighbours in lists:
+            indptr.append(indptr[-1] + len(neighbours))
+        with open(graph.path("features.raw"), "wb") as file:
+            file.write(b"header" + graph.rows)
+        members = {"edges": npy_bytes("<i8", (2, len(graph.edges)), flat), "x": npy_bytes("|u1", (graph.vertices, graph.row_bytes), graph.rows)}
+        stored = graph.write_npz("stored.npz", members, deflate=False)
+        deflated = graph.write_npz("deflated.npz", members, deflate=True)
+        head, tail = graph.edges[:half], graph.edges[half:]
+        variants = {
+            "version2": {"features": graph.write("v2.npy", "|u1", (graph.vertices, graph.row_bytes), graph.rows, version=(2, 0))},
+            "version3": {"features": graph.write("v3.npy", "|u1", (graph.vertices, graph.row_bytes), graph.rows, version=(3, 0))},
+            "raw": {"features": "raw:%s,u8,%dx%d,6" % (graph.path("features.raw"), graph.vertices, graph.row_bytes)},
+            "stored": {"graph": stored + ":edges", "features": stored + ":x"},
+            "deflated": {"graph": deflated + ":edges.npy", "features": deflated + ":x.npy"},
+            "by edge": {"graph": graph.write("by_edge.npy", "<u4", (len(graph.edges), 2), [end for edge in graph.edges for end in edge])},
+            "two lists": {"graph": [
+                graph.write("head.npy", "<u8", (2, len(head)), [u for u, _ in head] + [v for _, v in head]),
+                graph.write("tail.npy", "<i4", (2, len(tail)), [u for u, _ in tail] + [v for _, v in tail])]},
+            "csc": {"graph": "csc:%s,%s" % (
+                graph.write("indptr.npy", "<i8", (len(indptr),), indptr),
+                graph.write("indices.npy", "<i4", (len(graph.edges),), [u for neighbours in lists for u in neighbours]))},
+        }
+        for name, changes in variants.items():
+            with self.subTest(name):
+                other = self.stage(graph, "as " + name, **changes)
+                names = sorted(os.listdir(staged))
+                self.assertEqual(sorted(os.listdir(other)), names)
+                _, different, errors = filecmp.cmpfiles(staged, other, names, shallow=False)
+                self.assertEqual((different, errors), ([], []))
+
+    def test_threads_do_not_change_the_bytes(self):
+        staged = self.stage(self.graph, threads=1)
+        other = self.stage(self.graph, "other", threads=7)
+        names = os.listdir(staged)
+        self.assertEqual(filecmp.cmpfiles(staged, other, names, shallow=False)[1:], ([], []))
+
+    def test_one_row(self):
+        graph = Graph(self.folder, vertices=1, edges=0)
+        graph.graph = graph.write("graph.npy", "<i8", (2, 1), [0, 0])
+        staged = self.stage(graph, split=None)
+        self.assertEqual(self.json_of("info", staged)["vertices"], 1)
+        self.assertEqual(self.json_of("bench", staged, "--check", "--ids", "uniform", "--rows", 10)["wrong_rows"], 0)
+
+    def test_no_edges(self):
+        graph = self.graph
+        staged = self.stage(graph, graph=graph.write("none.npy", "<i8", (2, 0), []))
+        self.assertEqual(self.json_of("info", staged)["edges"], 0)
+        self.assertEqual(self.json_of("bench", staged, "--check", "--rows", 1000)["wrong_rows"], 0)
+
+
+class Folder(CliTest):
+    def setUp(self):
+        super().setUp()
+        self.graph = Graph(self.folder)
+
+    def test_dry_run_writes_nothing_and_tells_the_truth(self):
+        out = self.path("out")
+        before = sorted(os.listdir(self.folder))
+        planned = self.json_of("stage", *self.graph.options(), "--out", out, "--dry-run")
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
+        self.assertIs(planned["dry_run"], True)
+        self.assertIn("would write", self.run_rung("stage", *self.graph.options(), "--out", out, "--dry-run").stdout)
+        done = self.json_of("stage", *self.graph.options(), "--out", out)
+        self.assertEqual(done["bytes_written"], sum(os.path.getsize(os.path.join(out, name)) for name in os.listdir(out)))
+        self.assertLess(abs(planned["bytes_written"] - done["bytes_written"]), 8192)   # the manifest's length is not known before
+
+    def test_existing_folder_is_kept_unless_forced(self):
+        out = self.stage(self.graph, score="degree")
+        self.fails("stage", *self.graph.options(), "--out", out, code=1, says=[out, "--force"])
+        self.assertEqual(self.json_of("info", out)["score"], "degree")
+        self.run_rung("stage", *self.graph.options(), "--out", out, "--force", "--quiet")
+        self.assertEqual(self.json_of("info", out)["score"], "wrpagerank")
+        self.run_rung("verify", out)
+
+    def test_force_does_not_replace_what_is_no_dataset(self):
+        out = self.path("precious")
+        os.mkdir(out)
+        with open(os.path.join(out, "thesis.txt"), "w", encoding="utf-8") as file:
+            file.write("years of work")
+        self.fails("stage", *self.graph.options(), "--out", out, "--force", code=1, says=out)
+        self.assertEqual(os.listdir(out), ["thesis.txt"])
+
+    def test_a_failed_forced_run_keeps_the_old_folder(self):
+        out = self.stage(self.graph, score="degree")
+        broken = self.graph.write("broken.npy", "<i8", (2, 1), [0, self.graph.vertices])
+        self.fails("stage", *self.graph.options(graph=broken), "--out", out, "--force", code=1, says="broken.npy")
+        self.run_rung("verify", out, "--source", self.graph.features)
+        self.assertFalse(os.path.exists(out + ".partial"))
+
+    def test_parent_folder_must_exist(self):
+        self.fails("stage", *self.graph.options(), "--out", self.path("no", "such"), code=1, says=self.path("no"))
+
+    def test_verify_finds_rows_that_differ_from_the_source(self):
+        graph = self.graph
+        staged = self.stage(graph)
+        changed = bytearray(graph.rows)
+        for vertex in (33, 77):
+            changed[vertex * graph.row_bytes + 5] ^= 1
+        other = graph.write("other.npy", "|u1", (graph.vertices, graph.row_bytes), changed)
+        report = self.json_of("verify", staged, "--source", other, code=3)
+        self.assertEqual((report["ok"], report["rows_compared"], report["rows_different"]), (False, graph.vertices, 2))
+        self.assertIn(report["first_different"], (33, 77))
+        self.assertEqual(report["bad"], [])
+        self.assertIn("2 rows differ", self.run_rung("verify", staged, "--source", other, code=3).stdout)
+
+
+class Results(CliTest):
+    """Numbers that can be worked out, and the keys that scripts depend on."""
+
+    def setUp(self):
+        super().setUp()
+        self.graph = Graph(self.folder, vertices=4000, edges=20000, row_bytes=256)
+        self.staged = self.path("staged")
+        self.report = self.json_of("stage", *self.graph.options(), "--out", self.staged, "--fanout", "5,3", "--batch", 100)
+
+    def test_shape_of_the_json(self):
+        ids = self.graph.write("ids.npy", "<i8", (3,), [0, 3999, 0])
+        shapes = {
+            "stage": shape_of(self.report),
+            "verify": shape_of(self.json_of("verify", self.staged)),
+            "verify --source": shape_of(self.json_of("verify", self.staged, "--source", self.graph.features)),
+            "info": shape_of(self.json_of("info", self.staged)),
+            "plan": shape_of(self.json_of("plan", self.staged, "--host", "20%")),
+            "bench": shape_of(self.json_of("bench", self.staged, "--host", "max", "--rows", 100)),
+            "bench --check": shape_of(self.json_of("bench", self.staged, "--host", "max", "--ids", ids, "--check")),
+        }
+        self.golden("json-shapes.json", json.dumps(shapes, indent=1) + "\n")
+
+    def test_stage_report(self):
+        self.assertEqual(self.report["vertices"], 4000)
+        self.assertEqual(self.report["edges"], 20000)
+        self.assertEqual(self.report["row_bytes"], 256)
+        self.assertEqual(self.report["feature_bytes"], 4000 * 256)
+        self.assertEqual(self.report["score"]["method"], "wrpagerank")
+        self.assertEqual(self.report["score"]["iterations"], 5)
+
+    def test_info(self):
+        info = self.json_of("info", self.staged)
+        self.assertEqual((info["vertices"], info["edges"], info["dtype"], info["row_bytes"]), (4000, 20000, "u8", 256))
+        self.assertEqual((info["fanout"], info["batch"], info["labels"]), ([5, 3], 100, True))
+        self.assertEqual(sorted(info["splits"]), ["test", "train", "valid"])
+        for entry in info["files"]:
+            path = os.path.join(self.staged, entry["name"])
+            self.assertEqual(os.path.getsize(path), entry["bytes"])
+            if entry["name"].endswith(".npy"):
+                self.assertEqual(entry["data_offset"], 4096)
+        text = self.run_rung("info", self.staged).stdout
+        self.assertIn("wrpagerank", text)
+        self.assertIn("u8 [4000, 256], 256 bytes a row", text)
+
+    def test_plan_splits_the_rows_and_the_budget(self):
+        plan = self.json_of("plan", self.staged, "--host", "200KiB")
+        host, nvme = plan["tiers"]
+        self.assertEqual([host["name"], nvme["name"]], ["host", "nvme"])
+        self.assertEqual(host["rows"] + nvme["rows"], 4000)
+        self.assertEqual(host["bytes"], host["rows"] * 256)
+        self.assertEqual(host["rows"], (200 * 1024 - plan["slots"]["bytes"]) // 256)
+        self.assertAlmostEqual(host["hit_share"] + nvme["hit_share"], 1)
+        self.assertGreater(host["hit_share"], host["rows"] / 4000)   # hot rows come first
+        self.assertEqual(plan["batches_per_epoch"], 20)
+        self.assertAlmostEqual(plan["cold_rows_per_epoch"] / plan["rows_per_epoch"], nvme["hit_share"])
+        self.assertEqual(self.json_of("plan", self.staged, "--batch", 2000)["batches_per_epoch"], 1)
+
+    def test_plan_with_everything_in_memory(self):
+        plan = self.json_of("plan", self.staged, "--host", "max")
+        self.assertEqual([tier["rows"] for tier in plan["tiers"]], [4000, 0])
+        self.assertEqual((plan["slots"]["count"], plan["read_bytes_per_epoch"], plan["tiers"][0]["hit_share"]), (0, 0, 1))
+
+    def test_whole_neighbourhoods_can_be_counted(self):
+        """One batch of all train vertices with fanout all: the rows are the vertices within one hop."""
+        reached = set(self.graph.train)
+        train = set(self.graph.train)
+        reached.update(u for u, v in self.graph.edges if v in train)
+        plan = self.json_of("plan", self.staged, "--fanout", "all", "--batch", len(self.graph.train))
+        self.assertEqual(plan["rows_per_batch"], len(reached))
+
+    def test_prediction_is_what_bench_then_finds(self):
+        plan = self.json_of("plan", self.staged, "--host", "30%")
+        bench = self.json_of("bench", self.staged, "--host", "30%", "--ids", "trace", "--rows", 60000)
+        hits = sum(tier["hits"] for tier in bench["tiers"])
+        self.assertEqual(hits, bench["rows"])
+        self.assertAlmostEqual(bench["tiers"][0]["hits"] / hits, plan["tiers"][0]["hit_share"], delta=0.03)
+
+    def test_ids_of_a_file_are_vertices(self):
+        rank_of_vertex = read_npy(os.path.join(self.staged, "rank_of_vertex.npy"))[2]
+        host_rows = self.json_of("plan", self.staged, "--host", "100KiB")["tiers"][0]["rows"]
+        hot = [v for v in range(4000) if rank_of_vertex[v] < host_rows]
+        for descr, code in (("<i4", "i"), ("<u4", "I"), ("<i8", "q"), ("<u8", "Q")):
+            ids = self.graph.write("hot.npy", descr, (len(hot),), struct.pack("<%d%s" % (len(hot), code), *hot))
+            bench = self.json_of("bench", self.staged, "--host", "100KiB", "--ids", ids, "--check")
+            self.assertEqual([tier["hits"] for tier in bench["tiers"]], [len(hot), 0])
+            self.assertEqual((bench["device_reads"], bench["wrong_rows"]), (0, 0))
+
+    def test_ids_that_are_no_vertices(self):
+        for descr, values, says in (("<i8", [3, -1], "element 1 is -1"), ("<i8", [4000], "element 0 is 4000, vertices go from 0 to 3999"),
+                                    ("<i8", [1 << 32], "4294967296"), ("<f4", [1.0], "f32"), ("<i8", [], "0 rows")):
+            ids = self.graph.write("ids.npy", descr, (len(values),), values)
+            self.fails("bench", self.staged, "--ids", ids, code=1, says=["ids.npy", says])
+
+    def test_the_same_seed_asks_for_the_same_rows(self):
+        for ids in ("trace", "uniform", "zipf"):
+            runs = [self.json_of("bench", self.staged, "--host", "20%", "--ids", ids, "--rows", 20000, "--seed", seed) for seed in (5, 5, 6)]
+            hits = [run["tiers"][0]["hits"] for run in runs]
+            self.assertEqual(hits[0], hits[1])
+            self.assertNotEqual(hits[0], hits[2])
+
+    def test_zipf_prefers_low_ranks_as_it_should(self):
+        bench = self.json_of("bench", self.staged, "--host", "20%", "--ids", "zipf", "--rows", 200000)
+        host_rows = bench["tiers"][0]["rows"]
+        weight = sum(1 / (rank + 1) for rank in range(host_rows)) / sum(1 / (rank + 1) for rank in range(4000))
+        self.assertAlmostEqual(bench["tiers"][0]["hits"] / 200000, weight, delta=0.01)
+
+    def test_uniform_is_uniform(self):
+        bench = self.json_of("bench", self.staged, "--host", "20%", "--ids", "uniform", "--rows", 200000)
+        self.assertAlmostEqual(bench["tiers"][0]["hits"] / 200000, bench["tiers"][0]["rows"] / 4000, delta=0.01)
+
+
+if __name__ == "__main__":
+    main()

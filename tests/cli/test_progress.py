@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Progress: a bar on a terminal for what takes longer than a second, nothing with --quiet, never on standard output."""
+import json
+import os
+import subprocess
+import sys
+import threading
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from clitest import RUNG, CliTest, Graph, main
+
+
+class Progress(CliTest):
+    def on_a_terminal(self, *args):
+        """What the command writes to a terminal that is its stderr, and to its stdout."""
+        ours, theirs = os.openpty()
+        shown = []
+
+        def drain():
+            try:
+                while chunk := os.read(ours, 65536):
+                    shown.append(chunk)
+            except OSError:   # the other end is closed
+                pass
+
+        reader = threading.Thread(target=drain)
+        with subprocess.Popen([RUNG, *args], stdout=subprocess.PIPE, stderr=theirs, text=True) as process:
+            os.close(theirs)
+            reader.start()
+            result = process.stdout.read()
+        reader.join()
+        os.close(ours)
+        self.assertEqual(process.returncode, 0)
+        return b"".join(shown).decode(), json.loads(result)
+
+    def test_bar_on_a_terminal(self):
+        staged = self.stage(Graph(self.folder))
+        rows = 1 << 21
+        seconds = 0.0
+        while seconds < 2 and rows <= 1 << 26:   # until it takes long enough to be shown, however fast the machine is
+            args = ["bench", staged, "--host", "max", "--ids", "uniform", "--rows", str(rows), "--check", "--json"]
+            shown, result = self.on_a_terminal(*args)
+            seconds = result["seconds"]
+            rows *= 2
+        self.assertRegex(shown, r"rung bench: gathers \[#*\.*\] +\d+ %, \d.*/s, \d.* left")
+        self.assertTrue(shown.endswith("\r\033[K"), "the bar is wiped at the end")
+        self.assertEqual(self.on_a_terminal(*args, "--quiet")[0], "")
+
+    def test_short_commands_show_nothing(self):
+        graph = Graph(self.folder)
+        shown, report = self.on_a_terminal("stage", *graph.options(), "--out", self.path("out"), "--json")
+        if report["seconds"] < 1:
+            self.assertEqual(shown, "")
+
+
+if __name__ == "__main__":
+    main()

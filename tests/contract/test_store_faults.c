@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The store over a tier that fails: nothing is lost, nothing hangs, and the store goes on. */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fault_tier.h"
+#include "store_fixture.h"
+
+#define ROWS 3000
+#define WIDTH 512
+#define ASKED 700
+
+static struct store_fixture f;
+static uint64_t ids[ASKED];
+static unsigned char *out;
+
+static void open_over_faults(int no_merge)
+{
+	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 4, .no_merge = no_merge };
+
+	support_fault_reset();
+	fixture_open(&f, ROWS, WIDTH, 20 * 4096, &opts, &support_fault_tier);
+	atomic_store(&support_fault.seen, 0);
+	fixture_random_ids(&f, ids, ASKED, 3);
+	out = malloc(ASKED * WIDTH);
+}
+
+static void close_all(void)
+{
+	free(out);
+	fixture_close(&f);
+}
+
+static uint64_t retries(void)
+{
+	struct rung_store_stats stats = { .size = sizeof(stats) };
+
+	rung_store_stats(f.store, &stats);
+	return stats.retries;
+}
+
+static struct rung_request *submit(uint64_t first, uint64_t count)
+{
+	struct rung_ids list = { ids + first, count, RUNG_U64, RUNG_RANKS };
+	struct rung_request *request = NULL;
+
+	cr_assert_eq(rung_gather_submit(f.store, &list, out + first * WIDTH, 0, &request), 0, "%s", rung_last_error());
+	return request;
+}
+
+Test(faults, a_read_that_fails_once_is_read_again)
+{
+	static const int errors[] = { EIO, EAGAIN, EINTR, ENODATA, ETIMEDOUT };
+
+	for (unsigned e = 0; e < RUNG__ARRAY_LEN(errors); e++) {
+		for (int no_merge = 0; no_merge < 2; no_merge++) {
+			open_over_faults(no_merge);
+			support_fault.kind = SUPPORT_FAULT_ERRNO;
+			support_fault.err = errors[e];
+			support_fault.first = 5;
+			support_fault.count = 1;
+			fixture_gather_and_check(&f, ids, ASKED);
+			cr_assert_geq(retries(), 1);
+			close_all();
+		}
+	}
+}
+
+Test(faults, short_reads_are_completed)
+{
+	open_over_faults(0);
+	support_fault.kind = SUPPORT_FAULT_SHORT;
+	support_fault.count = UINT64_MAX;
+	fixture_gather_and_check(&f, ids, ASKED);
+	cr_assert_geq(retries(), 1);
+	close_all();
+}
+
+Test(faults, completions_in_any_order_are_right)
+{
+	open_over_faults(0);
+	support_fault.kind = SUPPORT_FAULT_REVERSED;
+	fixture_gather_and_check(&f, ids, ASKED);
+	support_fault.kind = SUPPORT_FAULT_LATE;
+	support_fault.first = atomic_load(&support_fault.seen);
+	support_fault.count = 40;
+	fixture_gather_and_check(&f, ids, ASKED);
+	close_all();
+}
+
+Test(faults, a_bad_sector_fails_only_the_requests_that_want_its_row)
+{
+	uint64_t bad = ROWS - 10;
+	struct rung_request *hit, *spared;
+
+	open_over_faults(0);
+	for (unsigned i = 0; i < 20; i++)
+		ids[i] = ROWS - 20 + i;   /* neighbours of the bad row on both sides: one merged read */
+	for (unsigned i = 0; i < 20; i++)
+		ids[20 + i] = ROWS - 20 + i + (i >= 10);
+	ids[39] = ROWS - 1;
+	support_fault.bad_offset = 4096 + bad * WIDTH;
+	hit = submit(0, 20);
+	spared = submit(20, 20);
+	cr_assert_eq(rung_request_wait(hit, -1), RUNG_E_IO);
+	cr_assert(strstr(rung_request_error(hit), "row of rank 2990 at offset 1534976"), "%s", rung_request_error(hit));
+	cr_assert(strstr(rung_request_error(hit), strerror(ENODATA)));
+	cr_assert(strstr(rung_request_error(hit), "features.000.npy"));
+	cr_assert_eq(rung_request_wait(spared, -1), 0, "%s", rung_last_error());
+	fixture_check(&f, ids + 20, 20, out + 20 * WIDTH, WIDTH);
+	rung_request_put(hit);
+	rung_request_put(spared);
+	support_fault.bad_offset = 0;
+	fixture_gather_and_check(&f, ids, 20);   /* the sector is well again, and so is the store */
+	close_all();
+}
+
+Test(faults, a_read_that_always_fails_ends_after_a_bounded_number_of_tries)
+{
+	struct rung_request *request;
+
+	open_over_faults(0);
+	support_fault.kind = SUPPORT_FAULT_ERRNO;
+	support_fault.err = EIO;
+	support_fault.count = UINT64_MAX;
+	request = submit(0, ASKED);
+	cr_assert_eq(rung_request_wait(request, -1), RUNG_E_IO);
+	rung_request_put(request);
+	support_fault.kind = SUPPORT_FAULT_NONE;
+	fixture_gather_and_check(&f, ids, ASKED);
+	close_all();
+}
+
+Test(faults, an_empty_read_is_told_as_truncation)
+{
+	struct rung_request *request;
+
+	open_over_faults(0);
+	support_fault.kind = SUPPORT_FAULT_EMPTY;
+	support_fault.count = UINT64_MAX;
+	request = submit(0, 10);
+	cr_assert_eq(rung_request_wait(request, -1), RUNG_E_IO);
+	cr_assert(strstr(rung_request_error(request), "truncated"));
+	rung_request_put(request);
+	close_all();
+}
+
+Test(faults, a_wait_has_a_bound_while_the_device_is_silent)
+{
+	struct rung_request *request;
+
+	open_over_faults(0);
+	support_fault.kind = SUPPORT_FAULT_HELD;
+	support_fault.count = UINT64_MAX;
+	request = submit(0, ASKED);
+	cr_assert_eq(rung_request_wait(request, 1000000), RUNG_E_TIMEDOUT);
+	cr_assert_eq(rung_request_poll(request), 0);
+	cr_assert_str_empty(rung_request_error(request));
+	atomic_store(&support_fault.release, 1);
+	cr_assert_eq(rung_request_wait(request, -1), 0);
+	fixture_check(&f, ids, ASKED, out, WIDTH);
+	rung_request_put(request);
+	close_all();
+}
+
+static void *release_soon(void *arg)
+{
+	usleep(50000);
+	atomic_store(&support_fault.release, 1);
+	return arg;
+}
+
+Test(faults, closing_cancels_what_is_queued_and_waits_for_what_is_in_flight)
+{
+	pthread_t thread;
+
+	open_over_faults(0);
+	support_fault.kind = SUPPORT_FAULT_HELD;
+	support_fault.count = UINT64_MAX;
+	for (unsigned i = 0; i < 4; i++)
+		submit(i * 100, 100);
+	pthread_create(&thread, NULL, release_soon, NULL);
+	cr_assert_eq(rung_store_close(f.store), 0);
+	cr_assert_eq(atomic_load(&support_fault.release), 1);   /* not before the reads came back */
+	f.store = NULL;
+	pthread_join(thread, NULL);
+	close_all();
+}
+
+Test(faults, a_device_that_is_gone_fails_every_request_and_hangs_none)
+{
+	struct rung_request *requests[3];
+
+	open_over_faults(0);
+	support_fault.kind = SUPPORT_FAULT_GONE;
+	support_fault.err = ENODEV;
+	support_fault.first = 20;
+	for (unsigned i = 0; i < 3; i++)
+		requests[i] = submit(i * 200, 200);
+	for (unsigned i = 0; i < 3; i++) {
+		cr_assert_eq(rung_request_wait(requests[i], -1), RUNG_E_IO);
+		cr_assert(strstr(rung_request_error(requests[i]), strerror(ENODEV)), "%s", rung_request_error(requests[i]));
+		rung_request_put(requests[i]);
+	}
+	requests[0] = submit(0, 200);   /* still gone: told at once */
+	cr_assert_eq(rung_request_wait(requests[0], -1), RUNG_E_IO);
+	rung_request_put(requests[0]);
+	support_fault.kind = SUPPORT_FAULT_NONE;
+	close_all();
+}

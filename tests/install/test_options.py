@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Configuring: each part is AUTO, ON or OFF, and the summary says what was found and why not."""
+import glob
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = os.environ["RUNG_SOURCE_DIR"]
+CC = os.environ.get("RUNG_CC") or "cc"
+PARTS = ("io_uring", "numa", "openmp", "cuda", "blas")
+
+if os.environ.get("RUNG_SANITIZE"):
+    print("skipped: configuring does not depend on the sanitizer of this build")
+    sys.exit(77)
+
+
+class Options(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory(prefix="rung-options-")
+        self.addCleanup(holder.cleanup)
+        self.tmp = holder.name
+
+    def configure(self, *options, hide=()):
+        """Configure with some pkg-config packages hidden: (exit status, output)."""
+        env = dict(os.environ)
+        if hide:
+            env["PKG_CONFIG_LIBDIR"] = self.packages_without(hide)
+            env.pop("PKG_CONFIG_PATH", None)
+        done = subprocess.run(["cmake", "-S", SOURCE, "-B", os.path.join(self.tmp, "build"), f"-DCMAKE_C_COMPILER={CC}",
+                               "-DRUNG_TESTS=OFF", *options], env=env,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return done.returncode, re.sub(r"\s+", " ", done.stdout) if done.returncode else done.stdout
+
+    def packages_without(self, hide):
+        folder = os.path.join(self.tmp, "pkgconfig")
+        os.mkdir(folder)
+        paths = subprocess.run(["pkg-config", "--variable", "pc_path", "pkg-config"], stdout=subprocess.PIPE, text=True,
+                               check=True).stdout.strip().split(":")
+        for path in paths:
+            for pc in glob.glob(os.path.join(path, "*.pc")):
+                name = os.path.basename(pc)
+                if name[:-3] not in hide and not os.path.lexists(os.path.join(folder, name)):
+                    os.symlink(pc, os.path.join(folder, name))
+        return folder
+
+    def summary(self, *options, hide=()):
+        """{part: (yes or no, why)} of a configuration that must succeed."""
+        status, text = self.configure(*options, hide=hide)
+        self.assertEqual(status, 0, text)
+        return {m[1]: (m[2], m[3]) for m in re.finditer(r"^--   (\w+): (yes|no), (.+)$", text, re.M)}
+
+    def refused(self, *options, hide=()):
+        status, text = self.configure(*options, hide=hide)
+        self.assertNotEqual(status, 0, f"{shlex.join(options)} was accepted")
+        return text
+
+    def test_summary_names_every_part_with_its_reason(self):
+        found = self.summary()
+        self.assertEqual(tuple(found), PARTS)
+        for part, (_, why) in found.items():
+            self.assertGreater(len(why), 3, part)
+
+    def test_every_part_can_be_turned_off(self):
+        found = self.summary(*[f"-DRUNG_{part.upper()}=OFF" for part in PARTS])
+        self.assertEqual(found, {part: ("no", "turned off at build time") for part in PARTS})
+
+    def test_what_is_missing_is_left_out_and_named(self):
+        found = self.summary(hide=("liburing", "numa", "openblas"))
+        self.assertEqual(found["io_uring"], ("no", "liburing 2.3 or newer was not found (Debian: liburing-dev)"))
+        self.assertEqual(found["numa"], ("no", "libnuma was not found (Debian: libnuma-dev)"))
+        self.assertEqual(found["blas"], ("no", "OpenBLAS was not found (Debian: libopenblas-dev)"))
+
+    def test_on_fails_where_the_part_is_missing(self):
+        text = self.refused("-DRUNG_IO_URING=ON", hide=("liburing",))
+        self.assertIn("RUNG_IO_URING=ON, but liburing 2.3 or newer was not found (Debian: liburing-dev)", text)
+
+    def test_cuda_on_fails_with_its_reason(self):
+        self.assertIn("RUNG_CUDA=ON, but this version has no GPU tiers yet", self.refused("-DRUNG_CUDA=ON"))
+
+    def test_openmp_and_thread_sanitizer_exclude_each_other(self):
+        self.assertIn("not built for ThreadSanitizer", self.refused("-DRUNG_OPENMP=ON", "-DRUNG_SANITIZE=thread"))
+        os.remove(os.path.join(self.tmp, "build", "CMakeCache.txt"))
+        part, why = self.summary("-DRUNG_SANITIZE=thread")["openmp"]
+        self.assertEqual(part, "no")
+        self.assertIn("ThreadSanitizer", why)
+
+    def test_a_required_library_that_is_missing_is_named(self):
+        self.assertIn("libxxhash>=0.8 was not found by pkg-config (Debian: libxxhash-dev)", self.refused(hide=("libxxhash",)))
+
+    def test_another_word_is_refused(self):
+        self.assertIn("RUNG_NUMA is 'maybe': give AUTO, ON or OFF", self.refused("-DRUNG_NUMA=maybe"))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what is missing, builds rung in build/, and runs its tests. For Debian 12; elsewhere use --no-install.
+set -euo pipefail
+
+usage() {
+	cat <<'EOF'
+usage: tests/run.sh [--all] [--no-install | --install-only] [--jobs N]
+
+Builds in build/ and runs the tests there.
+
+  --all           also: the build with clang, with AddressSanitizer and UBSan, the race programs with ThreadSanitizer, and
+                  the build with every option off, each with its tests (build-clang/, build-asan/, build-tsan/, build-minimal/)
+  --no-install    install no packages
+  --install-only  install the packages and stop
+  --jobs N        parallel jobs (as many as there are processors)
+
+Packages are installed with apt-get, through sudo when not root; nothing else outside this folder is changed.
+Exit: 0 all passed, 1 something failed, 2 usage.
+EOF
+}
+
+all=no install=yes only=no jobs=$(nproc)
+while [ $# -gt 0 ]; do
+	case $1 in
+	--all) all=yes ;;
+	--no-install) install=no ;;
+	--install-only) only=yes ;;
+	--jobs)
+		jobs=${2:-}
+		case $jobs in '' | *[!0-9]* | 0*) echo "tests/run.sh: --jobs takes a number, not '$jobs'" >&2; exit 2 ;; esac
+		shift
+		;;
+	--help | -h) usage; exit 0 ;;
+	*) echo "tests/run.sh: unknown option '$1'" >&2; usage >&2; exit 2 ;;
+	esac
+	shift
+done
+if [ $only = yes ] && [ $install = no ]; then
+	echo "tests/run.sh: --install-only and --no-install exclude each other" >&2
+	exit 2
+fi
+
+cd "$(dirname "$0")/.."
+# shellcheck source=tools/packages.sh
+. tools/packages.sh
+if [ $install = yes ]; then
+	rung_install "${RUNG_PACKAGES_BUILD[@]}" "${RUNG_PACKAGES_TEST[@]}" || exit 1
+fi
+[ $only = no ] || exit 0
+
+# ThreadSanitizer of gcc 12 and clang 14 finds no room for its shadow where addresses are randomised by more than 28 bits.
+run_ctest() {
+	local prefix=() bits
+	bits=$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0)
+	if [ "$1" = build-tsan ] && [ "$bits" -gt 28 ] && setarch -R true 2>/dev/null; then
+		prefix=(setarch -R)
+	fi
+	"${prefix[@]}" ctest --test-dir "$@" --output-on-failure --no-tests=error --parallel "$jobs"
+}
+
+passed=() failed=()
+
+# check WHAT FOLDER CMAKE_OPTION... [-- CTEST_OPTION...]: configure, build, test
+check() {
+	local what=$1 folder=$2 options=() start=$SECONDS
+	shift 2
+	while [ $# -gt 0 ] && [ "$1" != -- ]; do
+		options+=("$1")
+		shift
+	done
+	[ $# -eq 0 ] || shift
+	printf '\n== %s: %s\n' "$folder" "$what"
+	if cmake -S . -B "$folder" "${options[@]}" && cmake --build "$folder" --parallel "$jobs" && run_ctest "$folder" "$@"; then
+		passed+=("$folder: $what, $((SECONDS - start)) s")
+	else
+		failed+=("$folder: $what, $((SECONDS - start)) s")
+	fi
+}
+
+check "the default build" build
+if [ $all = yes ]; then
+	off=(-DRUNG_IO_URING=OFF -DRUNG_NUMA=OFF -DRUNG_OPENMP=OFF -DRUNG_CUDA=OFF -DRUNG_BLAS=OFF)
+	check "clang" build-clang -DCMAKE_C_COMPILER=clang
+	check "AddressSanitizer and UBSan" build-asan -DRUNG_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_C_FLAGS_DEBUG=-g -O1"
+	check "race programs under ThreadSanitizer" build-tsan -DRUNG_SANITIZE=thread -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_C_FLAGS_DEBUG=-g -O1"
+	check "every option off" build-minimal "${off[@]}" -- --label-exclude install
+fi
+
+printf '\n'
+for line in "${passed[@]}"; do echo "passed: $line"; done
+for line in "${failed[@]}"; do echo "FAILED: $line"; done
+[ ${#failed[@]} -eq 0 ]

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Races: threads that submit, poll, wait and gather on one store at the same time, one that reads the counters, and the refill
+ * thread between them, for both engines. A plain program (0, 1, 77), so that it runs under ThreadSanitizer.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store_fixture.h"
+
+#define SUBMITTERS 4
+#define ROUNDS 60
+#define IN_FLIGHT 3
+#define BATCH 200
+#define WIDTH 400
+
+static struct store_fixture f;
+static _Atomic uint64_t wrong;
+static _Atomic int running;
+
+struct flight {
+	struct rung_request *request;
+	uint64_t ranks[BATCH];
+	unsigned char out[BATCH * WIDTH];
+};
+
+static void land(struct flight *flight, unsigned how)
+{
+	if (how == 0) {
+		while (!rung_request_poll(flight->request))
+			sched_yield();
+	}
+	if (rung_request_wait(flight->request, -1) != 0) {
+		fprintf(stderr, "%s\n", rung_last_error());
+		atomic_fetch_add(&wrong, 1);
+	}
+	atomic_fetch_add(&wrong, fixture_wrong_rows(&f, flight->ranks, BATCH, flight->out, WIDTH));
+	rung_request_put(flight->request);
+	flight->request = NULL;
+}
+
+static void launch(struct flight *flight, uint64_t seed)
+{
+	struct rung_ids ids = { flight->ranks, BATCH, RUNG_U64, RUNG_RANKS };
+	int rc;
+
+	fixture_random_ids(&f, flight->ranks, BATCH, seed);
+	rc = rung_gather_submit(f.store, &ids, flight->out, 0, &flight->request);
+	if (rc == RUNG_E_AGAIN) {   /* the others have them all: then at once */
+		flight->request = NULL;
+		rc = rung_gather(f.store, &ids, flight->out, 0);
+		atomic_fetch_add(&wrong, fixture_wrong_rows(&f, flight->ranks, BATCH, flight->out, WIDTH));
+	}
+	if (rc != 0) {
+		fprintf(stderr, "%s\n", rung_last_error());
+		atomic_fetch_add(&wrong, 1);
+	}
+}
+
+static void *submitter(void *arg)
+{
+	uint64_t id = (uint64_t)(uintptr_t)arg;
+	struct flight *flights = calloc(IN_FLIGHT, sizeof(*flights));
+
+	for (uint64_t round = 0; round < ROUNDS; round++) {
+		struct flight *flight = &flights[round % IN_FLIGHT];
+
+		if (flight->request)
+			land(flight, (unsigned)(round % 2));
+		launch(flight, id * 1000 + round);
+	}
+	for (unsigned i = 0; i < IN_FLIGHT; i++) {
+		if (flights[i].request)
+			land(&flights[i], 1);
+	}
+	free(flights);
+	return NULL;
+}
+
+static void *watcher(void *arg)
+{
+	uint64_t last = 0;
+
+	while (atomic_load(&running)) {
+		struct rung_store_stats stats = { .size = sizeof(stats) };
+
+		rung_store_stats(f.store, &stats);
+		if (stats.requests < last)
+			atomic_fetch_add(&wrong, 1);
+		last = stats.requests;
+		sched_yield();
+	}
+	return arg;
+}
+
+static void race(enum rung_engine engine)
+{
+	struct rung_store_opts opts = { .size = sizeof(opts), .engine = engine, .requests_max = SUBMITTERS * IN_FLIGHT - 2 };
+	pthread_t threads[SUBMITTERS], watch;
+
+	fixture_open(&f, 5000, WIDTH, 300000, &opts, NULL);
+	atomic_store(&running, 1);
+	pthread_create(&watch, NULL, watcher, NULL);
+	for (uintptr_t i = 0; i < SUBMITTERS; i++)
+		pthread_create(&threads[i], NULL, submitter, (void *)i);
+	for (unsigned i = 0; i < SUBMITTERS; i++)
+		pthread_join(threads[i], NULL);
+	atomic_store(&running, 0);
+	pthread_join(watch, NULL);
+	fixture_close(&f);
+}
+
+int main(void)
+{
+	race(RUNG_ENGINE_PREAD);
+	if (fixture_has_io_uring())
+		race(RUNG_ENGINE_IO_URING);
+	printf("%llu wrong rows\n", (unsigned long long)atomic_load(&wrong));
+	return atomic_load(&wrong) ? 1 : 0;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Temporary folders, .npy files and small staged datasets for tests. Plain C: used by Criterion and plain programs. */
+#ifndef SUPPORT_DATASET_H
+#define SUPPORT_DATASET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/** Make an empty folder under $TMPDIR or /tmp. @return 0, or -1 with errno */
+int support_tempdir(char *path_out, size_t path_bytes);
+
+/** Remove a folder and everything in it; no error when it is not there. */
+void support_remove(const char *path);
+
+/** Write a .npy, version 1: `descr` as "<f4", `shape` as "(3, 4)". @return 0, or -1 with errno */
+int support_write_npy(const char *path, const char *descr, const char *shape, const void *data, size_t bytes);
+
+/** Write any file. @return 0, or -1 with errno */
+int support_write_file(const char *path, const void *data, size_t bytes);
+
+/** Read a whole file; free() it. NULL when it cannot be read. */
+unsigned char *support_read_file(const char *path, size_t *bytes_out);
+
+/**
+ * Byte `at` of the row of ORIGINAL vertex v, for any v and at: with a 64-bit word w = v * 0x100000001b3 + at / 8,
+ * multiplied by 0xff51afd7ed558ccd, xored with itself shifted right by 33, multiplied by 0xc4ceb9fe1a85ec53, it is byte
+ * at % 8 from the lowest on.
+ */
+unsigned char support_row_byte(uint64_t vertex, uint64_t at);
+
+/** A whole row of it. */
+void support_row(uint64_t vertex, uint64_t row_bytes, unsigned char *row_out);
+
+/**
+ * Make the sources of a dataset in the existing folder `dir`:
+ *   edges.npy     int64 [2, edges], both ends anywhere, low ids likelier
+ *   features.npy  uint8 [vertices, row_bytes], support_row() of each vertex
+ *   labels.npy    int64 [vertices], v % 7
+ *   train.npy     int64 ids, every third vertex from 0 on, descending
+ *   valid.npy     bool mask, every third vertex from 1 on
+ * @return 0, or -1 with errno
+ */
+int support_sources(const char *dir, uint64_t vertices, uint64_t edges, uint64_t row_bytes, uint64_t seed);
+
+/** support_sources(), and stage them into `dir`/ds with splits "train" and "valid". @return what rung_stage() returns; RUNG_E_IO for sources */
+int support_dataset(const char *dir, uint64_t vertices, uint64_t edges, uint64_t row_bytes, uint64_t seed);
+
+#endif

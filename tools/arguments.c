@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arguments of the subcommands: sizes, numbers, lists, and the options that several have. */
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool.h"
+
+#define SIZE_HELP "give bytes (4096), 64KiB, 1.5GiB, TiB, a share such as 10%%, or max"
+
+/* The unit behind a number; 0 when there is no such unit. KB and GB are refused: they mean 1000 to some and 1024 to others. */
+static double unit_bytes(const char *unit)
+{
+	static const struct {
+		const char *name;
+		double bytes;
+	} units[] = { { "", 1 }, { "B", 1 }, { "KiB", 0x1p10 }, { "MiB", 0x1p20 }, { "GiB", 0x1p30 }, { "TiB", 0x1p40 } };
+
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+		if (strcmp(unit, units[i].name) == 0)
+			return units[i].bytes;
+	}
+	return 0;
+}
+
+/* Digits with at most one point: strtod() would also take signs, hexadecimals, exponents, "nan" and leading blanks. */
+static size_t decimal_length(const char *text)
+{
+	size_t digits = strspn(text, "0123456789"), behind = 0;
+
+	if (text[digits] == '.')
+		behind = strspn(text + digits + 1, "0123456789");
+	if (digits + behind == 0)
+		return 0;
+	return text[digits] == '.' ? digits + 1 + behind : digits;
+}
+
+static void size_bytes(const struct argp_state *state, const char *option, const char *arg, size_t length, struct tool_size *size)
+{
+	double unit = unit_bytes(arg + length);
+	unsigned long long whole;
+
+	if (unit == 0)
+		argp_error(state, "%s: '%s' is no size; " SIZE_HELP, option, arg);
+	errno = 0;
+	whole = strtoull(arg, NULL, 10);
+	if (memchr(arg, '.', length)) {
+		double bytes = strtod(arg, NULL) * unit;
+		if (!(bytes < 0x1p64))
+			argp_error(state, "%s: '%s' is more than 2^64 bytes; say max for no limit", option, arg);
+		size->bytes = (uint64_t)bytes;
+	} else if (errno == ERANGE || __builtin_mul_overflow((uint64_t)whole, (uint64_t)unit, &size->bytes)) {
+		argp_error(state, "%s: '%s' is more than 2^64 bytes; say max for no limit", option, arg);
+	}
+}
+
+struct tool_size tool_arg_size(const struct argp_state *state, const char *option, const char *arg)
+{
+	struct tool_size size = { .given = 1, .share = -1 };
+	size_t length = decimal_length(arg);
+
+	if (strcmp(arg, "max") == 0) {
+		size.bytes = RUNG_BYTES_MAX;
+	} else if (length == 0) {
+		argp_error(state, "%s: '%s' is no size; " SIZE_HELP, option, arg);
+	} else if (strcmp(arg + length, "%") == 0) {
+		size.share = strtod(arg, NULL) / 100;
+		if (size.share > 1)
+			argp_error(state, "%s: '%s' is more than the whole; give at most 100%%", option, arg);
+	} else {
+		size_bytes(state, option, arg, length, &size);
+	}
+	return size;
+}
+
+uint64_t tool_size_bytes(const struct tool_size *size, uint64_t whole)
+{
+	uint64_t bytes = size->bytes;
+
+	if (!size->given)
+		return 0;
+	if (size->share >= 1)
+		bytes = whole;
+	else if (size->share >= 0)
+		bytes = (uint64_t)(size->share * (double)whole);
+	return bytes ? bytes : 1;
+}
+
+uint64_t tool_arg_u64(const struct argp_state *state, const char *option, const char *arg, uint64_t low, uint64_t high)
+{
+	size_t length = strspn(arg, "0123456789");
+	unsigned long long value;
+
+	if (length == 0 || arg[length] != 0)
+		argp_error(state, "%s: '%s' is no whole number", option, arg);
+	errno = 0;
+	value = strtoull(arg, NULL, 10);
+	if (errno == ERANGE || value < low || value > high) {
+		argp_error(state, "%s: '%s' is out of range; give %llu to %llu", option, arg, (unsigned long long)low,
+			   (unsigned long long)high);
+	}
+	return value;
+}
+
+uint32_t tool_arg_u32(const struct argp_state *state, const char *option, const char *arg, uint32_t low, uint32_t high)
+{
+	return (uint32_t)tool_arg_u64(state, option, arg, low, high);
+}
+
+double tool_arg_double(const struct argp_state *state, const char *option, const char *arg, double low, double high,
+		       enum tool_bounds bounds)
+{
+	char *end;
+	double value = strtod(arg, &end);
+
+	if (end == arg || *end || isspace((unsigned char)arg[0]) || !isfinite(value))
+		argp_error(state, "%s: '%s' is no number", option, arg);
+	if (value < low || value > high || ((bounds & TOOL_OPEN_LOW) && value <= low) ||
+	    ((bounds & TOOL_OPEN_HIGH) && value >= high)) {
+		argp_error(state, "%s: '%s' is out of range; give %s %g and %s %g", option, arg,
+			   bounds & TOOL_OPEN_LOW ? "more than" : "at least", low,
+			   bounds & TOOL_OPEN_HIGH ? "less than" : "at most", high);
+	}
+	return value;
+}
+
+struct tool_fanouts tool_arg_fanouts(const struct argp_state *state, const char *option, const char *arg)
+{
+	struct tool_fanouts fanouts = { 0 };
+	char item[32];
+	const char *from = arg;
+
+	for (;;) {
+		size_t length = strcspn(from, ",");
+		if (fanouts.count == RUNG_HOPS_MAX)
+			argp_error(state, "%s: '%s' has more than %d hops", option, arg, RUNG_HOPS_MAX);
+		if (length == 0 || length >= sizeof(item))
+			argp_error(state, "%s: '%s' is no list of fanouts; write 25,10 (or all for a hop)", option, arg);
+		memcpy(item, from, length);
+		item[length] = 0;
+		fanouts.hops[fanouts.count++] =
+			strcmp(item, "all") == 0 ? UINT32_MAX : tool_arg_u32(state, option, item, 1, UINT32_MAX - 1);
+		if (from[length] == 0)
+			return fanouts;
+		from += length + 1;
+	}
+}
+
+void tool_arg_dir(const struct argp_state *state, const char *arg, const char **dir)
+{
+	if (*dir)
+		argp_error(state, "one folder at a time: '%s' is too many", arg);
+	*dir = arg;
+}
+
+void tool_not_yet(const struct argp_state *state, const char *what)
+{
+	argp_failure(state, TOOL_USAGE, 0, "%s is not yet available in this version", what);
+}
+
+/* ---- options that every subcommand has ---- */
+
+enum { KEY_JSON = 0x4001, KEY_QUIET, KEY_THREADS, KEY_HOST, KEY_QUEUE_DEPTH, KEY_GPU, KEY_ENGINE, KEY_BUFFERED, KEY_NO_MERGE };
+
+static const struct argp_option common_options[] = {
+	{ "json", KEY_JSON, NULL, 0, "Print the result as one JSON object", -1 },
+	{ "quiet", KEY_QUIET, NULL, 0, "No progress on stderr", -1 },
+	{ "threads", KEY_THREADS, "N", 0, "Threads to work with (default: one per CPU)", -1 },
+	{ 0 },
+};
+
+static error_t parse_common(int key, char *arg, struct argp_state *state)
+{
+	struct tool_common *common = state->input;
+
+	switch (key) {
+	case KEY_JSON:
+		common->json = 1;
+		return 0;
+	case KEY_QUIET:
+		common->quiet = 1;
+		return 0;
+	case KEY_THREADS:
+		common->threads = tool_arg_u32(state, "--threads", arg, 1, 4096);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+const struct argp tool_common_argp = { common_options, parse_common, NULL, NULL, NULL, NULL, NULL };
+
+/* ---- budgets and engine ---- */
+
+static const struct argp_option budget_options[] = {
+	{ "host", KEY_HOST, "SIZE", 0,
+	  "Host memory for rows and staging slots: 4096, 64KiB, 1.5GiB, 10% of the features, max (default: half of what is free)",
+	  5 },
+	{ "queue-depth", KEY_QUEUE_DEPTH, "N", 0, "Reads in flight on the NVMe tier (default: 64)", 5 },
+	{ "gpu", KEY_GPU, "SIZE", OPTION_HIDDEN, NULL, 5 },
+	{ 0 },
+};
+
+static const struct argp_option engine_options[] = {
+	{ "engine", KEY_ENGINE, "NAME", 0, "How rows are read from the file: auto, io_uring or pread (default: auto)", 6 },
+	{ "buffered", KEY_BUFFERED, NULL, 0, "Read through the page cache instead of O_DIRECT", 6 },
+	{ "no-merge", KEY_NO_MERGE, NULL, 0, "Read neighbouring rows one by one", 6 },
+	{ 0 },
+};
+
+static enum rung_engine arg_engine(const struct argp_state *state, const char *arg)
+{
+	if (strcmp(arg, "auto") == 0)
+		return RUNG_ENGINE_AUTO;
+	if (strcmp(arg, "io_uring") == 0)
+		return RUNG_ENGINE_IO_URING;
+	if (strcmp(arg, "pread") != 0)
+		argp_error(state, "--engine: '%s' is no engine; give auto, io_uring or pread", arg);
+	return RUNG_ENGINE_PREAD;
+}
+
+static error_t parse_store(int key, char *arg, struct argp_state *state)
+{
+	struct tool_store_args *args = state->input;
+
+	switch (key) {
+	case KEY_HOST:
+		args->host = tool_arg_size(state, "--host", arg);
+		return 0;
+	case KEY_QUEUE_DEPTH:
+		args->queue_depth = tool_arg_u32(state, "--queue-depth", arg, 1, 32768);
+		return 0;
+	case KEY_GPU:
+		tool_not_yet(state, "--gpu");
+		return 0;
+	case KEY_ENGINE:
+		args->engine = arg_engine(state, arg);
+		return 0;
+	case KEY_BUFFERED:
+		args->buffered = 1;
+		return 0;
+	case KEY_NO_MERGE:
+		args->no_merge = 1;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+const struct argp tool_budget_argp = { budget_options, parse_store, NULL, NULL, NULL, NULL, NULL };
+const struct argp tool_engine_argp = { engine_options, parse_store, NULL, NULL, NULL, NULL, NULL };

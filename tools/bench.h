@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The parts of rung bench: which ids are asked for, the timed run, the check. */
+#ifndef RUNG_TOOL_BENCH_H
+#define RUNG_TOOL_BENCH_H
+
+#include "tool.h"
+
+struct bench_args {
+	const char *dir;
+	const char *ids;                /* "trace", "uniform", "zipf", or a file */
+	uint64_t rows;                  /* 0: not given */
+	uint32_t batch;                 /* rows of a request; trace: seeds of a batch; 0: not given */
+	uint32_t in_flight;             /* requests of each thread */
+	uint64_t seed;
+	int check;
+	struct tool_fanouts fanouts;
+	struct tool_store_args store;
+	struct tool_common common;      /* threads: those that submit */
+};
+
+/** The ids of all requests, made before the clock starts. Request i is ids[starts[i] .. starts[i+1]). */
+struct bench_ids {
+	enum rung_id_space space;
+	uint64_t *ids;
+	uint64_t count;
+	uint64_t *starts;      /* [batch_count + 1] */
+	uint64_t batch_count;
+	uint64_t rows_max;     /* of one request */
+};
+
+/** Make them. @return a status, its sentence printed */
+int bench_ids_make(const char *name, const struct bench_args *args, const struct rung_dataset *ds, struct tool_progress *progress,
+                   struct bench_ids *out);
+void bench_ids_free(struct bench_ids *ids);
+
+/** The staged rows by a way of their own: buffered reads of the features file at the place that its header says. */
+struct bench_truth {
+	int fd;
+	char *path;
+	uint64_t data_offset;
+	uint64_t row_stride;
+	uint64_t row_bytes;
+	uint64_t *rank_of_vertex;   /* NULL: ids are ranks */
+};
+
+int bench_truth_open(const char *name, const struct rung_dataset *ds, enum rung_id_space space, struct bench_truth *out);
+void bench_truth_close(struct bench_truth *truth);
+
+/** Compare the row of `id`; `row` is room for row_bytes. @return 1 equal, 0 not, negative: errno of a failed read */
+int bench_truth_check(const struct bench_truth *truth, uint64_t id, const void *got, void *row);
+
+struct bench_result {
+	double seconds;
+	double cpu_seconds;
+	uint64_t wrong_rows;
+	uint64_t first_wrong;               /* id; valid while wrong_rows > 0 */
+	uint64_t *latency_ns;               /* [batch_count], ascending */
+	struct rung_store_stats before, after;
+};
+
+/** Gather all requests. @return a status, its sentence printed */
+int bench_run(const char *name, const struct bench_args *args, struct rung_store *store, const struct bench_ids *ids,
+              const struct bench_truth *truth, struct tool_progress *progress, struct bench_result *result);
+
+#endif

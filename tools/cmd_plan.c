@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rung plan: which rows go into which tier, and what sampled batches will find there. */
+#include <stdlib.h>
+
+#include "json.h"
+#include "tool.h"
+
+enum { KEY_FANOUT = 0x1001, KEY_BATCH, KEY_SEED, KEY_PEERS, KEY_REPLICATE, KEY_PROFILE };
+
+struct plan_args {
+	const char *dir;
+	struct tool_fanouts fanouts;
+	uint32_t batch;          /* 0: that of the manifest */
+	uint64_t seed;
+	struct tool_store_args store;
+	struct tool_common common;
+};
+
+struct prediction {
+	struct tool_fanouts fanouts;
+	uint32_t batch;
+	uint64_t seed_count;
+	struct rung_plan_traffic traffic;
+};
+
+static const struct argp_option options[] = {
+	{ "fanout", KEY_FANOUT, "LIST", 0, "Neighbours drawn per hop in the prediction (default: as staged)", 1 },
+	{ "batch", KEY_BATCH, "N", 0, "Seeds per batch in the prediction (default: as staged)", 1 },
+	{ "seed", KEY_SEED, "N", 0, "Seed of the sampled batches (default: 1)", 1 },
+	{ "peers", KEY_PEERS, "N", OPTION_HIDDEN, NULL, 9 },
+	{ "replicate", KEY_REPLICATE, "SIZE", OPTION_HIDDEN, NULL, 9 },
+	{ "profile", KEY_PROFILE, "FILE", OPTION_HIDDEN, NULL, 9 },
+	{ 0 },
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct plan_args *args = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &args->store;
+		state->child_inputs[1] = &args->common;
+		return 0;
+	case KEY_FANOUT:
+		args->fanouts = tool_arg_fanouts(state, "--fanout", arg);
+		return 0;
+	case KEY_BATCH:
+		args->batch = tool_arg_u32(state, "--batch", arg, 1, UINT32_MAX);
+		return 0;
+	case KEY_SEED:
+		args->seed = tool_arg_u64(state, "--seed", arg, 0, UINT64_MAX);
+		return 0;
+	case KEY_PEERS:
+		tool_not_yet(state, "--peers");
+		return 0;
+	case KEY_REPLICATE:
+		tool_not_yet(state, "--replicate");
+		return 0;
+	case KEY_PROFILE:
+		tool_not_yet(state, "--profile");
+		return 0;
+	case ARGP_KEY_ARG:
+		tool_arg_dir(state, arg, &args->dir);
+		return 0;
+	case ARGP_KEY_END:
+		if (!args->dir)
+			argp_error(state, "DIR is missing: the staged dataset");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp_child children[] = { { &tool_budget_argp, 0, NULL, 0 }, { &tool_common_argp, 0, NULL, 0 }, { 0 } };
+static const struct argp plan_argp = {
+	.options = options,
+	.parser = parse,
+	.args_doc = "DIR",
+	.doc = "Place the rows of the staged dataset DIR into tiers, and predict from sampled batches how many requests each "
+	       "tier will serve.",
+	.children = children,
+};
+
+static int predict(const struct plan_args *args, const struct tool_data *data, struct prediction *out)
+{
+	const struct rung_dataset_info *info = rung_dataset_info(data->ds);
+	struct rung_sampler_opts sampler = RUNG_SAMPLER_OPTS_INIT;
+	struct rung_graph *graph = NULL;
+	uint64_t *seeds = NULL;
+	int rc;
+
+	tool_fanouts_of(&args->fanouts, info, &out->fanouts);
+	out->batch = args->batch ? args->batch : info->batch_size;
+	rc = tool_train_ranks(data->ds, &out->seed_count, &seeds);
+	if (rc < 0)
+		return rc;
+	rc = rung_dataset_load_graph(data->ds, &graph);
+	if (rc < 0)
+		goto free_seeds;
+	sampler.fanouts = out->fanouts.hops;
+	sampler.hop_count = out->fanouts.count;
+	sampler.seed = args->seed;
+	sampler.threads = args->common.threads;
+	rc = rung_plan_predict(data->plan, rung_graph_csc(graph), &sampler, seeds, out->seed_count, out->batch, 0, &out->traffic);
+	rung_graph_destroy(graph);
+free_seeds:
+	free(seeds);
+	return rc;
+}
+
+static json_t *plan_json(const struct rung_plan *plan, const struct prediction *prediction)
+{
+	const struct rung_plan_traffic *traffic = &prediction->traffic;
+	const struct rung_plan_slots *slots = rung_plan_slots(plan);
+	json_t *root = json_object(), *slots_json = json_object();
+
+	tool_json_set(slots_json, "count", tool_json_u64(slots->slot_count));
+	tool_json_set(slots_json, "slot_bytes", tool_json_u64(slots->slot_bytes));
+	tool_json_set(slots_json, "bytes", tool_json_u64(slots->slot_count * slots->slot_bytes));
+	tool_json_set(root, "tiers", tool_json_plan(plan));
+	tool_json_set(root, "slots", slots_json);
+	tool_json_set(root, "read_bytes_per_epoch", tool_json_real(traffic->read_bytes_per_epoch));
+	tool_json_set(root, "seconds_per_epoch", json_null());   /* need the machine's profile */
+	tool_json_set(root, "bound", json_null());
+	tool_json_set(root, "rows_per_batch", tool_json_real(traffic->rows_per_batch));
+	tool_json_set(root, "rows_per_epoch", tool_json_real(traffic->rows_per_epoch));
+	tool_json_set(root, "cold_rows_per_epoch", tool_json_real(traffic->cold_rows_per_epoch));
+	tool_json_set(root, "batches_per_epoch", tool_json_u64(traffic->batches_per_epoch));
+	tool_json_set(root, "batches_sampled", tool_json_u64(traffic->batches_sampled));
+	tool_json_set(root, "sector_bytes", tool_json_u64(traffic->sector_bytes));
+	tool_json_set(root, "fanout", tool_json_u32s(prediction->fanouts.hops, prediction->fanouts.count));
+	tool_json_set(root, "batch", tool_json_u64(prediction->batch));
+	tool_json_set(root, "seeds", tool_json_u64(prediction->seed_count));
+	return root;
+}
+
+static void print_plan(const struct rung_plan *plan, const struct prediction *prediction)
+{
+	const struct rung_plan_traffic *traffic = &prediction->traffic;
+	const struct rung_plan_slots *slots = rung_plan_slots(plan);
+	char text[TOOL_TEXT_BYTES], more[TOOL_TEXT_BYTES];
+
+	tool_print_plan(plan);
+	if (slots->slot_count) {
+		printf("staging slots: %llu of %s, %s of the host budget\n", (unsigned long long)slots->slot_count,
+		       tool_bytes_text(text, (double)slots->slot_bytes),
+		       tool_bytes_text(more, (double)(slots->slot_count * slots->slot_bytes)));
+	}
+	printf("an epoch of %llu batches (%llu sampled, %u seeds each): %.0f rows a batch",
+	       (unsigned long long)traffic->batches_per_epoch, (unsigned long long)traffic->batches_sampled, prediction->batch,
+	       traffic->rows_per_batch);
+	printf(", %s rows in all", tool_count_text(text, traffic->rows_per_epoch));
+	printf(", %s cold", tool_count_text(text, traffic->cold_rows_per_epoch));
+	printf("\nread from the file per epoch: %s, in sectors of %u bytes\n",
+	       tool_bytes_text(text, traffic->read_bytes_per_epoch), traffic->sector_bytes);
+}
+
+int cmd_plan(int argc, char **argv)
+{
+	struct plan_args args = { .seed = 1 };
+	struct prediction prediction = { 0 };
+	struct tool_data data;
+	int rc, code = TOOL_DONE;
+
+	argp_parse(&plan_argp, argc, argv, 0, NULL, &args);
+	rc = tool_plan(args.dir, &args.store, &data);
+	if (rc < 0)
+		return tool_fail(argv[0], rc);
+	rc = predict(&args, &data, &prediction);
+	if (rc < 0)
+		code = tool_fail(argv[0], rc);
+	else if (!args.common.json)
+		print_plan(data.plan, &prediction);
+	else if (tool_json_print(argv[0], plan_json(data.plan, &prediction)) < 0)
+		code = TOOL_FAILED;
+	tool_close(&data);
+	return code;
+}

@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Make a node classification data set out of the Debian package archive.
+
+    tools/debian_graph.py OUT [--input FILE] [--force]
+
+Every Debian machine knows its archive as text (`apt-cache dumpavail`, or a file of the same form with --input). From it:
+
+    edges.npy     int64 [2, E]      dependency (row 0) -> package (row 1), for Pre-Depends, Depends, Recommends and Suggests;
+                                    all alternatives of "a | b" count, versions and architectures are cut off, names that are
+                                    no package (virtual ones) are left out, an edge is listed once and a package never
+                                    depends on itself
+    features.npy  float16 [N, 512]  words of name and description: 1 + log(count), times log(N / packages with the word),
+                                    hashed by CRC-32 (nine bits the column, one the sign), scaled to length 1
+    labels.npy    int64 [N]         Section without its area ("contrib/libs" is "libs"); -1 without a section
+    train.npy valid.npy test.npy    int64 ids, 60/20/20 by a hash of the name: a package stays in its split when the
+                                    archive changes; packages without a section are in none
+    packages.txt classes.txt        line i names package i, class i
+
+Packages are numbered by name; of several stanzas of a name the first counts. The same input gives the same bytes.
+"""
+import argparse
+import array
+import collections
+import math
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import zlib
+
+COLUMNS = 512
+RELATIONS = ("pre-depends", "depends", "recommends", "suggests")
+FIELDS = RELATIONS + ("section", "description")
+PACKAGE_NAME = re.compile(r"\s*([a-z0-9][a-z0-9+.-]+)")
+WORD = re.compile(r"[a-z][a-z0-9]*[a-z]|[a-z]\b")
+
+
+def read_stanzas(lines):
+    """{name: {field: text}} of the fields we use; continuation lines are joined with a newline."""
+    packages, name, stanza, field = {}, None, {}, None
+    for line in lines:
+        line = line.rstrip("\n")
+        if not line.strip():
+            if name:
+                packages.setdefault(name, stanza)
+            name, stanza, field = None, {}, None
+        elif line[0] in " \t":
+            if field:
+                stanza[field] += "\n" + line.strip()
+        else:
+            key, _, text = line.partition(":")
+            key = key.lower()
+            field = None
+            if key == "package":
+                name = text.strip()
+            elif key in FIELDS:
+                field = key
+                stanza[field] = text.strip()
+    if name:
+        packages.setdefault(name, stanza)
+    return packages
+
+
+def dependencies(stanza):
+    """Names a stanza refers to, alternatives included: "a (>= 1) | b:any [amd64], c" gives a, b, c."""
+    names = set()
+    for relation in RELATIONS:
+        for clause in stanza.get(relation, "").replace("\n", " ").split(","):
+            for alternative in clause.split("|"):
+                match = PACKAGE_NAME.match(alternative)
+                if match:
+                    names.add(match.group(1))
+    return names
+
+
+def words(name, stanza):
+    """How often each word occurs. The name is split at everything that is no letter; "~" marks its parts, for a word in a
+    name says another thing than in a sentence, and both are counted."""
+    count = collections.Counter(WORD.findall(stanza.get("description", "").lower()))
+    for part in re.findall(r"[a-z]+", name):
+        count[part] += 1
+        count["~" + part] += 1
+    return count
+
+
+def feature_rows(counts):
+    """Yield the bytes of one float16 row per counter."""
+    holders = collections.Counter()
+    for count in counts:
+        holders.update(count.keys())
+    column, sign, idf = {}, {}, {}
+    for word, held in holders.items():
+        code = zlib.crc32(word.encode())
+        column[word] = code % COLUMNS
+        sign[word] = 1.0 if code & COLUMNS else -1.0
+        idf[word] = math.log(len(counts) / held)
+    for count in counts:
+        row = collections.defaultdict(float)
+        for word in sorted(count):
+            row[column[word]] += sign[word] * idf[word] * (1.0 + math.log(count[word]))
+        length = math.sqrt(math.fsum(value * value for value in row.values()))
+        packed = bytearray(2 * COLUMNS)
+        for i, value in row.items():
+            struct.pack_into("<e", packed, 2 * i, value / length if length else 0.0)
+        yield packed
+
+
+def split_of(name):
+    """60/20/20 by the name alone."""
+    return ("train", "train", "train", "valid", "test")[zlib.crc32(b"split " + name.encode()) % 5]
+
+
+def write_npy(path, descr, shape, chunks):
+    """A .npy of format version 1 with the bytes of `chunks` behind its header."""
+    shape_text = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
+    header = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (descr, shape_text)
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    with open(path, "wb") as out:
+        out.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode("latin-1"))
+        for chunk in chunks:
+            out.write(chunk)
+
+
+def int64_bytes(values):
+    numbers = array.array("q", values)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def write_ids(path, values):
+    write_npy(path, "<i8", (len(values),), [int64_bytes(values)])
+
+
+def make(packages, out):
+    """Write the data set of {name: stanza} into the folder `out`; returns a sentence about it."""
+    names = sorted(packages)
+    number = {name: i for i, name in enumerate(names)}
+    edges = [(number[dep], i) for i, name in enumerate(names)
+             for dep in sorted(dependencies(packages[name])) if dep in number and dep != name]
+    sections = [packages[name].get("section", "").rpartition("/")[2] for name in names]
+    classes = sorted(set(sections) - {""})
+    class_number = {section: i for i, section in enumerate(classes)}
+    labels = [class_number.get(section, -1) for section in sections]
+    splits = {"train": [], "valid": [], "test": []}
+    for i, name in enumerate(names):
+        if labels[i] >= 0:
+            splits[split_of(name)].append(i)
+
+    write_npy(os.path.join(out, "edges.npy"), "<i8", (2, len(edges)),
+              [int64_bytes(edge[end] for edge in edges) for end in (0, 1)])
+    write_npy(os.path.join(out, "features.npy"), "<f2", (len(names), COLUMNS),
+              feature_rows([words(name, packages[name]) for name in names]))
+    write_ids(os.path.join(out, "labels.npy"), labels)
+    for split, ids in splits.items():
+        write_ids(os.path.join(out, split + ".npy"), ids)
+    for file, lines in (("packages.txt", names), ("classes.txt", classes)):
+        with open(os.path.join(out, file), "w", encoding="utf-8") as text:
+            text.writelines(line + "\n" for line in lines)
+    return "%d packages, %d edges, %d sections, %d features (%.1f MB); train %d, valid %d, test %d" % (
+        len(names), len(edges), len(classes), COLUMNS, len(names) * COLUMNS * 2 / 1e6,
+        len(splits["train"]), len(splits["valid"]), len(splits["test"]))
+
+
+def read_archive(path):
+    """The stanzas of a file, or of apt-cache when there is none."""
+    if path:
+        with open(path, encoding="utf-8", errors="replace") as text:
+            return read_stanzas(text)
+    with subprocess.Popen(["apt-cache", "dumpavail"], stdout=subprocess.PIPE, encoding="utf-8", errors="replace") as apt:
+        packages = read_stanzas(apt.stdout)
+    if apt.returncode:
+        sys.exit("apt-cache dumpavail: exit %d" % apt.returncode)
+    return packages
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Make a node classification data set out of the Debian package archive.")
+    parser.add_argument("out", metavar="OUT", help="folder to make")
+    parser.add_argument("--input", metavar="FILE", help="read stanzas from FILE instead of `apt-cache dumpavail`")
+    parser.add_argument("--force", action="store_true", help="replace OUT when it is such a data set")
+    args = parser.parse_args()
+    out = args.out.rstrip("/")
+    if os.path.lexists(out) and not (args.force and os.path.isfile(os.path.join(out, "packages.txt"))):
+        sys.exit("%s: exists%s" % (out, " and is no such data set; choose another folder" if args.force else
+                                   "; --force replaces it"))
+    try:
+        packages = read_archive(args.input)
+    except OSError as error:
+        sys.exit("%s: %s" % (error.filename or args.input, error.strerror))
+    if not packages:
+        sys.exit("%s: no packages; run `apt-get update` first" % (args.input or "apt-cache dumpavail"))
+    partial = out + ".partial"   # complete or not there at all
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        os.makedirs(partial)
+        summary = make(packages, partial)
+        if os.path.lexists(out):
+            shutil.rmtree(out)
+        os.rename(partial, out)
+    except OSError as error:
+        sys.exit("%s: %s" % (error.filename or partial, error.strerror))
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    print("%s: %s" % (out, summary))
+
+
+if __name__ == "__main__":
+    main()

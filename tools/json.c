@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JSON results over jansson. */
+#include <math.h>
+#include <stdio.h>
+
+#include "json.h"
+#include "tool.h"
+
+static int incomplete;   /* a value was lost to lack of memory: better no object than one without a key */
+
+void tool_json_set(json_t *object, const char *key, json_t *value)
+{
+	if (json_object_set_new(object, key, value) != 0)
+		incomplete = 1;
+}
+
+void tool_json_append(json_t *array, json_t *value)
+{
+	if (json_array_append_new(array, value) != 0)
+		incomplete = 1;
+}
+
+json_t *tool_json_real(double value)
+{
+	return isfinite(value) ? json_real(value) : json_null();
+}
+
+json_t *tool_json_u64(uint64_t value)
+{
+	return value <= INT64_MAX ? json_integer((json_int_t)value) : json_real((double)value);
+}
+
+json_t *tool_json_text(const char *text)
+{
+	return text ? json_string(text) : json_null();
+}
+
+json_t *tool_json_u32s(const uint32_t *values, uint32_t count)
+{
+	json_t *array = json_array();
+
+	for (uint32_t i = 0; i < count; i++)
+		tool_json_append(array, tool_json_u64(values[i]));
+	return array;
+}
+
+json_t *tool_json_plan(const struct rung_plan *plan)
+{
+	json_t *array = json_array();
+	const struct rung_plan_tier *tier;
+
+	for (unsigned i = 0; (tier = rung_plan_tier(plan, i)) != NULL; i++) {
+		json_t *entry = json_object();
+		tool_json_set(entry, "name", tool_json_text(tier->name));
+		tool_json_set(entry, "rows", tool_json_u64(tier->row_count));
+		tool_json_set(entry, "bytes", tool_json_u64(tier->bytes));
+		tool_json_set(entry, "hit_share", tool_json_real(tier->hit_share));
+		tool_json_append(array, entry);
+	}
+	return array;
+}
+
+json_t *tool_json_hits(const struct rung_store_stats *stats)
+{
+	json_t *array = json_array();
+
+	for (uint32_t i = 0; i < stats->tier_count; i++) {
+		json_t *entry = json_object();
+		tool_json_set(entry, "name", tool_json_text(stats->tiers[i].name));
+		tool_json_set(entry, "hits", tool_json_u64(stats->tiers[i].hits));
+		tool_json_set(entry, "rows", tool_json_u64(stats->tiers[i].rows));
+		tool_json_set(entry, "bytes", tool_json_u64(stats->tiers[i].bytes));
+		tool_json_append(array, entry);
+	}
+	return array;
+}
+
+int tool_json_print(const char *name, json_t *object)
+{
+	int rc = -1;
+
+	if (!object || incomplete)
+		tool_error(name, TOOL_FAILED, "no memory for the JSON result");
+	else if (json_dumpf(object, stdout, JSON_INDENT(2)) != 0 || putchar('\n') == EOF || fflush(stdout) != 0)
+		tool_error(name, TOOL_FAILED, "the result could not be written to standard output");
+	else
+		rc = 0;
+	json_decref(object);
+	return rc;
+}

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# The Debian packages that rung needs, and how scripts install them. Sourced by tools/demo.sh and tests/run.sh.
+
+# shellcheck disable=SC2034   # the lists are read by those who source this
+RUNG_PACKAGES_BUILD=(gcc libc6-dev make cmake pkg-config git python3
+	libjansson-dev libzip-dev libxxhash-dev liburing-dev libnuma-dev libopenblas-openmp-dev)
+# shellcheck disable=SC2034
+RUNG_PACKAGES_TEST=(g++ libcriterion-dev pandoc python3-numpy clang libomp-dev libclang-rt-14-dev)
+# shellcheck disable=SC2034
+RUNG_PACKAGES_BENCH=(fio)
+
+# As root directly, else through sudo.
+rung_as_root() {
+	if [ "$(id -u)" -eq 0 ]; then
+		"$@"
+	elif command -v sudo >/dev/null; then
+		sudo "$@"
+	else
+		echo "not root and no sudo: cannot run '$*'; run it as root, then start again with --no-install" >&2
+		return 1
+	fi
+}
+
+# Fetch the package lists anew.
+rung_update_lists() {
+	echo "== apt-get update" >&2
+	rung_as_root apt-get -qq -o Acquire::Retries=3 update >&2
+}
+
+# rung_install PACKAGE...: say which of them are missing and install those.
+rung_install() {
+	local missing=() name
+	for name in "$@"; do
+		if [ "$(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null || true)" != installed ]; then
+			missing+=("$name")
+		fi
+	done
+	if [ "${#missing[@]}" -eq 0 ]; then
+		echo "== all packages needed are installed" >&2
+		return 0
+	fi
+	echo "== installing with apt-get: ${missing[*]}" >&2
+	rung_update_lists || return 1
+	rung_as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 \
+		install -y --no-install-recommends "${missing[@]}" >&2
+}

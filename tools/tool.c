@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the subcommands share: failures, opening a store, tables. Arguments are in arguments.c, progress in progress.c. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "tool.h"
+
+int tool_exit_code(int status)
+{
+	switch (status) {
+	case RUNG_E_INVAL: return TOOL_USAGE;
+	case RUNG_E_CORRUPT: return TOOL_CORRUPT;
+	case RUNG_E_NODEV: return TOOL_NO_HARDWARE;
+	default: return status < 0 ? TOOL_FAILED : TOOL_DONE;
+	}
+}
+
+int tool_fail(const char *name, int status)
+{
+	const char *text = rung_last_error();
+
+	fflush(stdout);
+	fprintf(stderr, "%s: %s\n", name, *text ? text : rung_status_text(status));
+	return tool_exit_code(status);
+}
+
+int tool_error(const char *name, int code, const char *format, ...)
+{
+	va_list args;
+
+	fflush(stdout);
+	fprintf(stderr, "%s: ", name);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+	return code;
+}
+
+int tool_plan(const char *dir, const struct tool_store_args *args, struct tool_data *data_out)
+{
+	struct rung_plan_opts opts = RUNG_PLAN_OPTS_INIT;
+	struct tool_data data = { 0 };
+	int rc = rung_dataset_open(dir, &data.ds);
+
+	if (rc < 0)
+		return rc;
+	opts.host_bytes = tool_size_bytes(&args->host, rung_dataset_info(data.ds)->feature_bytes);
+	opts.queue_depth = args->queue_depth;
+	rc = rung_plan_create(data.ds, &opts, &data.plan);
+	if (rc < 0) {
+		rung_dataset_close(data.ds);
+		return rc;
+	}
+	*data_out = data;
+	return 0;
+}
+
+int tool_open_store(const struct tool_store_args *args, const struct rung_store_opts *opts, struct tool_data *data)
+{
+	struct rung_store_opts all = RUNG_STORE_OPTS_INIT;
+	struct rung_store *store;
+	int rc;
+
+	if (opts)
+		all = *opts;
+	all.queue_depth = args->queue_depth;
+	all.engine = args->engine;
+	all.buffered = args->buffered;
+	all.no_merge = args->no_merge;
+	rc = rung_store_open(data->ds, data->plan, &all, &store);
+	if (rc >= 0)
+		data->store = store;
+	return rc;
+}
+
+int tool_open(const char *dir, const struct tool_store_args *args, const struct rung_store_opts *opts, struct tool_data *data_out)
+{
+	struct tool_data data;
+	int rc = tool_plan(dir, args, &data);
+
+	if (rc < 0)
+		return rc;
+	rc = tool_open_store(args, opts, &data);
+	if (rc < 0) {
+		tool_close(&data);
+		return rc;
+	}
+	*data_out = data;
+	return 0;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static int has_split(const struct rung_dataset_info *info, const char *name)
+{
+	for (size_t i = 0; i < info->split_count; i++) {
+		if (strcmp(info->split_names[i], name) == 0)
+			return 1;
+	}
+	return 0;
+}
+
+int tool_train_ranks(const struct rung_dataset *ds, uint64_t *count_out, uint64_t **ids_out)
+{
+	const struct rung_dataset_info *info = rung_dataset_info(ds);
+	uint64_t *given = NULL, *ids, count = info->vertex_count, kept = 0;
+	int rc;
+
+	if (has_split(info, "train")) {
+		rc = rung_dataset_load_ids(ds, "split_train", &count, &given);
+		if (rc < 0)
+			return rc;
+	}
+	ids = malloc((count ? count : 1) * sizeof(*ids));
+	if (!ids) {
+		rung_free(given);
+		return RUNG_E_NOMEM;
+	}
+	for (uint64_t i = 0; i < count; i++)
+		ids[i] = given ? given[i] : i;
+	if (given)
+		qsort(ids, count, sizeof(*ids), compare_ids);
+	for (uint64_t i = 0; i < count; i++) {
+		if (kept == 0 || ids[kept - 1] != ids[i])
+			ids[kept++] = ids[i];
+	}
+	rung_free(given);
+	*count_out = kept;
+	*ids_out = ids;
+	return 0;
+}
+
+void tool_fanouts_of(const struct tool_fanouts *given, const struct rung_dataset_info *info, struct tool_fanouts *out)
+{
+	*out = *given;
+	if (given->count)
+		return;
+	out->count = info->fanout_count < RUNG_HOPS_MAX ? info->fanout_count : RUNG_HOPS_MAX;
+	memcpy(out->hops, info->fanouts, out->count * sizeof(out->hops[0]));
+}
+
+int tool_close(struct tool_data *data)
+{
+	int rc = data->store ? rung_store_close(data->store) : 0;
+
+	rung_plan_destroy(data->plan);
+	rung_dataset_close(data->ds);
+	*data = (struct tool_data){ 0 };
+	return rc;
+}
+
+uint64_t tool_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* VmHWM and not ru_maxrss: that one starts with what the parent had before exec. */
+uint64_t tool_peak_rss(void)
+{
+	struct rusage usage;
+	char line[256];
+	unsigned long long kib = 0;
+	FILE *status = fopen("/proc/self/status", "re");
+
+	if (status) {
+		while (fgets(line, sizeof(line), status)) {
+			if (sscanf(line, "VmHWM: %llu kB", &kib) == 1)
+				break;
+		}
+		fclose(status);
+	}
+	if (kib == 0 && getrusage(RUSAGE_SELF, &usage) == 0)
+		kib = (unsigned long long)usage.ru_maxrss;
+	return kib * 1024;
+}
+
+static const char *scaled_text(char *text, double value, double step, const char *const *units, int unit_count)
+{
+	int unit = 0;
+
+	while (unit + 1 < unit_count && value >= step * 0.99995) {
+		value /= step;
+		unit++;
+	}
+	snprintf(text, TOOL_TEXT_BYTES,
+		 unit == 0     ? "%.0f%s"
+		 : value < 10  ? "%.2f%s"
+		 : value < 100 ? "%.1f%s"
+			       : "%.0f%s",
+		 value, units[unit]);
+	return text;
+}
+
+const char *tool_bytes_text(char text[TOOL_TEXT_BYTES], double bytes)
+{
+	static const char *const units[] = { " B", " KiB", " MiB", " GiB", " TiB", " PiB" };
+
+	return scaled_text(text, bytes, 1024, units, 6);
+}
+
+const char *tool_count_text(char text[TOOL_TEXT_BYTES], double count)
+{
+	static const char *const units[] = { "", " k", " M", " G", " T" };
+
+	return scaled_text(text, count, 1000, units, 5);
+}
+
+const char *tool_seconds_text(char text[TOOL_TEXT_BYTES], double seconds)
+{
+	double whole = floor(seconds);
+
+	if (seconds < 100)
+		snprintf(text, TOOL_TEXT_BYTES, seconds < 10 ? "%.2f s" : "%.0f s", seconds);
+	else if (seconds < 6000)
+		snprintf(text, TOOL_TEXT_BYTES, "%.0f min %02.0f s", floor(whole / 60), fmod(whole, 60));
+	else
+		snprintf(text, TOOL_TEXT_BYTES, "%.0f h %02.0f min", floor(whole / 3600), floor(fmod(whole, 3600) / 60));
+	return text;
+}
+
+void tool_print_plan(const struct rung_plan *plan)
+{
+	const struct rung_plan_tier *tier;
+	char bytes[TOOL_TEXT_BYTES];
+
+	printf("%-8s %14s %12s %12s\n", "tier", "rows", "bytes", "hits");
+	for (unsigned i = 0; (tier = rung_plan_tier(plan, i)) != NULL; i++) {
+		printf("%-8s %14llu %12s ", tier->name, (unsigned long long)tier->row_count,
+		       tool_bytes_text(bytes, (double)tier->bytes));
+		if (isnan(tier->hit_share))
+			printf("%12s\n", "-");
+		else
+			printf("%10.1f %%\n", 100 * tier->hit_share);
+	}
+}
+
+void tool_print_hits(const struct rung_store_stats *stats)
+{
+	uint64_t all = 0;
+
+	for (uint32_t i = 0; i < stats->tier_count; i++)
+		all += stats->tiers[i].hits;
+	printf("%-8s %14s %14s %9s\n", "tier", "rows", "hits", "share");
+	for (uint32_t i = 0; i < stats->tier_count; i++) {
+		printf("%-8s %14llu %14llu ", stats->tiers[i].name, (unsigned long long)stats->tiers[i].rows,
+		       (unsigned long long)stats->tiers[i].hits);
+		if (all)
+			printf("%7.1f %%\n", 100 * (double)stats->tiers[i].hits / (double)all);
+		else
+			printf("%9s\n", "-");
+	}
+}
+
+void tool_print_engine(const struct rung_store_stats *stats)
+{
+	printf("engine: %s", stats->engine);
+	if (strcmp(stats->engine, "none") != 0)
+		printf(", %s, depth %u, sectors of %u bytes", stats->direct ? "O_DIRECT" : "page cache", stats->queue_depth,
+		       stats->sector_bytes);
+	if (stats->engine_why && *stats->engine_why)
+		printf("; %s", stats->engine_why);
+	putchar('\n');
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * What the subcommands share: arguments, failures, progress, opening a store, tables and JSON.
+ *
+ * A subcommand is `int cmd_NAME(int argc, char **argv)`: argv[0] is "rung NAME", the return value is an exit code. It parses with
+ * glibc's argp, so that its help comes from one table, and takes the tables below as children:
+ *
+ *     static const struct argp_child children[] = {
+ *             { &tool_budget_argp, 0, NULL, 0 }, { &tool_common_argp, 0, NULL, 0 }, { 0 },
+ *     };
+ *     static error_t parse(int key, char *arg, struct argp_state *state)
+ *     {
+ *             struct args *args = state->input;
+ *             switch (key) {
+ *             case ARGP_KEY_INIT:
+ *                     state->child_inputs[0] = &args->store;
+ *                     state->child_inputs[1] = &args->common;
+ *                     return 0;
+ *             case 'b':
+ *                     args->batch = tool_arg_u32(state, "--batch", arg, 1, UINT32_MAX);
+ *                     return 0;
+ *             ...
+ *
+ * The tool_arg_* functions do not return when the argument is wrong: they say why and exit with TOOL_USAGE.
+ */
+#ifndef RUNG_TOOL_H
+#define RUNG_TOOL_H
+
+#include <argp.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <rung/rung.h>
+
+enum tool_exit {
+	TOOL_DONE = 0,
+	TOOL_FAILED = 1,
+	TOOL_USAGE = 2,
+	TOOL_CORRUPT = 3,       /**< data do not verify */
+	TOOL_NO_HARDWARE = 77
+};
+
+int cmd_stage(int argc, char **argv);
+int cmd_verify(int argc, char **argv);
+int cmd_info(int argc, char **argv);
+int cmd_plan(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
+int cmd_train(int argc, char **argv);   /* only where RUNG_HAVE_BLAS */
+
+/* ---- arguments ---- */
+
+/** A size as given: bytes, or a share of a whole that is known later. */
+struct tool_size {
+	int given;        /**< 0: the option was not there */
+	uint64_t bytes;   /**< RUNG_BYTES_MAX for "max" */
+	double share;     /**< 0 to 1 for "10%"; negative when it is bytes */
+};
+
+/** "4096", "64KiB", "1.5GiB", "10%", "max". */
+struct tool_size tool_arg_size(const struct argp_state *state, const char *option, const char *arg);
+
+/** The bytes of a size, `whole` being 100%. Never 0 when the option was given: 0 stands for a default in the library. */
+uint64_t tool_size_bytes(const struct tool_size *size, uint64_t whole);
+
+/** Whole numbers, bounds included. */
+uint64_t tool_arg_u64(const struct argp_state *state, const char *option, const char *arg, uint64_t low, uint64_t high);
+uint32_t tool_arg_u32(const struct argp_state *state, const char *option, const char *arg, uint32_t low, uint32_t high);
+
+enum tool_bounds { TOOL_CLOSED = 0, TOOL_OPEN_LOW = 1, TOOL_OPEN_HIGH = 2, TOOL_OPEN = 3 };
+
+/** A finite number between low and high; `bounds` says which of the two are excluded. */
+double tool_arg_double(const struct argp_state *state, const char *option, const char *arg, double low, double high,
+		       enum tool_bounds bounds);
+
+struct tool_fanouts {
+	uint32_t count;                  /**< 0: the option was not there */
+	uint32_t hops[RUNG_HOPS_MAX];
+};
+
+/** "25,10"; "all" in it is UINT32_MAX. */
+struct tool_fanouts tool_arg_fanouts(const struct argp_state *state, const char *option, const char *arg);
+
+/** The one argument DIR: keeps it, or exits when there is one already. */
+void tool_arg_dir(const struct argp_state *state, const char *arg, const char **dir);
+
+/** Say that an option is not yet available in this version, and exit with TOOL_USAGE. `what` as typed: "--order reader". */
+void tool_not_yet(const struct argp_state *state, const char *what);
+
+/** --json --quiet --threads N: child of every subcommand. */
+struct tool_common {
+	int json;
+	int quiet;
+	uint32_t threads;   /**< 0: not given */
+};
+extern const struct argp tool_common_argp;
+
+/** --host --queue-depth: child `tool_budget_argp`; --engine --buffered --no-merge: child `tool_engine_argp`. One input for both.
+ */
+struct tool_store_args {
+	struct tool_size host;
+	uint32_t queue_depth;      /**< 0: not given */
+	enum rung_engine engine;
+	int buffered;
+	int no_merge;
+};
+extern const struct argp tool_budget_argp;
+extern const struct argp tool_engine_argp;
+
+/* ---- failures ---- */
+
+/** Print "rung NAME: sentence" for a failed call of the library; returns the exit code of its status. */
+int tool_fail(const char *name, int status);
+
+/** Print "rung NAME: ..." of the tool's own; returns `code`. */
+int tool_error(const char *name, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/** Exit code of a status. */
+int tool_exit_code(int status);
+
+/* ---- progress ---- */
+
+/**
+ * Progress of a long call: on a terminal a bar with rate and time left once a step has taken a second, else a line every 10 s;
+ * nothing with `quiet`. SIGINT and SIGTERM after tool_progress_init() make tool_progress() ask for cancellation; a second signal
+ * ends the process at once.
+ */
+struct tool_progress {
+	const char *name;      /**< "rung stage" */
+	int quiet;
+	int terminal;
+	pthread_mutex_t lock;  /**< tool_progress() may come from any thread */
+	char stage[32];
+	uint64_t stage_ns;     /**< when the step began */
+	uint64_t shown_ns;     /**< when it was last shown */
+	int drawn;             /**< a bar is on the terminal's line */
+};
+
+void tool_progress_init(struct tool_progress *progress, const char *name, int quiet);
+int tool_progress(void *progress, const char *stage, unsigned long long done, unsigned long long total); /* a rung_progress_fn */
+void tool_progress_end(struct tool_progress *progress);   /* clears the bar; before results and errors are printed */
+
+/** Nonzero after SIGINT or SIGTERM. */
+int tool_canceled(void);
+
+/* ---- store ---- */
+
+struct tool_data {
+	struct rung_dataset *ds;
+	struct rung_plan *plan;
+	struct rung_store *store;   /**< NULL after tool_plan() */
+};
+
+/** Open a dataset and place its rows. @return a status; on failure nothing is left open */
+int tool_plan(const char *dir, const struct tool_store_args *args, struct tool_data *data_out);
+
+/** The same, and open its store; `opts` holds what the common options do not say (requests_max, batch_rows_max, vertex_ids). */
+int tool_open(const char *dir, const struct tool_store_args *args, const struct rung_store_opts *opts,
+	      struct tool_data *data_out);
+
+/** Open the store of what tool_plan() opened, which stays open on failure. */
+int tool_open_store(const struct tool_store_args *args, const struct rung_store_opts *opts, struct tool_data *data);
+
+/**
+ * The ranks of the split "train", distinct and ascending; those of all vertices when there is no such split.
+ * @param ids_out  free it with free()
+ */
+int tool_train_ranks(const struct rung_dataset *ds, uint64_t *count_out, uint64_t **ids_out);
+
+/** The fanouts of the options, or those given at staging. */
+void tool_fanouts_of(const struct tool_fanouts *given, const struct rung_dataset_info *info, struct tool_fanouts *out);
+
+/** Close what is open. @return what rung_store_close() returns */
+int tool_close(struct tool_data *data);
+
+/* ---- numbers and tables ---- */
+
+uint64_t tool_now_ns(void);
+
+/** Most memory this process had resident, in bytes. */
+uint64_t tool_peak_rss(void);
+
+#define TOOL_TEXT_BYTES 32
+
+/** "62.2 MiB" into `text`, which is returned. */
+const char *tool_bytes_text(char text[TOOL_TEXT_BYTES], double bytes);
+
+/** "12.3 M" likewise, for rates and counts. */
+const char *tool_count_text(char text[TOOL_TEXT_BYTES], double count);
+
+/** "2 min 05 s" likewise. */
+const char *tool_seconds_text(char text[TOOL_TEXT_BYTES], double seconds);
+
+/** Table of tiers of a plan on stdout: name, rows, bytes, predicted hits (where known). */
+void tool_print_plan(const struct rung_plan *plan);
+
+/** Table of tiers of a store on stdout: name, rows, hits and their share. */
+void tool_print_hits(const struct rung_store_stats *stats);
+
+/** "io_uring, O_DIRECT, depth 64, sectors of 512 bytes" and why not better, on stdout. */
+void tool_print_engine(const struct rung_store_stats *stats);
+
+#endif

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `rung train`: a small GraphSAGE trainer that uses the library as any trainer would. Options, and the parts opened and closed. */
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cblas.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "train.h"
+
+enum {
+	KEY_HIDDEN = 0x5001, KEY_FANOUT, KEY_BATCH, KEY_EPOCHS, KEY_PATIENCE, KEY_LR, KEY_WEIGHT_DECAY, KEY_DROPOUT, KEY_INPUT_DROPOUT,
+	KEY_NORMALIZE, KEY_SEED, KEY_EVAL_FANOUT, KEY_NO_EDGES
+};
+
+static const struct argp_option options[] = {
+	{ "hidden", KEY_HIDDEN, "N", 0, "Width of hidden layers (default: 128)", 1 },
+	{ "fanout", KEY_FANOUT, "LIST", 0, "In-neighbours drawn per hop, hop 0 first; as many layers as hops (default: as staged)", 1 },
+	{ "batch", KEY_BATCH, "N", 0, "Train vertices per batch (default: as staged)", 1 },
+	{ "epochs", KEY_EPOCHS, "N", 0, "Epochs (default: 10)", 1 },
+	{ "patience", KEY_PATIENCE, "N", 0, "Stop when validation has not improved for N epochs (default: never)", 1 },
+	{ "lr", KEY_LR, "F", 0, "Learning rate of Adam (default: 0.003)", 1 },
+	{ "weight-decay", KEY_WEIGHT_DECAY, "F", 0, "L2 penalty, added to the gradients of the matrices (default: 0)", 1 },
+	{ "dropout", KEY_DROPOUT, "F", 0, "Share of inputs and hidden values dropped (default: 0.5)", 1 },
+	{ "input-dropout", KEY_INPUT_DROPOUT, "F", 0, "Share of inputs dropped (default: as --dropout)", 1 },
+	{ "normalize", KEY_NORMALIZE, "NORM", 0, "Scale each feature row to norm 1: none, l1 or l2 (default: none)", 1 },
+	{ "seed", KEY_SEED, "N", 0, "Seed of weights, order, neighbours and dropout (default: 0)", 1 },
+	{ "eval-fanout", KEY_EVAL_FANOUT, "LIST", 0, "Fanouts of evaluation (default: as --fanout)", 1 },
+	{ "no-edges", KEY_NO_EDGES, NULL, 0, "The same model without neighbours, to see what the graph is worth", 1 },
+	{ 0 },
+};
+
+static const char doc[] =
+	"Train a GraphSAGE on the dataset staged in DIR, with its features on the tiers that --host leaves them."
+	"\vThe splits train, valid and test are used; the weights with the highest validation accuracy are tested. "
+	"A seed gives the same losses whatever --host and --engine say.\n\n"
+	"Exit: 0 done, 1 failed, 2 usage.";
+
+static enum train_norm arg_norm(const struct argp_state *state, const char *arg)
+{
+	if (strcmp(arg, "none") == 0)
+		return TRAIN_NORM_NONE;
+	if (strcmp(arg, "l1") == 0)
+		return TRAIN_NORM_L1;
+	if (strcmp(arg, "l2") != 0)
+		argp_error(state, "--normalize: '%s' is no norm; give none, l1 or l2", arg);
+	return TRAIN_NORM_L2;
+}
+
+static void check_args(const struct train_args *args, const struct argp_state *state)
+{
+	if (!args->dir)
+		argp_error(state, "the folder of a staged dataset is missing");
+	if (args->fanouts.count && args->eval_fanouts.count && args->fanouts.count != args->eval_fanouts.count)
+		argp_error(state, "--eval-fanout has %u hops, --fanout %u; both need as many as the model has layers", args->eval_fanouts.count,
+			   args->fanouts.count);
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct train_args *args = state->input;
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &args->store;
+		state->child_inputs[1] = &args->store;
+		state->child_inputs[2] = &args->common;
+		return 0;
+	case KEY_HIDDEN:
+		args->hidden = tool_arg_u32(state, "--hidden", arg, 1, 65536);
+		return 0;
+	case KEY_FANOUT:
+		args->fanouts = tool_arg_fanouts(state, "--fanout", arg);
+		return 0;
+	case KEY_BATCH:
+		args->batch_size = tool_arg_u32(state, "--batch", arg, 1, INT32_MAX);
+		return 0;
+	case KEY_EPOCHS:
+		args->epochs = tool_arg_u32(state, "--epochs", arg, 1, 1000000);
+		return 0;
+	case KEY_PATIENCE:
+		args->patience = tool_arg_u32(state, "--patience", arg, 1, 1000000);
+		return 0;
+	case KEY_LR:
+		args->lr = tool_arg_double(state, "--lr", arg, 0, 1000, TOOL_OPEN_LOW);
+		return 0;
+	case KEY_WEIGHT_DECAY:
+		args->weight_decay = tool_arg_double(state, "--weight-decay", arg, 0, 1000, TOOL_CLOSED);
+		return 0;
+	case KEY_DROPOUT:
+		args->dropout = tool_arg_double(state, "--dropout", arg, 0, 0.99, TOOL_CLOSED);
+		return 0;
+	case KEY_INPUT_DROPOUT:
+		args->input_dropout = tool_arg_double(state, "--input-dropout", arg, 0, 0.99, TOOL_CLOSED);
+		return 0;
+	case KEY_NORMALIZE:
+		args->norm = arg_norm(state, arg);
+		return 0;
+	case KEY_SEED:
+		args->seed = tool_arg_u64(state, "--seed", arg, 0, UINT64_MAX);
+		return 0;
+	case KEY_EVAL_FANOUT:
+		args->eval_fanouts = tool_arg_fanouts(state, "--eval-fanout", arg);
+		return 0;
+	case KEY_NO_EDGES:
+		args->no_edges = 1;
+		return 0;
+	case ARGP_KEY_ARG:
+		tool_arg_dir(state, arg, &args->dir);
+		return 0;
+	case ARGP_KEY_END:
+		check_args(args, state);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp_child children[] = {
+	{ &tool_budget_argp, 0, NULL, 0 }, { &tool_engine_argp, 0, NULL, 0 }, { &tool_common_argp, 0, NULL, 0 }, { 0 }
+};
+static const struct argp train_argp = { options, parse, "DIR", doc, children, NULL, NULL };
+
+/* All that is open while training. */
+struct session {
+	struct tool_data tool;
+	struct train_data data;
+	struct rung_graph *graph;
+	struct rung_sampler *sampler, *eval_sampler;
+	struct train_pipeline pipe;
+	struct train_model model;
+	struct tool_progress progress;
+};
+
+static void set_threads(uint32_t threads)
+{
+	if (!threads)
+		return;
+#ifdef _OPENMP
+	omp_set_num_threads((int)threads);
+#endif
+	openblas_set_num_threads((int)threads);
+}
+
+/* Fill in what the dataset knows. Returns an exit code. */
+static int complete_args(struct train_args *args, const char *name, const struct rung_dataset_info *info)
+{
+	if (!args->fanouts.count) {
+		if (!info->fanout_count || info->fanout_count > RUNG_HOPS_MAX)
+			return tool_error(name, TOOL_USAGE, "the dataset was staged without fanouts; give --fanout 25,10");
+		args->fanouts.count = info->fanout_count;
+		memcpy(args->fanouts.hops, info->fanouts, info->fanout_count * sizeof(*info->fanouts));
+	}
+	if (!args->eval_fanouts.count)
+		args->eval_fanouts = args->fanouts;
+	if (args->eval_fanouts.count != args->fanouts.count)
+		return tool_error(name, TOOL_USAGE, "--eval-fanout has %u hops, but the model has %u layers", args->eval_fanouts.count,
+				  args->fanouts.count);
+	if (!args->batch_size)
+		args->batch_size = info->batch_size && info->batch_size <= INT32_MAX ? info->batch_size : 1024;
+	return TOOL_DONE;
+}
+
+/* Most vertices that a batch can hold. */
+static uint32_t batch_rows_max(const struct train_args *args, uint64_t vertex_count)
+{
+	const struct tool_fanouts *lists[] = { &args->fanouts, &args->eval_fanouts };
+	uint64_t most = 0;
+	for (int i = 0; i < 2; i++) {
+		uint64_t rows = args->batch_size;
+		for (uint32_t h = 0; h < lists[i]->count && !args->no_edges; h++) {
+			if (__builtin_mul_overflow(rows, (uint64_t)lists[i]->hops[h] + 1, &rows))
+				rows = UINT64_MAX;
+		}
+		most = rows > most ? rows : most;
+	}
+	most = most < vertex_count ? most : vertex_count;
+	return most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
+}
+
+static int open_samplers(struct session *session, const struct train_args *args)
+{
+	struct rung_sampler_opts opts = RUNG_SAMPLER_OPTS_INIT;
+	if (args->no_edges)
+		return 0;
+	int rc = rung_dataset_load_graph(session->tool.ds, &session->graph);
+	if (rc < 0)
+		return rc;
+	opts.fanouts = args->fanouts.hops;
+	opts.hop_count = args->fanouts.count;
+	opts.seed = args->seed;
+	opts.threads = args->common.threads;
+	rc = rung_sampler_create(rung_graph_csc(session->graph), &opts, &session->sampler);
+	if (rc < 0)
+		return rc;
+	opts.fanouts = args->eval_fanouts.hops;
+	return rung_sampler_create(rung_graph_csc(session->graph), &opts, &session->eval_sampler);
+}
+
+static int open_model(struct session *session, const struct train_args *args, const char *name)
+{
+	const struct rung_array_info *features = &rung_dataset_info(session->tool.ds)->features;
+	uint64_t width = features->row_bytes / rung_dtype_bytes(features->dtype);
+	int rc = RUNG_E_INVAL;
+	if (width <= INT_MAX)
+		rc = train_model_init(&session->model, args->fanouts.count, (uint32_t)width, args->hidden, session->data.class_count,
+				      (float)args->dropout, args->seed);
+	if (rc < 0)
+		return tool_error(name, TOOL_FAILED, "%s for a model of %llu inputs, %u hidden, %u classes", rung_status_text(rc),
+				  (unsigned long long)width, args->hidden, session->data.class_count);
+	return TOOL_DONE;
+}
+
+/* Everything that can fail before the first batch. Returns an exit code; the caller closes the session either way. */
+static int open_session(struct session *session, struct train_args *args, const char *name)
+{
+	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
+	struct rung_dataset *ds;
+	int rc = rung_dataset_open(args->dir, &ds);   /* a first look: the store's options depend on it */
+	if (rc < 0)
+		return tool_fail(name, rc);
+	int code = complete_args(args, name, rung_dataset_info(ds));
+	opts.requests_max = TRAIN_SLOTS;
+	opts.batch_rows_max = batch_rows_max(args, rung_dataset_info(ds)->vertex_count);
+	if (code == TOOL_DONE)
+		code = train_data_load(ds, name, args->common.quiet, &session->data);
+	rung_dataset_close(ds);
+	if (code != TOOL_DONE)
+		return code;
+	rc = tool_open(args->dir, &args->store, &opts, &session->tool);
+	if (rc < 0)
+		return tool_fail(name, rc);
+	rc = open_samplers(session, args);
+	if (rc < 0)
+		return tool_fail(name, rc);
+	rc = train_pipeline_init(&session->pipe, session->tool.store, rung_dataset_info(session->tool.ds)->features.row_bytes, args->fanouts.count);
+	if (rc < 0)
+		return tool_fail(name, rc);
+	return open_model(session, args, name);
+}
+
+static void close_session(struct session *session)
+{
+	train_model_fini(&session->model);
+	train_pipeline_fini(&session->pipe);
+	rung_sampler_destroy(session->eval_sampler);
+	rung_sampler_destroy(session->sampler);
+	rung_graph_destroy(session->graph);
+	tool_close(&session->tool);
+	train_data_fini(&session->data);
+}
+
+static int report(const struct train_run *run, const struct train_result *result, const struct rung_store *store)
+{
+	struct rung_store_stats stats = { .size = sizeof(stats) };
+	int rc = rung_store_stats(store, &stats);
+	if (rc < 0)
+		return tool_fail(run->name, rc);
+	if (run->args->common.json)
+		return train_print_json(run, result, &stats);
+	train_print_summary(run, result, &stats);
+	return TOOL_DONE;
+}
+
+int cmd_train(int argc, char **argv)
+{
+	struct train_args args = { .hidden = 128, .epochs = 10, .lr = 0.003, .dropout = 0.5, .input_dropout = -1 };
+	struct session session = { 0 };
+	struct train_result result = { 0 };
+	const char *name = argv[0];
+	argp_parse(&train_argp, argc, argv, 0, NULL, &args);
+	set_threads(args.common.threads);
+	tool_progress_init(&session.progress, name, args.common.quiet);
+	int code = open_session(&session, &args, name);
+	if (code == TOOL_DONE) {
+		struct train_run run = { .name = name, .args = &args, .data = &session.data,
+					 .features = &rung_dataset_info(session.tool.ds)->features,
+					 .sampler = session.sampler, .eval_sampler = session.eval_sampler, .pipe = &session.pipe,
+					 .model = &session.model, .progress = &session.progress };
+		code = train_run(&run, &result);
+		tool_progress_end(&session.progress);
+		if (code == TOOL_DONE)
+			code = report(&run, &result, session.tool.store);
+		free(result.epochs);
+	}
+	close_session(&session);
+	return code;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Labels and splits of a dataset, checked and ready to train on. */
+#ifndef TRAIN_DATA_H
+#define TRAIN_DATA_H
+
+#include <stdint.h>
+
+#include <rung/rung.h>
+
+#define TRAIN_CLASSES_MAX (1u << 20)
+
+enum { TRAIN_SPLIT_TRAIN, TRAIN_SPLIT_VALID, TRAIN_SPLIT_TEST, TRAIN_SPLIT_COUNT };
+
+struct train_split {
+	uint64_t *ids;     /* [count] ranks, distinct, all of them labelled */
+	uint64_t count;    /* 0: there is none */
+};
+
+struct train_data {
+	int32_t *labels;           /* [vertex_count] by rank; -1 outside the splits */
+	uint32_t class_count;      /* largest label in a split + 1 */
+	struct train_split splits[TRAIN_SPLIT_COUNT];
+	double majority_accuracy;  /* share of the test split in the most frequent class of the train split; NaN without test */
+};
+
+/**
+ * Read labels and splits. Vertices without a label (NaN, negative) and repeats are left out of the splits, with a note on stderr
+ * unless `quiet`. Says on stderr what is wrong.
+ * @return an exit code, TOOL_DONE when all is there
+ */
+int train_data_load(const struct rung_dataset *ds, const char *name, int quiet, struct train_data *data_out);
+void train_data_fini(struct train_data *data);
+
+#endif

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Conversion of feature rows to float32, with normalisation and dropout on the way: one pass over the memory.
+ * Each row is written by one thread and depends on nothing but its bytes and its position.
+ */
+#include "rows.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "random.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define HAVE_F16C_PATH 1
+#else
+#define HAVE_F16C_PATH 0
+#endif
+
+static float from_bits(uint32_t bits)
+{
+	float value;
+	memcpy(&value, &bits, sizeof(value));
+	return value;
+}
+
+float train_from_f16(uint16_t bits)
+{
+	/* Exponent and mantissa moved into a float are 2^112 too small; the product is exact, subnormals included. */
+	uint32_t sign = (uint32_t)(bits & 0x8000u) << 16;
+	uint32_t rest = (uint32_t)(bits & 0x7fffu) << 13;
+	if ((bits & 0x7c00u) == 0x7c00u)   /* infinity, NaN */
+		return from_bits(sign | 0x7f800000u | rest);
+	float magnitude = from_bits(rest) * 0x1p112f;
+	return sign ? -magnitude : magnitude;
+}
+
+float train_from_bf16(uint16_t bits)
+{
+	return from_bits((uint32_t)bits << 16);
+}
+
+static void f16_row(const uint16_t *in, uint64_t width, float *out)
+{
+	for (uint64_t i = 0; i < width; i++)
+		out[i] = train_from_f16(in[i]);
+}
+
+#if HAVE_F16C_PATH
+__attribute__((target("avx,f16c"))) static void f16_row_f16c(const uint16_t *in, uint64_t width, float *out)
+{
+	uint64_t i = 0;
+	for (; i + 8 <= width; i += 8)
+		_mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(in + i))));
+	f16_row(in + i, width - i, out + i);
+}
+
+/* Every processor with AVX2 has F16C; clang 14 cannot ask for F16C itself. */
+static bool have_f16c(void)
+{
+	return __builtin_cpu_supports("avx2");
+}
+#else
+#define f16_row_f16c f16_row
+static bool have_f16c(void)
+{
+	return false;
+}
+#endif
+
+#define CONVERT_LOOP(type, expression)                         \
+	do {                                                   \
+		for (uint64_t i = 0; i < width; i++) {         \
+			type value;                            \
+			memcpy(&value, row + i * sizeof(type), sizeof(type)); \
+			out[i] = expression;                   \
+		}                                              \
+	} while (0)
+
+static void convert_row(enum rung_dtype dtype, bool f16c, const unsigned char *row, uint64_t width, float *out)
+{
+	switch (dtype) {
+	case RUNG_F16:
+		if (f16c)
+			f16_row_f16c((const uint16_t *)(const void *)row, width, out);
+		else
+			f16_row((const uint16_t *)(const void *)row, width, out);
+		break;
+	case RUNG_BF16:
+		CONVERT_LOOP(uint16_t, train_from_bf16(value));
+		break;
+	case RUNG_F32:
+		memcpy(out, row, width * sizeof(float));
+		break;
+	case RUNG_F64:
+		CONVERT_LOOP(double, (float)value);
+		break;
+	case RUNG_I8:
+		CONVERT_LOOP(int8_t, (float)value);
+		break;
+	case RUNG_I16:
+		CONVERT_LOOP(int16_t, (float)value);
+		break;
+	case RUNG_U16:
+		CONVERT_LOOP(uint16_t, (float)value);
+		break;
+	case RUNG_I32:
+		CONVERT_LOOP(int32_t, (float)value);
+		break;
+	case RUNG_U32:
+		CONVERT_LOOP(uint32_t, (float)value);
+		break;
+	case RUNG_I64:
+		CONVERT_LOOP(int64_t, (float)value);
+		break;
+	case RUNG_U64:
+		CONVERT_LOOP(uint64_t, (float)value);
+		break;
+	default:   /* u8, bool */
+		CONVERT_LOOP(uint8_t, (float)value);
+		break;
+	}
+}
+
+static void normalise_row(enum train_norm norm, uint64_t width, float *row)
+{
+	double sum = 0;
+	for (uint64_t i = 0; i < width; i++)
+		sum += norm == TRAIN_NORM_L1 ? fabs((double)row[i]) : (double)row[i] * (double)row[i];
+	if (norm == TRAIN_NORM_L2)
+		sum = sqrt(sum);
+	if (sum == 0)
+		return;
+	float scale = (float)(1 / sum);
+	for (uint64_t i = 0; i < width; i++)
+		row[i] *= scale;
+}
+
+void train_row_dropout(struct train_dropout dropout, uint64_t row_idx, uint64_t width, float *row)
+{
+	/* Four elements a draw, 16 bits each: the rate is met to 2^-16. */
+	uint32_t threshold = (uint32_t)(dropout.rate * 65536.0f);
+	float scale = 1.0f / (1.0f - dropout.rate);
+	uint64_t key = train_mix(dropout.key ^ row_idx);
+	for (uint64_t i = 0; i < width; i += 4) {
+		uint64_t draw = train_mix(key + i);
+		uint64_t end = width - i < 4 ? width - i : 4;
+		for (uint64_t k = 0; k < end; k++)
+			row[i + k] = ((uint32_t)(draw >> (16 * k)) & 0xffffu) < threshold ? 0.0f : row[i + k] * scale;
+	}
+}
+
+void train_rows_convert(enum rung_dtype dtype, const void *rows, uint64_t row_count, uint64_t width, enum train_norm norm,
+			struct train_dropout dropout, float *out)
+{
+	uint64_t row_bytes = width * rung_dtype_bytes(dtype);
+	bool f16c = have_f16c();
+#pragma omp parallel for schedule(static)
+	for (uint64_t r = 0; r < row_count; r++) {
+		float *row = out + r * width;
+		convert_row(dtype, f16c, (const unsigned char *)rows + r * row_bytes, width, row);
+		if (norm != TRAIN_NORM_NONE)
+			normalise_row(norm, width, row);
+		if (dropout.rate > 0)
+			train_row_dropout(dropout, r, width, row);
+	}
+}

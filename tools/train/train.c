@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Epochs: shuffle, train batch by batch, evaluate, keep the best weights. Draws come from keys made of the seed and running
+ * numbers, never from time or memory, so that a seed gives the same bits whatever tier or engine delivers the rows.
+ */
+#include "train.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "random.h"
+
+/* Evaluation draws from keys that no epoch reaches. */
+#define EVAL_KEY(split) ((1ull << 63) | ((uint64_t)(split) << 56))
+#define DROPOUT_KEY 0x64726f70u   /* sets input masks apart from those of layers */
+
+struct trainer {
+	struct train_run *run;
+	struct train_adam adam;
+	uint64_t step;               /* batches trained on */
+	uint64_t *order;             /* the train split, shuffled anew each epoch */
+	struct train_buffer rows;    /* float32 */
+	int32_t *labels;             /* of the batch */
+	float *best_params;
+	char stage[32];              /* for progress */
+};
+
+static int step_failed(const struct trainer *trainer, int rc)
+{
+	const char *text = trainer->run->pipe->error;
+	if (*text)
+		return tool_error(trainer->run->name, tool_exit_code(rc), "%s", text);
+	if (rc == RUNG_E_CANCELED)
+		return tool_error(trainer->run->name, TOOL_FAILED, "interrupted");
+	return tool_fail(trainer->run->name, rc);
+}
+
+static int no_memory(const struct trainer *trainer, int rc)
+{
+	return tool_error(trainer->run->name, TOOL_FAILED, "%s; take a smaller --batch, --fanout or --hidden",
+			  rc == RUNG_E_INVAL ? "a batch has more than 2^31 - 1 rows" : "no memory for a batch of the model");
+}
+
+static void shuffle(uint64_t *ids, uint64_t count, uint64_t key)
+{
+	for (uint64_t i = count; i > 1; i--) {
+		uint64_t j = train_below(train_mix(key + i), i);
+		uint64_t id = ids[i - 1];
+		ids[i - 1] = ids[j];
+		ids[j] = id;
+	}
+}
+
+/* Rows to float32, then through the model. Returns a status. */
+static int forward(struct trainer *trainer, const struct train_slot *slot, int training, struct train_input *input, float **logits)
+{
+	struct train_run *run = trainer->run;
+	struct train_model *model = run->model;
+	uint64_t width = model->layers[0].in_width;
+	struct train_dropout dropout = { 0, train_key(run->args->seed, trainer->step, DROPOUT_KEY) };
+	if (training)
+		dropout.rate = (float)(run->args->input_dropout < 0 ? run->args->dropout : run->args->input_dropout);
+	int rc = train_buffer_need(&trainer->rows, slot->vertex_count, width);
+	if (rc < 0)
+		return rc;
+	train_rows_convert(run->features->dtype, slot->rows, slot->vertex_count, width, run->args->norm, dropout, trainer->rows.data);
+	for (uint64_t i = 0; i < slot->seed_count; i++)
+		trainer->labels[i] = run->data->labels[slot->seeds[i]];
+	*input = (struct train_input){ .blocks = slot->blocks, .rows = trainer->rows.data };
+	return train_model_forward(model, input, training, trainer->step, logits);
+}
+
+static int train_batch(struct trainer *trainer, const struct train_slot *slot, double *loss_out)
+{
+	struct train_model *model = trainer->run->model;
+	struct train_input input;
+	float *logits;
+	int rc = forward(trainer, slot, 1, &input, &logits);
+	if (rc >= 0)
+		rc = train_model_loss(model, logits, trainer->labels, slot->seed_count, 1, loss_out);
+	if (rc >= 0 && isfinite(*loss_out))   /* else the caller stops, with the weights as they were */
+		rc = train_model_backward(model, &input);
+	if (rc < 0 || !isfinite(*loss_out))
+		return rc;
+	train_adam_step(&trainer->adam, model);
+	trainer->step++;
+	return 0;
+}
+
+static bool row_is_finite(const float *row, uint64_t width)
+{
+	for (uint64_t i = 0; i < width; i++) {
+		if (!isfinite(row[i]))
+			return false;
+	}
+	return true;
+}
+
+/* The loss is no number: a feature is not one, or the weights ran away. */
+static int loss_failed(const struct trainer *trainer, const struct train_slot *slot, double loss)
+{
+	const struct train_run *run = trainer->run;
+	uint64_t width = run->model->layers[0].in_width;
+	for (uint64_t i = 0; i < slot->vertex_count; i++) {
+		if (!row_is_finite(trainer->rows.data + i * width, width))
+			return tool_error(run->name, TOOL_FAILED,
+					  "the features of rank %llu hold NaN, an infinity or a number beyond float32; repair them and stage again",
+					  (unsigned long long)slot->vertices[i]);
+	}
+	return tool_error(run->name, TOOL_FAILED, "the loss is %g at step %llu; take a smaller --lr, or --normalize l2", loss,
+			  (unsigned long long)trainer->step);
+}
+
+/* One sweep over the train split. Returns an exit code. */
+static int train_epoch(struct trainer *trainer, uint32_t number, struct train_epoch *epoch)
+{
+	struct train_run *run = trainer->run;
+	const struct train_split *split = &run->data->splits[TRAIN_SPLIT_TRAIN];
+	const struct train_slot *slot = NULL;
+	uint64_t start_ns = tool_now_ns(), compute_ns = 0, done = 0;
+	double loss_sum = 0, loss;
+	int rc;
+	shuffle(trainer->order, split->count, train_key(run->args->seed, number, 0));
+	struct train_pass pass = { .sampler = run->sampler, .seeds = trainer->order, .seed_count = split->count,
+				   .batch_size = run->args->batch_size, .key_first = trainer->step };
+	snprintf(trainer->stage, sizeof(trainer->stage), "epoch %u", number + 1);
+	train_pipeline_begin(run->pipe, &pass);
+	while ((rc = train_pipeline_next(run->pipe, &slot)) > 0) {
+		uint64_t batch_ns = tool_now_ns();
+		rc = train_batch(trainer, slot, &loss);
+		if (rc < 0)
+			return no_memory(trainer, rc);
+		if (!isfinite(loss))
+			return loss_failed(trainer, slot, loss);
+		loss_sum += loss * (double)slot->seed_count;
+		done += slot->seed_count;
+		compute_ns += tool_now_ns() - batch_ns;
+		if (tool_progress(run->progress, trainer->stage, done, split->count))
+			return step_failed(trainer, RUNG_E_CANCELED);
+	}
+	if (rc < 0)
+		return step_failed(trainer, rc);
+	epoch->loss = loss_sum / (double)split->count;
+	epoch->seconds = (double)(tool_now_ns() - start_ns) / 1e9;
+	epoch->sample_s = (double)run->pipe->sample_ns / 1e9;
+	epoch->gather_s = (double)run->pipe->gather_ns / 1e9;
+	epoch->stall_s = (double)run->pipe->stall_ns / 1e9;
+	epoch->compute_s = (double)compute_ns / 1e9;
+	return TOOL_DONE;
+}
+
+/* Accuracy and loss of a split, always with the same sampled neighbourhoods. Returns an exit code; NaN for an empty split. */
+static int evaluate(struct trainer *trainer, int which, double *accuracy_out, double *loss_out)
+{
+	struct train_run *run = trainer->run;
+	const struct train_split *split = &run->data->splits[which];
+	const struct train_slot *slot = NULL;
+	uint64_t correct = 0, done = 0;
+	double loss_sum = 0, loss;
+	int rc;
+	*accuracy_out = *loss_out = (double)NAN;
+	if (!split->count)
+		return TOOL_DONE;
+	struct train_pass pass = { .sampler = run->eval_sampler, .seeds = split->ids, .seed_count = split->count,
+				   .batch_size = run->args->batch_size, .key_first = EVAL_KEY(which) };
+	train_pipeline_begin(run->pipe, &pass);
+	while ((rc = train_pipeline_next(run->pipe, &slot)) > 0) {
+		struct train_input input;
+		float *logits;
+		rc = forward(trainer, slot, 0, &input, &logits);
+		if (rc >= 0)
+			rc = train_model_loss(run->model, logits, trainer->labels, slot->seed_count, 0, &loss);
+		if (rc < 0)
+			return no_memory(trainer, rc);
+		if (!isfinite(loss))
+			return loss_failed(trainer, slot, loss);
+		loss_sum += loss * (double)slot->seed_count;
+		correct += train_count_correct(logits, trainer->labels, slot->seed_count, run->model->class_count);
+		done += slot->seed_count;
+		if (tool_progress(run->progress, which == TRAIN_SPLIT_TEST ? "test" : "valid", done, split->count))
+			return step_failed(trainer, RUNG_E_CANCELED);
+	}
+	if (rc < 0)
+		return step_failed(trainer, rc);
+	*accuracy_out = (double)correct / (double)split->count;
+	*loss_out = loss_sum / (double)split->count;
+	return TOOL_DONE;
+}
+
+static bool is_better(const struct train_epoch *epoch, const struct train_epoch *best)
+{
+	if (isnan(epoch->valid_accuracy))   /* no valid split: the last epoch counts */
+		return true;
+	if (epoch->valid_accuracy != best->valid_accuracy)
+		return epoch->valid_accuracy > best->valid_accuracy;
+	return epoch->valid_loss < best->valid_loss;
+}
+
+static int run_epochs(struct trainer *trainer, struct train_result *result)
+{
+	struct train_run *run = trainer->run;
+	size_t param_bytes = run->model->param_count * sizeof(float);
+	for (uint32_t e = 0; e < run->args->epochs; e++) {
+		struct train_epoch *epoch = &result->epochs[e];
+		int code = train_epoch(trainer, e, epoch);
+		if (code != TOOL_DONE)
+			return code;
+		uint64_t start_ns = tool_now_ns();
+		code = evaluate(trainer, TRAIN_SPLIT_VALID, &epoch->valid_accuracy, &epoch->valid_loss);
+		if (code != TOOL_DONE)
+			return code;
+		epoch->eval_s = (double)(tool_now_ns() - start_ns) / 1e9;
+		result->epoch_count = e + 1;
+		if (!run->args->common.json) {
+			tool_progress_end(run->progress);
+			train_print_epoch(e + 1, epoch);
+		}
+		if (e == 0 || is_better(epoch, &result->epochs[result->best_epoch])) {
+			result->best_epoch = e;
+			memcpy(trainer->best_params, run->model->params, param_bytes);
+		}
+		if (run->args->patience && e - result->best_epoch >= run->args->patience)
+			break;
+	}
+	memcpy(run->model->params, trainer->best_params, param_bytes);
+	return TOOL_DONE;
+}
+
+int train_run(struct train_run *run, struct train_result *result_out)
+{
+	const struct train_split *train = &run->data->splits[TRAIN_SPLIT_TRAIN];
+	struct trainer trainer = { .run = run, .adam = { .lr = (float)run->args->lr, .weight_decay = (float)run->args->weight_decay } };
+	struct train_result result = { .epochs = calloc(run->args->epochs, sizeof(*result.epochs)) };
+	uint64_t start_ns = tool_now_ns();
+	double test_loss;
+	int code;
+	trainer.order = malloc(train->count * sizeof(*trainer.order));
+	trainer.labels = malloc(run->args->batch_size * sizeof(*trainer.labels));
+	trainer.best_params = malloc(run->model->param_count * sizeof(float));
+	if (result.epochs && trainer.order && trainer.labels && trainer.best_params) {
+		memcpy(trainer.order, train->ids, train->count * sizeof(*trainer.order));
+		if (!run->args->common.json)
+			train_print_epoch(0, NULL);
+		code = run_epochs(&trainer, &result);
+		if (code == TOOL_DONE)
+			code = evaluate(&trainer, TRAIN_SPLIT_TEST, &result.test_accuracy, &test_loss);
+	} else {
+		code = no_memory(&trainer, RUNG_E_NOMEM);
+	}
+	result.seconds = (double)(tool_now_ns() - start_ns) / 1e9;
+	train_pipeline_drain(run->pipe);
+	free(trainer.order);
+	free(trainer.labels);
+	free(trainer.best_params);
+	free(trainer.rows.data);
+	if (code == TOOL_DONE)
+		*result_out = result;
+	else
+		free(result.epochs);
+	return code;
+}

@@ -6,9 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RUNG__BLOCK_BYTES (1u << 20)
-#define RUNG__CHECKSUM_NAME "xxh3-64"
-#define RUNG__CHECKSUM_DIGITS 16   /* as hexadecimal text */
+#define RUNG__BLOCK_BYTES     (1u << 20)
+#define RUNG__CHECKSUM_NAME   "xxh3-64"
+#define RUNG__CHECKSUM_DIGITS 16 /* as hexadecimal text */
 
 /** Of `bytes` bytes, seed 0. */
 uint64_t rung__checksum(const void *data, size_t bytes);

@@ -33,7 +33,9 @@ static int open_folder(const char *dir, int *fd_out)
 	len = strlen(real);
 	if (len >= strlen(PARTIAL) && strcmp(real + len - strlen(PARTIAL), PARTIAL) == 0) {
 		close(fd);
-		return rung__fail(RUNG_E_NOENT, "%s: is the folder that rung stage works in, not a finished dataset; run rung stage again", dir);
+		return rung__fail(RUNG_E_NOENT,
+				  "%s: is the folder that rung stage works in, not a finished dataset; run rung stage again",
+				  dir);
 	}
 	*fd_out = fd;
 	return 0;
@@ -44,7 +46,8 @@ int rung__dataset_open_file(const struct rung_dataset *ds, const char *name, int
 	int fd = openat(ds->dir_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | flags);
 
 	if (fd < 0 && errno == ENOENT)
-		return rung__fail(RUNG_E_FORMAT, "%s/%s: is missing, though the manifest lists it; stage the dataset again", ds->dir, name);
+		return rung__fail(RUNG_E_FORMAT, "%s/%s: is missing, though the manifest lists it; stage the dataset again",
+				  ds->dir, name);
 	if (fd < 0)
 		return rung__fail_errno(errno, "%s/%s: cannot be opened", ds->dir, name);
 	return fd;
@@ -59,8 +62,10 @@ static int check_header(const struct rung_dataset *ds, const struct rung__manife
 	if (!path)
 		return rung__fail(RUNG_E_NOMEM, "%s/%s", ds->dir, file->name);
 	rc = rung__npy_read(fd, path, 0, file->bytes, &npy);
-	if (rc == 0 && (!rung__array_equal(&npy.array, &file->array) || npy.data_offset != RUNG__NPY_DATA_OFFSET))
-		rc = rung__fail(RUNG_E_FORMAT, "%s: its .npy header does not have the type and shape of the manifest; stage the dataset again", path);
+	if (rc == 0 && (npy.transposed || !rung__array_equal(&npy.array, &file->array) || npy.data_offset != RUNG__NPY_DATA_OFFSET))
+		rc = rung__fail(RUNG_E_FORMAT,
+				"%s: its .npy header does not have the type and shape of the manifest; stage the dataset again",
+				path);
 	rung__free(path);
 	return rc;
 }
@@ -75,8 +80,9 @@ static int check_file(const struct rung_dataset *ds, const struct rung__manifest
 	if (fstat(fd, &st) < 0)
 		rc = rung__fail_errno(errno, "%s/%s", ds->dir, file->name);
 	else if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != file->bytes)
-		rc = rung__fail(RUNG_E_FORMAT, "%s/%s: has %jd bytes, the manifest says %" PRIu64 "; copy it again or stage the dataset again",
-		                ds->dir, file->name, (intmax_t)st.st_size, file->bytes);
+		rc = rung__fail(RUNG_E_FORMAT,
+				"%s/%s: has %jd bytes, the manifest says %" PRIu64 "; copy it again or stage the dataset again",
+				ds->dir, file->name, (intmax_t)st.st_size, file->bytes);
 	else
 		rc = check_header(ds, file, fd);
 	close(fd);
@@ -98,8 +104,9 @@ static int check_files(const struct rung_dataset *ds)
 
 static struct rung_dataset_file listed(const struct rung__manifest_file *file)
 {
-	return (struct rung_dataset_file){ .name = file->name, .bytes = file->bytes, .array = file->array,
-	                                   .data_offset = RUNG__NPY_DATA_OFFSET };
+	return (struct rung_dataset_file){
+		.name = file->name, .bytes = file->bytes, .array = file->array, .data_offset = RUNG__NPY_DATA_OFFSET
+	};
 }
 
 static int fill_info(struct rung_dataset *ds)
@@ -107,11 +114,21 @@ static int fill_info(struct rung_dataset *ds)
 	const struct rung__manifest *m = ds->manifest;
 
 	ds->info = (struct rung_dataset_info){
-		.format_version = RUNG__FORMAT_VERSION, .vertex_count = m->vertex_count, .edge_count = m->edge_count,
-		.features = m->features, .row_stride = m->row_stride, .feature_bytes = m->vertex_count * m->features.row_bytes,
-		.index_bytes = m->index_bytes, .score_method = m->score_method, .score_iterations = m->score_iterations,
-		.score_damping = m->score_damping, .fanouts = m->fanouts, .fanout_count = m->fanout_count,
-		.batch_size = m->batch_size, .has_labels = m->has_labels, .split_count = m->split_count,
+		.format_version = RUNG__FORMAT_VERSION,
+		.vertex_count = m->vertex_count,
+		.edge_count = m->edge_count,
+		.features = m->features,
+		.row_stride = m->row_stride,
+		.feature_bytes = m->vertex_count * m->features.row_bytes,
+		.index_bytes = m->index_bytes,
+		.score_method = m->score_method,
+		.score_iterations = m->score_iterations,
+		.score_damping = m->score_damping,
+		.fanouts = m->fanouts,
+		.fanout_count = m->fanout_count,
+		.batch_size = m->batch_size,
+		.has_labels = m->has_labels,
+		.split_count = m->split_count,
 		.file_count = m->file_count + 2u,
 	};
 	ds->files = rung__zalloc_array(ds->info.file_count, sizeof(*ds->files));

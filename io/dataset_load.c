@@ -80,8 +80,10 @@ static int check_ids(const struct rung_dataset *ds, const struct rung__manifest_
 		uint64_t id = rung__id_get(ids, ds->manifest->index_bytes, i);
 
 		if (id >= ds->manifest->vertex_count)
-			return rung__fail(RUNG_E_RANGE, "%s/%s: entry %" PRIu64 " is %" PRIu64 ", there are %" PRIu64 " vertices; "
-			                  "see rung verify, and stage the dataset again", ds->dir, file->name, i, id, ds->manifest->vertex_count);
+			return rung__fail(RUNG_E_RANGE,
+					  "%s/%s: entry %" PRIu64 " is %" PRIu64 ", there are %" PRIu64 " vertices; "
+					  "see rung verify, and stage the dataset again",
+					  ds->dir, file->name, i, id, ds->manifest->vertex_count);
 	}
 	return 0;
 }

@@ -10,10 +10,10 @@
 
 struct rung_dataset {
 	char *dir;
-	int dir_fd;                        /* files are opened through it: the folder may be replaced meanwhile */
+	int dir_fd; /* files are opened through it: the folder may be replaced meanwhile */
 	struct rung__manifest *manifest;
 	struct rung_dataset_info info;
-	struct rung_dataset_file *files;   /* [info.file_count]: the manifest's, checksums.npy, manifest.json */
+	struct rung_dataset_file *files; /* [info.file_count]: the manifest's, checksums.npy, manifest.json */
 	const char **split_names;
 };
 

@@ -22,7 +22,7 @@ bool rung__split_name_ok(const char *name)
 }
 
 static bool size_file(struct rung__manifest_file *file, const char *prefix, const char *name, const char *suffix,
-                      const struct rung_array_info *array)
+		      const struct rung_array_info *array)
 {
 	uint64_t bytes;
 
@@ -36,14 +36,14 @@ static bool size_file(struct rung__manifest_file *file, const char *prefix, cons
 }
 
 static bool add_file(struct rung__manifest *m, const char *prefix, const char *name, const char *suffix,
-                     const struct rung_array_info *array)
+		     const struct rung_array_info *array)
 {
 	struct rung__manifest_file *file = &m->files[m->file_count];
 
 	if (!size_file(file, prefix, name, suffix, array))
 		return false;
 	file->first_block = m->block_count;
-	m->block_count += file->block_count;   /* each at most 2^43, and few files */
+	m->block_count += file->block_count; /* each at most 2^43, and few files */
 	m->file_count++;
 	return true;
 }
@@ -80,8 +80,10 @@ static bool plan_files(struct rung__manifest *m)
 int rung__manifest_plan(struct rung__manifest *m)
 {
 	if (m->vertex_count > INT64_MAX / 16 || !plan_files(m))
-		return rung__fail(RUNG_E_RANGE, "dataset: %" PRIu64 " vertices and %" PRIu64 " edges with rows of %" PRIu64
-		                  " bytes make files above 2^63 bytes", m->vertex_count, m->edge_count, m->features.row_bytes);
+		return rung__fail(RUNG_E_RANGE,
+				  "dataset: %" PRIu64 " vertices and %" PRIu64 " edges with rows of %" PRIu64
+				  " bytes make files above 2^63 bytes",
+				  m->vertex_count, m->edge_count, m->features.row_bytes);
 	rung__free(m->checksums_sums);
 	m->checksums_sums = rung__zalloc_array(m->checksums.block_count, sizeof(uint64_t));
 	if (!m->checksums_sums)
@@ -120,8 +122,8 @@ static json_t *shape_json(const struct rung_array_info *array)
 static json_t *file_json(const struct rung__manifest_file *file)
 {
 	return json_pack("{s:s, s:I, s:s, s:o, s:I, s:I}", "name", file->name, "bytes", (json_int_t)file->bytes, "dtype",
-	                 rung_dtype_name(file->array.dtype), "shape", shape_json(&file->array), "first_block",
-	                 (json_int_t)file->first_block, "blocks", (json_int_t)file->block_count);
+			 rung_dtype_name(file->array.dtype), "shape", shape_json(&file->array), "first_block",
+			 (json_int_t)file->first_block, "blocks", (json_int_t)file->block_count);
 }
 
 static json_t *real_or_null(double value)
@@ -134,14 +136,14 @@ static json_t *score_json(const struct rung__manifest *m)
 	json_t *iterations = m->score_iterations ? json_integer(m->score_iterations) : json_null();
 
 	return json_pack("{s:s, s:o, s:o, s:o}", "method", m->score_method, "iterations", iterations, "damping",
-	                 real_or_null(m->score_damping), "tolerance", real_or_null(m->score_tolerance));
+			 real_or_null(m->score_damping), "tolerance", real_or_null(m->score_tolerance));
 }
 
 static json_t *features_json(const struct rung__manifest *m)
 {
-	return json_pack("{s:[s], s:s, s:o, s:I, s:I, s:I}", "files", RUNG__FEATURES, "dtype", rung_dtype_name(m->features.dtype), "shape",
-	                 shape_json(&m->features), "row_bytes", (json_int_t)m->features.row_bytes, "row_stride",
-	                 (json_int_t)m->row_stride, "data_offset", (json_int_t)m->data_offset);
+	return json_pack("{s:[s], s:s, s:o, s:I, s:I, s:I}", "files", RUNG__FEATURES, "dtype", rung_dtype_name(m->features.dtype),
+			 "shape", shape_json(&m->features), "row_bytes", (json_int_t)m->features.row_bytes, "row_stride",
+			 (json_int_t)m->row_stride, "data_offset", (json_int_t)m->data_offset);
 }
 
 static json_t *checksums_json(const struct rung__manifest *m)
@@ -157,8 +159,9 @@ static json_t *checksums_json(const struct rung__manifest *m)
 			break;
 		}
 	}
-	return json_pack("{s:s, s:I, s:s, s:I, s:o}", "algorithm", RUNG__CHECKSUM_NAME, "block_bytes", (json_int_t)RUNG__BLOCK_BYTES, "file",
-	                 RUNG__CHECKSUMS, "bytes", (json_int_t)m->checksums.bytes, "blocks", blocks);
+	return json_pack("{s:s, s:I, s:s, s:I, s:o}", "algorithm", RUNG__CHECKSUM_NAME, "block_bytes",
+			 (json_int_t)RUNG__BLOCK_BYTES, "file", RUNG__CHECKSUMS, "bytes", (json_int_t)m->checksums.bytes,
+			 "blocks", blocks);
 }
 
 static int put_lists(const struct rung__manifest *m, json_t *root)
@@ -217,7 +220,7 @@ int rung__manifest_format(struct rung__manifest *m, char **text_out)
 	if (bytes > RUNG__MANIFEST_BYTES_MAX) {
 		rung__free(text);
 		return rung__fail(RUNG_E_RANGE, "dataset: its manifest would have %zu bytes, at most %u are read again", bytes,
-		                  RUNG__MANIFEST_BYTES_MAX);
+				  RUNG__MANIFEST_BYTES_MAX);
 	}
 	rung__checksum_text(rung__checksum(text, bytes), digits);
 	memcpy(text + bytes - strlen(RUNG__MANIFEST_TAIL) - RUNG__CHECKSUM_DIGITS, digits, RUNG__CHECKSUM_DIGITS);

@@ -9,32 +9,32 @@
 #include "rung/dtype.h"
 #include "rung/sampler.h"
 
-#define RUNG__FORMAT_NAME "rung-dataset"
-#define RUNG__FORMAT_VERSION 1u
-#define RUNG__MANIFEST "manifest.json"
+#define RUNG__FORMAT_NAME      "rung-dataset"
+#define RUNG__FORMAT_VERSION   1u
+#define RUNG__MANIFEST         "manifest.json"
 #define RUNG__MANIFEST_PARTIAL "manifest.json.partial"
-#define RUNG__CHECKSUMS "checksums.npy"
-#define RUNG__FEATURES "features.000.npy"
-#define RUNG__INDPTR "graph_indptr.npy"
-#define RUNG__INDICES "graph_indices.npy"
-#define RUNG__VERTEX_OF_RANK "vertex_of_rank.npy"
-#define RUNG__RANK_OF_VERTEX "rank_of_vertex.npy"
-#define RUNG__SCORE "score.npy"
-#define RUNG__LABELS "labels.npy"
-#define RUNG__SPLIT_PREFIX "split_"
+#define RUNG__CHECKSUMS        "checksums.npy"
+#define RUNG__FEATURES         "features.000.npy"
+#define RUNG__INDPTR           "graph_indptr.npy"
+#define RUNG__INDICES          "graph_indices.npy"
+#define RUNG__VERTEX_OF_RANK   "vertex_of_rank.npy"
+#define RUNG__RANK_OF_VERTEX   "rank_of_vertex.npy"
+#define RUNG__SCORE            "score.npy"
+#define RUNG__LABELS           "labels.npy"
+#define RUNG__SPLIT_PREFIX     "split_"
 
 #define RUNG__MANIFEST_BYTES_MAX (16u << 20)
-#define RUNG__SPLITS_MAX 256u
-#define RUNG__SPLIT_NAME_BYTES 64u    /* its NUL included */
-#define RUNG__METHOD_BYTES 32u
-#define RUNG__PRODUCER_BYTES 96u
+#define RUNG__SPLITS_MAX         256u
+#define RUNG__SPLIT_NAME_BYTES   64u /* its NUL included */
+#define RUNG__METHOD_BYTES       32u
+#define RUNG__PRODUCER_BYTES     96u
 
 /** One file; all but the manifest itself. */
 struct rung__manifest_file {
 	char name[RUNG__SPLIT_NAME_BYTES + 16];
 	struct rung_array_info array;
 	uint64_t bytes;
-	uint64_t first_block;   /* index of its first block's checksum */
+	uint64_t first_block; /* index of its first block's checksum */
 	uint64_t block_count;
 };
 
@@ -45,7 +45,7 @@ struct rung__manifest {
 	uint64_t row_stride, data_offset;
 	char score_method[RUNG__METHOD_BYTES];
 	uint32_t score_iterations;
-	double score_damping, score_tolerance;   /* 0: does not apply */
+	double score_damping, score_tolerance; /* 0: does not apply */
 	uint32_t fanouts[RUNG_HOPS_MAX];
 	uint32_t fanout_count, batch_size;
 	char producer[RUNG__PRODUCER_BYTES];
@@ -60,10 +60,10 @@ struct rung__manifest {
 	/* the files in manifest order, checksums.npy not among them */
 	struct rung__manifest_file files[6 + 1 + RUNG__SPLITS_MAX];
 	uint32_t file_count;
-	uint64_t block_count;                    /* of those files: entries of checksums.npy */
+	uint64_t block_count; /* of those files: entries of checksums.npy */
 	struct rung__manifest_file checksums;
-	uint64_t *checksums_sums;                /* [checksums.block_count] of checksums.npy itself */
-	uint64_t text_bytes;                     /* of manifest.json, once it was written or read */
+	uint64_t *checksums_sums; /* [checksums.block_count] of checksums.npy itself */
+	uint64_t text_bytes;      /* of manifest.json, once it was written or read */
 };
 
 /** May a split be called so? */

@@ -20,8 +20,8 @@
 
 static int bad_field(const char *path, const char *key)
 {
-	return rung__fail(RUNG_E_FORMAT, "%s: \"%s\" is missing or not what format version %u has; stage the dataset again", path, key,
-	                  RUNG__FORMAT_VERSION);
+	return rung__fail(RUNG_E_FORMAT, "%s: \"%s\" is missing or not what format version %u has; stage the dataset again", path,
+			  key, RUNG__FORMAT_VERSION);
 }
 
 static bool get_u64(const json_t *object, const char *key, uint64_t max, uint64_t *value_out)
@@ -38,7 +38,8 @@ static bool get_text(const json_t *object, const char *key, char *text, size_t t
 {
 	const json_t *value = json_object_get(object, key);
 
-	if (!json_is_string(value) || json_string_length(value) >= text_bytes || strlen(json_string_value(value)) != json_string_length(value))
+	if (!json_is_string(value) || json_string_length(value) >= text_bytes ||
+	    strlen(json_string_value(value)) != json_string_length(value))
 		return false;
 	memcpy(text, json_string_value(value), json_string_length(value) + 1);
 	return true;
@@ -96,8 +97,8 @@ static int get_score(const char *path, const json_t *root, struct rung__manifest
 	const json_t *score = json_object_get(root, "score");
 	uint64_t iterations = 0;
 
-	if (!get_text(score, "method", m->score_method, sizeof(m->score_method)) || !get_real(score, "damping", &m->score_damping) ||
-	    !get_real(score, "tolerance", &m->score_tolerance))
+	if (!get_text(score, "method", m->score_method, sizeof(m->score_method)) ||
+	    !get_real(score, "damping", &m->score_damping) || !get_real(score, "tolerance", &m->score_tolerance))
 		return bad_field(path, "score");
 	if (!json_is_null(json_object_get(score, "iterations")) && !get_u64(score, "iterations", UINT32_MAX, &iterations))
 		return bad_field(path, "score: iterations");
@@ -197,8 +198,9 @@ static int get_files(const char *path, const json_t *root, struct rung__manifest
 		return bad_field(path, "files");
 	for (uint32_t i = 0; i < m->file_count; i++) {
 		if (!file_agrees(json_array_get(files, i), &m->files[i]))
-			return rung__fail(RUNG_E_FORMAT, "%s: entry %u of \"files\" is not %s as the counts have it; stage the dataset again",
-			                  path, i, m->files[i].name);
+			return rung__fail(RUNG_E_FORMAT,
+					  "%s: entry %u of \"files\" is not %s as the counts have it; stage the dataset again",
+					  path, i, m->files[i].name);
 	}
 	if (!get_text(sums, "algorithm", text, sizeof(text)) || strcmp(text, RUNG__CHECKSUM_NAME) != 0 ||
 	    !get_u64(sums, "block_bytes", INT64_MAX, &bytes) || bytes != RUNG__BLOCK_BYTES ||
@@ -230,8 +232,8 @@ static int get_all(const char *path, const json_t *root, struct rung__manifest *
 	if (!get_u64(root, "index_bytes", 8, &index_bytes) || index_bytes != rung_index_bytes(m->vertex_count))
 		return bad_field(path, "index_bytes");
 	m->index_bytes = (unsigned)index_bytes;
-	if ((rc = get_features(path, root, m)) < 0 || (rc = get_score(path, root, m)) < 0 || (rc = get_defaults(path, root, m)) < 0 ||
-	    (rc = get_carried(path, root, m)) < 0)
+	if ((rc = get_features(path, root, m)) < 0 || (rc = get_score(path, root, m)) < 0 ||
+	    (rc = get_defaults(path, root, m)) < 0 || (rc = get_carried(path, root, m)) < 0)
 		return rc;
 	/* a folder with fewer entries than the plan is refused before the plan's checksums are allocated */
 	if (json_array_size(files) != 6u + m->has_labels + m->split_count)
@@ -250,7 +252,8 @@ static bool sum_agrees(const char *text, size_t bytes, char *copy)
 	if (bytes < tail + key + RUNG__CHECKSUM_DIGITS)
 		return false;
 	at = bytes - tail - RUNG__CHECKSUM_DIGITS;
-	if (memcmp(text + bytes - tail, RUNG__MANIFEST_TAIL, tail) != 0 || memcmp(text + at - key, RUNG__MANIFEST_CHECKSUM_KEY, key) != 0)
+	if (memcmp(text + bytes - tail, RUNG__MANIFEST_TAIL, tail) != 0 ||
+	    memcmp(text + at - key, RUNG__MANIFEST_CHECKSUM_KEY, key) != 0)
 		return false;
 	memcpy(copy, text, bytes);
 	memset(copy + at, '0', RUNG__CHECKSUM_DIGITS);
@@ -268,7 +271,9 @@ static int check_sum(const char *path, const char *text, size_t bytes)
 	agrees = sum_agrees(text, bytes, copy);
 	rung__free(copy);
 	if (!agrees)
-		return rung__fail(RUNG_E_CORRUPT, "%s: fails its own checksum: it was changed or cut after staging; stage the dataset again", path);
+		return rung__fail(RUNG_E_CORRUPT,
+				  "%s: fails its own checksum: it was changed or cut after staging; stage the dataset again",
+				  path);
 	return 0;
 }
 
@@ -290,8 +295,10 @@ int rung__manifest_parse(const char *path, const char *text, size_t bytes, struc
 		goto free_root;
 	}
 	if (version != RUNG__FORMAT_VERSION) {
-		rc = rung__fail(RUNG_E_FORMAT, "%s: format version %" PRIu64 ", this rung reads version %u; stage the dataset again, or use the "
-		                "rung that wrote it", path, version, RUNG__FORMAT_VERSION);
+		rc = rung__fail(RUNG_E_FORMAT,
+				"%s: format version %" PRIu64 ", this rung reads version %u; stage the dataset again, or use the "
+				"rung that wrote it",
+				path, version, RUNG__FORMAT_VERSION);
 		goto free_root;
 	}
 	m = rung__zalloc(sizeof(*m));
@@ -317,7 +324,7 @@ static int read_text(int fd, const char *path, char **text_out, size_t *bytes_ou
 		return rung__fail_errno(errno, "%s", path);
 	if (!S_ISREG(st.st_mode) || st.st_size > (off_t)RUNG__MANIFEST_BYTES_MAX)
 		return rung__fail(RUNG_E_CORRUPT, "%s: is no regular file of at most %u bytes; stage the dataset again", path,
-		                  RUNG__MANIFEST_BYTES_MAX);
+				  RUNG__MANIFEST_BYTES_MAX);
 	text = rung__malloc((size_t)st.st_size);
 	if (!text)
 		return rung__fail(RUNG_E_NOMEM, "%s: %jd bytes", path, (intmax_t)st.st_size);
@@ -341,7 +348,9 @@ int rung__manifest_read(int dir_fd, const char *dir, struct rung__manifest **man
 		return rung__fail(RUNG_E_NOMEM, "%s", dir);
 	fd = openat(dir_fd, RUNG__MANIFEST, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
 	if (fd < 0 && errno == ENOENT)
-		rc = rung__fail(RUNG_E_NOENT, "%s: has no " RUNG__MANIFEST ": it is no dataset, or was not staged to the end; run rung stage", dir);
+		rc = rung__fail(RUNG_E_NOENT,
+				"%s: has no " RUNG__MANIFEST ": it is no dataset, or was not staged to the end; run rung stage",
+				dir);
 	else if (fd < 0)
 		rc = rung__fail_errno(errno, "%s: cannot be opened", path);
 	else

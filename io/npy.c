@@ -10,18 +10,19 @@
 #include "internal.h"
 #include "npy.h"
 
-#define MAGIC "\x93NUMPY"
-#define MAGIC_BYTES 6u
-#define PREFIX_BYTES_MAX 12u   /* magic, version, and a length of 2 bytes (version 1) or 4 */
-#define DESCR_BYTES 32u        /* kept of a descr; every one that rung takes is shorter */
+#define MAGIC            "\x93NUMPY"
+#define MAGIC_BYTES      6u
+#define PREFIX_BYTES_MAX 12u /* magic, version, and a length of 2 bytes (version 1) or 4 */
+#define DESCR_BYTES      32u /* kept of a descr; every one that rung takes is shorter */
 
 enum key { KEY_DESCR, KEY_FORTRAN, KEY_SHAPE, KEY_COUNT };
 static const char *const key_names[KEY_COUNT] = { "descr", "fortran_order", "shape" };
 
 struct cursor {
 	const char *name;
-	const char *start;      /* of the .npy, so that messages can say where */
+	const char *start; /* of the .npy, so that messages can say where */
 	const char *at, *end;
+	bool fortran;
 };
 
 bool rung__array_measure(struct rung_array_info *array, uint64_t *bytes_out)
@@ -34,7 +35,8 @@ bool rung__array_measure(struct rung_array_info *array, uint64_t *bytes_out)
 		if (!rung__mul(row_bytes, array->dims[i], &row_bytes))
 			return false;
 	}
-	if (!rung__mul(row_bytes, array->dims[0], &bytes) || bytes > INT64_MAX || row_bytes > INT64_MAX || array->dims[0] > INT64_MAX)
+	if (!rung__mul(row_bytes, array->dims[0], &bytes) || bytes > INT64_MAX || row_bytes > INT64_MAX ||
+	    array->dims[0] > INT64_MAX)
 		return false;
 	array->row_count = array->dims[0];
 	array->row_bytes = row_bytes;
@@ -51,7 +53,7 @@ bool rung__array_equal(const struct rung_array_info *a, const struct rung_array_
 static int malformed(const struct cursor *c, const char *what)
 {
 	return rung__fail(RUNG_E_FORMAT, "%s: malformed .npy header at byte %zu: %s; write the array again with numpy.save()",
-	                  c->name, (size_t)(c->at - c->start), what);
+			  c->name, (size_t)(c->at - c->start), what);
 }
 
 static void skip_space(struct cursor *c)
@@ -105,10 +107,14 @@ static bool take_word(struct cursor *c, const char *word)
 static int refuse_descr(const struct cursor *c, const char *descr)
 {
 	if (strchr(descr, 'O'))
-		return rung__fail(RUNG_E_FORMAT, "%s: dtype '%s' holds Python objects, not numbers; "
-		                  "convert it with numpy.array(a.tolist(), dtype='<f4') and save it again", c->name, descr);
-	return rung__fail(RUNG_E_FORMAT, "%s: dtype '%s' is not one that rung knows (bool, integers, f16 f32 f64, 2-byte void for bf16); "
-	                  "convert it with a.astype('<f4') or the like", c->name, descr);
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: dtype '%s' holds Python objects, not numbers; "
+				  "convert it with numpy.array(a.tolist(), dtype='<f4') and save it again",
+				  c->name, descr);
+	return rung__fail(RUNG_E_FORMAT,
+			  "%s: dtype '%s' is not one that rung knows (bool, integers, f16 f32 f64, 2-byte void for bf16); "
+			  "convert it with a.astype('<f4') or the like",
+			  c->name, descr);
 }
 
 static int dtype_of_descr(const struct cursor *c, const char *descr, enum rung_dtype *dtype_out)
@@ -127,8 +133,9 @@ static int dtype_of_descr(const struct cursor *c, const char *descr, enum rung_d
 		if (strcmp(type, known[i] + 1) != 0)
 			continue;
 		if (order == '>' && rung_dtype_bytes((enum rung_dtype)i) > 1)
-			return rung__fail(RUNG_E_FORMAT, "%s: dtype '%s' is big-endian; convert it with a.astype('<%s') and save it again",
-			                  c->name, descr, type);
+			return rung__fail(RUNG_E_FORMAT,
+					  "%s: dtype '%s' is big-endian; convert it with a.astype('<%s') and save it again",
+					  c->name, descr, type);
 		*dtype_out = (enum rung_dtype)i;
 		return 0;
 	}
@@ -142,19 +149,27 @@ static int take_descr(struct cursor *c, struct rung_array_info *array)
 
 	skip_space(c);
 	if (c->at < c->end && (*c->at == '[' || *c->at == '('))
-		return rung__fail(RUNG_E_FORMAT, "%s: a structured dtype (named fields or sub-arrays); save one field: numpy.save(file, a['field'])",
-		                  c->name);
+		return rung__fail(
+			RUNG_E_FORMAT,
+			"%s: a structured dtype (named fields or sub-arrays); save one field: numpy.save(file, a['field'])",
+			c->name);
 	rc = take_string(c, descr);
 	return rc < 0 ? rc : dtype_of_descr(c, descr, &array->dtype);
 }
 
+int rung__npy_refuse_fortran(const char *name)
+{
+	return rung__fail(RUNG_E_FORMAT,
+			  "%s: Fortran order (columns lie together, not rows); "
+			  "convert it with numpy.ascontiguousarray(a) and save it again",
+			  name);
+}
+
 static int take_fortran(struct cursor *c)
 {
-	if (take_word(c, "False"))
+	c->fortran = take_word(c, "True");
+	if (c->fortran || take_word(c, "False"))
 		return 0;
-	if (take_word(c, "True"))
-		return rung__fail(RUNG_E_FORMAT, "%s: Fortran order (columns lie together, not rows); "
-		                  "convert it with numpy.ascontiguousarray(a) and save it again", c->name);
 	return malformed(c, "fortran_order is neither True nor False");
 }
 
@@ -169,7 +184,7 @@ static int take_dim(struct cursor *c, uint64_t *dim_out)
 		if (!rung__mul(dim, 10, &dim) || !rung__add(dim, (uint64_t)(*c->at - '0'), &dim))
 			return malformed(c, "a dimension needs more than 64 bits");
 	}
-	if (c->at < c->end && *c->at == 'L')   /* Python 2 */
+	if (c->at < c->end && *c->at == 'L') /* Python 2 */
 		c->at++;
 	*dim_out = dim;
 	return 0;
@@ -187,7 +202,8 @@ static int take_shape(struct cursor *c, struct rung_array_info *array)
 		if (!comma)
 			return malformed(c, "a comma is missing in shape");
 		if (array->dim_count == RUNG_DIMS_MAX)
-			return rung__fail(RUNG_E_FORMAT, "%s: more than %d dimensions; reshape it: a.reshape(len(a), -1)", c->name, RUNG_DIMS_MAX);
+			return rung__fail(RUNG_E_FORMAT, "%s: more than %d dimensions; reshape it: a.reshape(len(a), -1)",
+					  c->name, RUNG_DIMS_MAX);
 		rc = take_dim(c, &array->dims[array->dim_count]);
 		if (rc < 0)
 			return rc;
@@ -195,8 +211,9 @@ static int take_shape(struct cursor *c, struct rung_array_info *array)
 		comma = take(c, ',');
 	}
 	if (array->dim_count == 0)
-		return rung__fail(RUNG_E_FORMAT, "%s: shape () is a single value; an array with one dimension or more is needed: a.reshape(1)",
-		                  c->name);
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: shape () is a single value; an array with one dimension or more is needed: a.reshape(1)",
+				  c->name);
 	if (array->dim_count == 1 && !comma)
 		return malformed(c, "a comma is missing in shape");
 	return 0;
@@ -205,9 +222,12 @@ static int take_shape(struct cursor *c, struct rung_array_info *array)
 static int take_value(struct cursor *c, enum key key, struct rung_array_info *array)
 {
 	switch (key) {
-	case KEY_DESCR: return take_descr(c, array);
-	case KEY_FORTRAN: return take_fortran(c);
-	default: return take_shape(c, array);
+	case KEY_DESCR:
+		return take_descr(c, array);
+	case KEY_FORTRAN:
+		return take_fortran(c);
+	default:
+		return take_shape(c, array);
 	}
 }
 
@@ -256,22 +276,29 @@ static int parse_prefix(const char *name, const unsigned char *head, uint64_t by
 	unsigned major;
 
 	if (bytes < MAGIC_BYTES || memcmp(head, MAGIC, MAGIC_BYTES) != 0)
-		return rung__fail(RUNG_E_FORMAT, "%s: is no .npy file: wrong magic at byte 0; write it with numpy.save(), "
-		                  "or give a file without header as raw:FILE,DTYPE,DIMxDIM", name);
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: is no .npy file: wrong magic at byte 0; write it with numpy.save(), "
+				  "or give a file without header as raw:FILE,DTYPE,DIMxDIM",
+				  name);
 	if (bytes < PREFIX_BYTES_MAX)
-		return rung__fail(RUNG_E_FORMAT, "%s: truncated: ends at byte %" PRIu64 ", inside the .npy header; copy it again", name, bytes);
+		return rung__fail(RUNG_E_FORMAT, "%s: truncated: ends at byte %" PRIu64 ", inside the .npy header; copy it again",
+				  name, bytes);
 	major = head[6];
 	if (major < 1 || major > 3 || head[7] != 0)
-		return rung__fail(RUNG_E_FORMAT, "%s: .npy version %u.%u at byte 6 is not one of 1.0, 2.0, 3.0; write it again with numpy.save()",
-		                  name, major, head[7]);
+		return rung__fail(
+			RUNG_E_FORMAT,
+			"%s: .npy version %u.%u at byte 6 is not one of 1.0, 2.0, 3.0; write it again with numpy.save()", name,
+			major, head[7]);
 	len = (uint64_t)head[8] | (uint64_t)head[9] << 8;
 	if (major > 1)
 		len |= (uint64_t)head[10] << 16 | (uint64_t)head[11] << 24;
 	*dict_at = major == 1 ? 10 : 12;
 	*data_at = *dict_at + len;
 	if (len > RUNG__NPY_HEADER_BYTES_MAX)
-		return rung__fail(RUNG_E_FORMAT, "%s: the .npy header claims %" PRIu64 " bytes, at most %u are sensible; "
-		                  "write it again with numpy.save()", name, len, RUNG__NPY_HEADER_BYTES_MAX);
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: the .npy header claims %" PRIu64 " bytes, at most %u are sensible; "
+				  "write it again with numpy.save()",
+				  name, len, RUNG__NPY_HEADER_BYTES_MAX);
 	return 0;
 }
 
@@ -286,19 +313,32 @@ int rung__npy_parse(const char *name, const void *head, uint64_t head_bytes, uin
 	if (rc < 0)
 		return rc;
 	if (npy.data_offset > head_bytes || npy.data_offset > file_bytes)
-		return rung__fail(RUNG_E_FORMAT, "%s: truncated: the .npy header ends at byte %" PRIu64 ", the file at byte %" PRIu64
-		                  "; copy it again", name, npy.data_offset, file_bytes);
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: truncated: the .npy header ends at byte %" PRIu64 ", the file at byte %" PRIu64
+				  "; copy it again",
+				  name, npy.data_offset, file_bytes);
 	c.at = c.start + dict_at;
 	c.end = c.start + npy.data_offset;
 	rc = take_dict(&c, &npy.array);
+	if (rc == 0 && c.fortran && npy.array.dim_count > 2)
+		rc = rung__npy_refuse_fortran(name);
 	if (rc < 0)
 		return rc;
+	npy.transposed = c.fortran && npy.array.dim_count == 2; /* of a vector both orders are the same */
+	if (npy.transposed) {
+		uint64_t swap = npy.array.dims[0];
+
+		npy.array.dims[0] = npy.array.dims[1];
+		npy.array.dims[1] = swap;
+	}
 	if (!rung__array_measure(&npy.array, &data_bytes))
-		return rung__fail(RUNG_E_FORMAT, "%s: the shape's product needs more than 63 bits: the .npy header is damaged", name);
+		return rung__fail(RUNG_E_FORMAT, "%s: the shape's product needs more than 63 bits: the .npy header is damaged",
+				  name);
 	if (data_bytes > file_bytes - npy.data_offset)
-		return rung__fail(RUNG_E_FORMAT, "%s: truncated: %" PRIu64 " bytes are missing at offset %" PRIu64 " (the header asks for %" PRIu64
-		                  " bytes of data from offset %" PRIu64 " on); copy it again", name,
-		                  data_bytes - (file_bytes - npy.data_offset), file_bytes, data_bytes, npy.data_offset);
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: truncated: %" PRIu64 " bytes are missing at offset %" PRIu64
+				  " (the header asks for %" PRIu64 " bytes of data from offset %" PRIu64 " on); copy it again",
+				  name, data_bytes - (file_bytes - npy.data_offset), file_bytes, data_bytes, npy.data_offset);
 	*npy_out = npy;
 	return 0;
 }

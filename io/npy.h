@@ -8,12 +8,13 @@
 
 #include "rung/dtype.h"
 
-#define RUNG__NPY_DATA_OFFSET 4096u         /* of every array that rung writes: the header is padded to a page */
+#define RUNG__NPY_DATA_OFFSET      4096u /* of every array that rung writes: the header is padded to a page */
 #define RUNG__NPY_HEADER_BYTES_MAX (1u << 20)
 
 struct rung__npy {
 	struct rung_array_info array;
-	uint64_t data_offset;               /* from the first byte of the .npy */
+	uint64_t data_offset; /* from the first byte of the .npy */
+	bool transposed;      /* a matrix in Fortran order: `array` is its transpose, the same bytes in C order */
 };
 
 /**
@@ -38,6 +39,9 @@ int rung__npy_parse(const char *name, const void *head, uint64_t head_bytes, uin
 
 /** The same for the `file_bytes` bytes from `base` on in an open file. @return also RUNG_E_IO, RUNG_E_NOMEM */
 int rung__npy_read(int fd, const char *name, uint64_t base, uint64_t file_bytes, struct rung__npy *npy_out);
+
+/** RUNG_E_FORMAT, with the cure, for those who need C order. */
+int rung__npy_refuse_fortran(const char *name);
 
 /** Write a version 1 header padded to RUNG__NPY_DATA_OFFSET bytes. The array is a valid one. */
 void rung__npy_format(const struct rung_array_info *array, unsigned char head_out[RUNG__NPY_DATA_OFFSET]);

@@ -6,17 +6,17 @@
 #include "internal.h"
 #include "rows.h"
 
-#define GATHER_BYTES (16u << 20)    /* of a block: large enough that some of its rows are neighbours in the source */
-#define GAP_BYTES 4096u             /* read and dropped rather than starting another read */
+#define GATHER_BYTES (16u << 20) /* of a block: large enough that some of its rows are neighbours in the source */
+#define GAP_BYTES    4096u       /* read and dropped rather than starting another read */
 
 struct rung__row_place {
-	uint64_t row;   /* in the source */
-	uint64_t at;    /* in the output */
+	uint64_t row; /* in the source */
+	uint64_t at;  /* in the output */
 };
 
 struct failure {
 	int rc;
-	char text[RUNG__ERROR_BYTES];   /* the last error belongs to a thread: carried to the one that called */
+	char text[RUNG__ERROR_BYTES]; /* the last error belongs to a thread: carried to the one that called */
 };
 
 uint64_t rung__rows_per_block(uint64_t row_bytes)
@@ -90,20 +90,22 @@ static int gather_part(const struct rung__rows *rows, uint64_t first, uint64_t e
 	return 0;
 }
 
-int rung__rows_gather(struct rung__rows *rows, const void *ids, unsigned id_bytes, uint64_t first, uint64_t count, unsigned char *out)
+int rung__rows_gather(struct rung__rows *rows, const void *ids, unsigned id_bytes, uint64_t first, uint64_t count,
+		      unsigned char *out)
 {
 	struct failure failure = { .rc = 0 };
 
 	for (uint64_t i = 0; i < count; i++)
 		rows->order[i] = (struct rung__row_place){ .row = rung__id_get(ids, id_bytes, first + i), .at = i };
 	qsort(rows->order, (size_t)count, sizeof(*rows->order), compare_places);
-	#pragma omp parallel for num_threads(rows->threads) schedule(static, 1)
+#pragma omp parallel for num_threads(rows->threads) schedule(static, 1)
 	for (int part = 0; part < rows->threads; part++) {
 		uint64_t share = count / (uint64_t)rows->threads + 1, from = RUNG__MIN(share * (uint64_t)part, count);
-		int rc = gather_part(rows, from, RUNG__MIN(from + share, count), rows->bounce + (size_t)part * RUNG__ROWS_BOUNCE_BYTES, out);
+		int rc = gather_part(rows, from, RUNG__MIN(from + share, count),
+				     rows->bounce + (size_t)part * RUNG__ROWS_BOUNCE_BYTES, out);
 
 		if (rc < 0) {
-			#pragma omp critical(rung_rows_failure)
+#pragma omp critical(rung_rows_failure)
 			if (failure.rc == 0) {
 				failure.rc = rc;
 				memcpy(failure.text, rung_last_error(), strlen(rung_last_error()) + 1);

@@ -21,13 +21,15 @@ static int open_file(struct rung_source *src, const char *path, size_t path_len,
 	src->path = rung__format("%.*s", (int)path_len, path);
 	if (!src->path)
 		return rung__fail(RUNG_E_NOMEM, "source '%s'", src->spec);
-	src->fd = open(src->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);   /* no waiting for the writer of a pipe */
+	src->fd = open(src->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* no waiting for the writer of a pipe */
 	if (src->fd < 0)
 		return rung__fail_errno(errno, "%s: cannot be opened", src->path);
 	if (fstat(src->fd, &st) < 0)
 		return rung__fail_errno(errno, "%s", src->path);
 	if (!S_ISREG(st.st_mode))
-		return rung__fail(RUNG_E_INVAL, "%s: is no regular file; give the file itself, copied out of the pipe, device or folder", src->path);
+		return rung__fail(RUNG_E_INVAL,
+				  "%s: is no regular file; give the file itself, copied out of the pipe, device or folder",
+				  src->path);
 	*bytes_out = (uint64_t)st.st_size;
 	return 0;
 }
@@ -45,6 +47,7 @@ static int open_npy(struct rung_source *src)
 	if (rc < 0)
 		return rc;
 	src->info = npy.array;
+	src->transposed = npy.transposed;
 	src->data_offset = npy.data_offset;
 	return 0;
 }
@@ -98,7 +101,7 @@ static bool parse_dims(const char *text, struct rung_array_info *info)
  */
 static bool parse_raw(char *text, struct rung_array_info *info, uint64_t *offset_out, size_t *path_len_out)
 {
-	char *words[3];   /* from the right */
+	char *words[3]; /* from the right */
 	const char *offset_at;
 
 	*offset_out = 0;
@@ -135,18 +138,22 @@ static int open_raw(struct rung_source *src)
 		return rung__fail(RUNG_E_NOMEM, "source '%s'", src->spec);
 	if (!parse_raw(text, &src->info, &src->data_offset, &path_len)) {
 		rung__free(text);
-		return rung__fail(RUNG_E_INVAL, "source '%s': write it as " RAW_USAGE ", as in raw:node_feat.npy,f16,121751666x768", src->spec);
+		return rung__fail(RUNG_E_INVAL,
+				  "source '%s': write it as " RAW_USAGE ", as in raw:node_feat.npy,f16,121751666x768", src->spec);
 	}
 	rung__free(text);
 	if (!rung__array_measure(&src->info, &data_bytes) || !rung__add(src->data_offset, data_bytes, &end) || end > INT64_MAX)
-		return rung__fail(RUNG_E_INVAL, "source '%s': the product of its dimensions needs more than 63 bits; check them", src->spec);
+		return rung__fail(RUNG_E_INVAL, "source '%s': the product of its dimensions needs more than 63 bits; check them",
+				  src->spec);
 	rc = open_file(src, words, path_len, &file_bytes);
 	if (rc < 0)
 		return rc;
 	if (file_bytes < end)
-		return rung__fail(RUNG_E_FORMAT, "%s: has %" PRIu64 " bytes, '%s' needs %" PRIu64 " (%" PRIu64 " of data from offset %" PRIu64
-		                  " on): %" PRIu64 " are missing at offset %" PRIu64 "; check dtype and dimensions, or copy it again", src->path,
-		                  file_bytes, src->spec, end, data_bytes, src->data_offset, end - file_bytes, file_bytes);
+		return rung__fail(
+			RUNG_E_FORMAT,
+			"%s: has %" PRIu64 " bytes, '%s' needs %" PRIu64 " (%" PRIu64 " of data from offset %" PRIu64
+			" on): %" PRIu64 " are missing at offset %" PRIu64 "; check dtype and dimensions, or copy it again",
+			src->path, file_bytes, src->spec, end, data_bytes, src->data_offset, end - file_bytes, file_bytes);
 	return 0;
 }
 
@@ -169,7 +176,7 @@ static bool ends_in(const char *text, const char *end)
 	return len >= end_len && strcmp(text + len - end_len, end) == 0;
 }
 
-int rung_source_open(const char *spec, struct rung_source **src_out)
+int rung_source_open_either_order(const char *spec, int *transposed_out, struct rung_source **src_out)
 {
 	struct rung_source *src;
 	const char *colon;
@@ -195,6 +202,23 @@ int rung_source_open(const char *spec, struct rung_source **src_out)
 		rung_source_close(src);
 		return rc;
 	}
+	*transposed_out = src->transposed;
+	*src_out = src;
+	return 0;
+}
+
+int rung_source_open(const char *spec, struct rung_source **src_out)
+{
+	struct rung_source *src;
+	int transposed;
+	int rc = rung_source_open_either_order(spec, &transposed, &src);
+
+	if (rc < 0)
+		return rc;
+	if (transposed) {
+		rung_source_close(src);
+		return rung__npy_refuse_fortran(spec);
+	}
 	*src_out = src;
 	return 0;
 }
@@ -215,9 +239,9 @@ int rung_source_read(const struct rung_source *src, uint64_t row_first, uint64_t
 	uint64_t bytes, offset;
 
 	if (row_first > info->row_count || row_count > info->row_count - row_first)
-		return rung__fail(RUNG_E_INVAL, "%s: rows %" PRIu64 " to %" PRIu64 " asked for, it has %" PRIu64, src->spec, row_first,
-		                  row_first + row_count, info->row_count);
-	bytes = row_count * info->row_bytes;   /* inside the array, whose size was checked */
+		return rung__fail(RUNG_E_INVAL, "%s: rows %" PRIu64 " to %" PRIu64 " asked for, it has %" PRIu64, src->spec,
+				  row_first, row_first + row_count, info->row_count);
+	bytes = row_count * info->row_bytes; /* inside the array, whose size was checked */
 	offset = src->data_offset + row_first * info->row_bytes;
 	if (bytes == 0)
 		return 0;

@@ -9,9 +9,9 @@
 #include "npy.h"
 #include "source_private.h"
 
-#define DEFLATE_RATIO_MAX 1032u   /* most that deflate expands; a size above it is a lie */
-#define LIST_BYTES 512u           /* of member names in a message */
-#define READ_BYTES (1u << 26)     /* of one call into libzip */
+#define DEFLATE_RATIO_MAX 1032u      /* most that deflate expands; a size above it is a lie */
+#define LIST_BYTES        512u       /* of member names in a message */
+#define READ_BYTES        (1u << 26) /* of one call into libzip */
 
 static int zip_failed(const struct rung_source *src, const char *what, zip_error_t *error)
 {
@@ -22,7 +22,7 @@ static int zip_failed(const struct rung_source *src, const char *what, zip_error
 	if (code == ZIP_ER_READ || code == ZIP_ER_SEEK)
 		return rung__fail(RUNG_E_IO, "%s: %s: %s", src->spec, what, zip_error_strerror(error));
 	return rung__fail(RUNG_E_FORMAT, "%s: %s: %s; write it again with numpy.savez(), or copy it again", src->spec, what,
-	                  zip_error_strerror(error));
+			  zip_error_strerror(error));
 }
 
 static int open_zip(const struct rung_source *src, zip_t **zip_out)
@@ -123,12 +123,13 @@ static int inflate_all(struct rung_source *src, zip_file_t *file, uint64_t bytes
 		done += (uint64_t)got;
 	}
 	if (done == bytes)
-		got = zip_fread(file, &past, 1);   /* the end: libzip compares the CRC here */
+		got = zip_fread(file, &past, 1); /* the end: libzip compares the CRC here */
 	if (got < 0)
 		return zip_failed(src, "cannot be inflated", zip_file_get_error(file));
 	if (done < bytes || got > 0)
-		return rung__fail(RUNG_E_FORMAT, "%s: inflates to %s than the %" PRIu64 " bytes its zip entry claims; copy it again", src->spec,
-		                  got > 0 ? "more" : "less", bytes);
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: inflates to %s than the %" PRIu64 " bytes its zip entry claims; copy it again", src->spec,
+				  got > 0 ? "more" : "less", bytes);
 	return 0;
 }
 
@@ -138,8 +139,10 @@ static int load_member(struct rung_source *src, zip_t *zip, const zip_stat_t *st
 	int rc;
 
 	if (st->size / DEFLATE_RATIO_MAX > st->comp_size || (st->comp_method == ZIP_CM_STORE && st->size != st->comp_size))
-		return rung__fail(RUNG_E_FORMAT, "%s: its zip entry claims %" PRIu64 " bytes out of %" PRIu64 ", more than can be; copy it again",
-		                  src->spec, (uint64_t)st->size, (uint64_t)st->comp_size);
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: its zip entry claims %" PRIu64 " bytes out of %" PRIu64
+				  ", more than can be; copy it again",
+				  src->spec, (uint64_t)st->size, (uint64_t)st->comp_size);
 	file = zip_fopen_index(zip, st->index, 0);
 	if (!file)
 		return zip_failed(src, "cannot be opened", zip_get_error(zip));
@@ -148,8 +151,9 @@ static int load_member(struct rung_source *src, zip_t *zip, const zip_stat_t *st
 		src->data_bytes = st->size;
 		rc = inflate_all(src, file, st->size);
 	} else {
-		rc = rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " bytes to inflate it; write it with numpy.savez() (stored) to read it in place",
-		                src->spec, (uint64_t)st->size);
+		rc = rung__fail(RUNG_E_NOMEM,
+				"%s: %" PRIu64 " bytes to inflate it; write it with numpy.savez() (stored) to read it in place",
+				src->spec, (uint64_t)st->size);
 	}
 	zip_fclose(file);
 	return rc;
@@ -171,7 +175,8 @@ int rung__source_open_member(struct rung_source *src, const char *member, uint64
 	if (rc < 0)
 		goto discard_zip;
 	in_place = st.comp_method == ZIP_CM_STORE &&
-	           rung__zip_stored_offset(src->fd, file_bytes, st.index, zip_get_name(zip, st.index, ZIP_FL_ENC_RAW), st.size, &offset);
+		   rung__zip_stored_offset(src->fd, file_bytes, st.index, zip_get_name(zip, st.index, ZIP_FL_ENC_RAW), st.size,
+					   &offset);
 	if (!in_place)
 		rc = load_member(src, zip, &st);
 	if (rc < 0)
@@ -183,6 +188,7 @@ int rung__source_open_member(struct rung_source *src, const char *member, uint64
 	if (rc < 0)
 		goto discard_zip;
 	src->info = npy.array;
+	src->transposed = npy.transposed;
 	src->data_offset = offset + npy.data_offset;
 discard_zip:
 	zip_discard(zip);

@@ -10,11 +10,12 @@
 struct rung_source {
 	char *spec;
 	struct rung_array_info info;
-	int fd;                 /* the file; -1 once all of it is in `data` */
+	bool transposed; /* the file has Fortran order; info and rows are the transpose's */
+	int fd; /* the file; -1 once all of it is in `data` */
 	char *path;
-	uint64_t data_offset;   /* of row 0 in the file */
-	unsigned char *data;    /* an inflated member, NULL when rows are read from the file */
-	uint64_t data_bytes;    /* of `data`, its header included */
+	uint64_t data_offset; /* of row 0 in the file */
+	unsigned char *data;  /* an inflated member, NULL when rows are read from the file */
+	uint64_t data_bytes;  /* of `data`, its header included */
 };
 
 /** Find a member in the zip file src->fd is open on, and fill info, and data_offset or data. */

@@ -5,7 +5,7 @@
 #include "internal.h"
 #include "stage_private.h"
 
-#define SPACE_SPARE_BYTES 65536u   /* for the folder itself */
+#define SPACE_SPARE_BYTES 65536u /* for the folder itself */
 
 struct step {
 	const struct rung__stage *stage;
@@ -17,7 +17,8 @@ int rung__stage_progress(const struct rung__stage *stage, const char *what, uint
 	const struct rung_stage_opts *opts = &stage->opts;
 
 	if (opts->progress && opts->progress(opts->progress_ctx, what, done, total))
-		return rung__fail(RUNG_E_CANCELED, "staging %s: canceled at %s, %" PRIu64 " of %" PRIu64, opts->out_dir, what, done, total);
+		return rung__fail(RUNG_E_CANCELED, "staging %s: canceled at %s, %" PRIu64 " of %" PRIu64, opts->out_dir, what,
+				  done, total);
 	return 0;
 }
 
@@ -47,8 +48,9 @@ static int load_graph(struct rung__stage *stage)
 		return rc;
 	stage->csc = rung_graph_csc(stage->graph);
 	if (stage->csc->vertex_count != rows)
-		return rung__fail(RUNG_E_FORMAT, "%s: has %" PRIu64 " rows, the graph %" PRIu64 " vertices; give the features of this graph",
-		                  stage->opts.features, rows, stage->csc->vertex_count);
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: has %" PRIu64 " rows, the graph %" PRIu64 " vertices; give the features of this graph",
+				  stage->opts.features, rows, stage->csc->vertex_count);
 	stage->manifest->edge_count = stage->csc->edge_count;
 	return 0;
 }
@@ -56,7 +58,8 @@ static int load_graph(struct rung__stage *stage)
 /* Bytes on the device, whole pages. */
 static uint64_t bytes_needed(const struct rung__manifest *m)
 {
-	uint64_t needed = rung__align_up(m->checksums.bytes, RUNG__PAGE_BYTES) + RUNG__MANIFEST_BYTES_MAX / 256 + SPACE_SPARE_BYTES;
+	uint64_t needed =
+		rung__align_up(m->checksums.bytes, RUNG__PAGE_BYTES) + RUNG__MANIFEST_BYTES_MAX / 256 + SPACE_SPARE_BYTES;
 
 	for (uint32_t i = 0; i < m->file_count; i++) {
 		if (!rung__add(needed, rung__align_up(m->files[i].bytes, RUNG__PAGE_BYTES), &needed))
@@ -76,9 +79,10 @@ static int check_space(struct rung__stage *stage)
 		return rc;
 	needed = bytes_needed(stage->manifest);
 	if (needed > stage->report.free_bytes)
-		return rung__fail(RUNG_E_NOSPC, "%s: staging needs %" PRIu64 " bytes, %" PRIu64 " are free there; make room for %" PRIu64
-		                  " more, or choose an output elsewhere", stage->opts.out_dir, needed, stage->report.free_bytes,
-		                  needed - stage->report.free_bytes);
+		return rung__fail(RUNG_E_NOSPC,
+				  "%s: staging needs %" PRIu64 " bytes, %" PRIu64 " are free there; make room for %" PRIu64
+				  " more, or choose an output elsewhere",
+				  stage->opts.out_dir, needed, stage->report.free_bytes, needed - stage->report.free_bytes);
 	return 0;
 }
 
@@ -88,7 +92,7 @@ static uint64_t memory_of(const struct rung__stage *stage)
 	const struct rung__manifest *m = stage->manifest;
 	const uint64_t graph = 8 * (m->vertex_count + 1) + m->index_bytes * m->edge_count;
 	uint64_t bytes = 2 * graph + RUNG__MAX(16u, 4 + 2 * m->index_bytes) * m->vertex_count + RUNG__STAGE_BUFFER_BYTES +
-	                 8 * (m->block_count + m->checksums.block_count);
+			 8 * (m->block_count + m->checksums.block_count);
 
 	for (uint32_t i = 0; i < m->split_count; i++)
 		bytes += 8 * m->splits[i].count;
@@ -100,7 +104,7 @@ static int fill_report(struct rung__stage *stage)
 	struct rung_stage_report *report = &stage->report;
 	struct rung__manifest *m = stage->manifest;
 	char *text;
-	int rc = rung__manifest_format(m, &text);   /* for its length: checksums have a fixed one */
+	int rc = rung__manifest_format(m, &text); /* for its length: checksums have a fixed one */
 
 	if (rc < 0)
 		return rc;
@@ -167,11 +171,13 @@ static int rank_and_relabel(struct rung__stage *stage)
 	stage->indptr = rung__malloc_array(m->vertex_count + 1, sizeof(*stage->indptr));
 	stage->indices = rung__malloc_array(m->edge_count, m->index_bytes);
 	if (!stage->vertex_of_rank || !stage->rank_of_vertex || !stage->indptr || !stage->indices)
-		return rung__fail(RUNG_E_NOMEM, "maps and relabelled graph of %" PRIu64 " vertices and %" PRIu64 " edges", m->vertex_count,
-		                  m->edge_count);
-	rc = rung_rank_order(stage->score, m->vertex_count, m->index_bytes, threads, stage->vertex_of_rank, stage->rank_of_vertex);
+		return rung__fail(RUNG_E_NOMEM, "maps and relabelled graph of %" PRIu64 " vertices and %" PRIu64 " edges",
+				  m->vertex_count, m->edge_count);
+	rc = rung_rank_order(stage->score, m->vertex_count, m->index_bytes, threads, stage->vertex_of_rank,
+			     stage->rank_of_vertex);
 	if (rc == 0)
-		rc = rung_graph_relabel(stage->csc, stage->vertex_of_rank, stage->rank_of_vertex, threads, stage->indptr, stage->indices);
+		rc = rung_graph_relabel(stage->csc, stage->vertex_of_rank, stage->rank_of_vertex, threads, stage->indptr,
+					stage->indices);
 	if (rc < 0)
 		return rc;
 	rung_graph_destroy(stage->graph);
@@ -199,11 +205,13 @@ static int run(struct rung__stage *stage)
 	if (!opts->dry_run && (rc = rung__stage_dir_acquire(&stage->dir)) < 0)
 		return rc;
 	/* the features are most of it: no need to read the graph to see that they do not fit */
-	if ((rc = check_space(stage)) < 0 || (rc = load_graph(stage)) < 0 || (rc = check_space(stage)) < 0 || (rc = fill_report(stage)) < 0)
+	if ((rc = check_space(stage)) < 0 || (rc = load_graph(stage)) < 0 || (rc = check_space(stage)) < 0 ||
+	    (rc = fill_report(stage)) < 0)
 		return rc;
 	if (opts->dry_run)
 		return 0;
-	if ((rc = score(stage)) < 0 || (rc = rank_and_relabel(stage)) < 0 || (rc = write_files(stage)) < 0 || (rc = fill_report(stage)) < 0)
+	if ((rc = score(stage)) < 0 || (rc = rank_and_relabel(stage)) < 0 || (rc = write_files(stage)) < 0 ||
+	    (rc = fill_report(stage)) < 0)
 		return rc;
 	return rung__stage_dir_publish(&stage->dir);
 }
@@ -236,7 +244,7 @@ int rung_stage(const struct rung_stage_opts *opts, struct rung_stage_report *rep
 	stage.threads = rung__threads(stage.opts.threads);
 	stage.manifest = rung__zalloc(sizeof(*stage.manifest));
 	rc = stage.manifest ? rung__stage_dir_init(&stage.dir, stage.opts.out_dir, stage.opts.force)
-	                    : rung__fail(RUNG_E_NOMEM, "staging %s", stage.opts.out_dir);
+			    : rung__fail(RUNG_E_NOMEM, "staging %s", stage.opts.out_dir);
 	if (rc == 0)
 		rc = run(&stage);
 	fini(&stage);

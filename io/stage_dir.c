@@ -18,8 +18,8 @@
 #include "internal.h"
 #include "stage_private.h"
 
-#define ACQUIRE_TRIES 8   /* each lost to a process that removed or renamed the folder in between */
-#define FORMAT_LINE "{\n \"format\": \"" RUNG__FORMAT_NAME "\""
+#define ACQUIRE_TRIES 8 /* each lost to a process that removed or renamed the folder in between */
+#define FORMAT_LINE   "{\n \"format\": \"" RUNG__FORMAT_NAME "\""
 
 void (*rung__stage_step_hook)(const char *step);
 bool rung__stage_plain_rename;
@@ -50,7 +50,9 @@ static int check_name(const struct rung__stage_dir *dir)
 	if (len == 0 || strcmp(dir->name, ".") == 0 || strcmp(dir->name, "..") == 0)
 		return rung__fail(RUNG_E_INVAL, "output '%s': names no new folder; give one that does not exist yet", dir->path);
 	if (len >= 8 && strcmp(dir->name + len - 8, ".partial") == 0)
-		return rung__fail(RUNG_E_INVAL, "output '%s': names ending in .partial are kept for unfinished work; choose another", dir->path);
+		return rung__fail(RUNG_E_INVAL,
+				  "output '%s': names ending in .partial are kept for unfinished work; choose another",
+				  dir->path);
 	return 0;
 }
 
@@ -73,8 +75,10 @@ static int open_parent(struct rung__stage_dir *dir)
 
 static bool is_ours(const char *name)
 {
-	static const char *const fixed[] = { RUNG__MANIFEST, RUNG__MANIFEST_PARTIAL, RUNG__CHECKSUMS, RUNG__FEATURES, RUNG__INDPTR,
-	                                     RUNG__INDICES, RUNG__VERTEX_OF_RANK, RUNG__RANK_OF_VERTEX, RUNG__SCORE, RUNG__LABELS };
+	static const char *const fixed[] = { RUNG__MANIFEST,       RUNG__MANIFEST_PARTIAL, RUNG__CHECKSUMS,
+					     RUNG__FEATURES,       RUNG__INDPTR,           RUNG__INDICES,
+					     RUNG__VERTEX_OF_RANK, RUNG__RANK_OF_VERTEX,   RUNG__SCORE,
+					     RUNG__LABELS };
 	const char *dot = strrchr(name, '.');
 	char split[RUNG__SPLIT_NAME_BYTES];
 	size_t prefix = strlen(RUNG__SPLIT_PREFIX), len;
@@ -120,7 +124,8 @@ static int check_entry(int fd, const char *path, const char *name)
 
 	if (is_ours(name) && fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
 		return 0;
-	return rung__fail(RUNG_E_EXIST, "%s: holds '%s', which rung did not write; move it away or choose another output", path, name);
+	return rung__fail(RUNG_E_EXIST, "%s: holds '%s', which rung did not write; move it away or choose another output", path,
+			  name);
 }
 
 static int remove_entry(int fd, const char *path, const char *name)
@@ -151,7 +156,8 @@ static int check_replaceable(int fd, const char *path)
 	if (file >= 0)
 		close(file);
 	if (got != (ssize_t)sizeof(FORMAT_LINE) - 1 || memcmp(line, FORMAT_LINE, sizeof(FORMAT_LINE) - 1) != 0)
-		return rung__fail(RUNG_E_EXIST, "%s: exists and is no staged dataset, so it is not replaced; choose another output", path);
+		return rung__fail(RUNG_E_EXIST,
+				  "%s: exists and is no staged dataset, so it is not replaced; choose another output", path);
 	return for_entries(fd, path, check_entry);
 }
 
@@ -170,7 +176,8 @@ static int check_out(struct rung__stage_dir *dir, int *fd_out)
 		return rung__fail(RUNG_E_EXIST, "%s: exists; choose another output, or replace it with --force", dir->path);
 	fd = openat(dir->parent_fd, dir->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
-		return rung__fail(RUNG_E_EXIST, "%s: exists and is no folder, so it is not replaced; choose another output", dir->path);
+		return rung__fail(RUNG_E_EXIST, "%s: exists and is no folder, so it is not replaced; choose another output",
+				  dir->path);
 	rc = check_replaceable(fd, dir->path);
 	if (rc < 0 || !fd_out)
 		close(fd);
@@ -195,7 +202,8 @@ static int lock_folder(int fd, const char *path)
 	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
 		return 0;
 	if (errno == EWOULDBLOCK)
-		return rung__fail(RUNG_E_BUSY, "%s: another process is staging into it; wait for it, or choose another output", path);
+		return rung__fail(RUNG_E_BUSY, "%s: another process is staging into it; wait for it, or choose another output",
+				  path);
 	return rung__fail_errno(errno, "%s: cannot be locked", path);
 }
 
@@ -204,8 +212,8 @@ static bool still_named(int parent_fd, const char *name, int fd)
 {
 	struct stat named, held;
 
-	return fstatat(parent_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && fstat(fd, &held) == 0 && named.st_ino == held.st_ino &&
-	       named.st_dev == held.st_dev;
+	return fstatat(parent_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && fstat(fd, &held) == 0 &&
+	       named.st_ino == held.st_ino && named.st_dev == held.st_dev;
 }
 
 /* @return 0 with fd set or, when the name was lost meanwhile, with fd -1 */
@@ -220,10 +228,11 @@ static int acquire_once(struct rung__stage_dir *dir)
 	if (fd < 0 && errno == ENOENT)
 		return 0;
 	if (fd < 0)
-		return rung__fail(RUNG_E_EXIST, "%s: exists and is no folder; move it away or choose another output", dir->partial_path);
+		return rung__fail(RUNG_E_EXIST, "%s: exists and is no folder; move it away or choose another output",
+				  dir->partial_path);
 	rc = lock_folder(fd, dir->partial_path);
 	if (rc == 0 && still_named(dir->parent_fd, dir->partial_name, fd)) {
-		rc = empty(fd, dir->partial_path);   /* a leftover of a run that was killed */
+		rc = empty(fd, dir->partial_path); /* a leftover of a run that was killed */
 		if (rc == 0) {
 			dir->fd = fd;
 			return 0;
@@ -261,7 +270,8 @@ int rung__stage_dir_acquire(struct rung__stage_dir *dir)
 	for (int i = 0; i < ACQUIRE_TRIES && rc == 0 && dir->fd < 0; i++)
 		rc = acquire_once(dir);
 	if (rc == 0 && dir->fd < 0)
-		return rung__fail(RUNG_E_BUSY, "%s: comes and goes, other processes are staging into it; choose another output", dir->partial_path);
+		return rung__fail(RUNG_E_BUSY, "%s: comes and goes, other processes are staging into it; choose another output",
+				  dir->partial_path);
 	if (rc == 0)
 		rc = settle_aside(dir);
 	return rc < 0 ? rc : check_out(dir, NULL);
@@ -360,7 +370,7 @@ int rung__stage_dir_publish(struct rung__stage_dir *dir)
 		rc = dir->replaces ? publish_over(dir, old) : publish_new(dir);
 	if (rc == 0) {
 		rung__stage_step("sync parent");
-		close(dir->fd);   /* it is OUT now */
+		close(dir->fd); /* it is OUT now */
 		dir->fd = -1;
 		rc = sync_folder(dir->parent_fd, dir->path);
 	}

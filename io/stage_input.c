@@ -13,7 +13,8 @@ static int check_counts(const struct rung_stage_opts *opts)
 		return rung__fail(RUNG_E_INVAL, "staging: %u fanouts, at most %d are kept", opts->fanout_count, RUNG_HOPS_MAX);
 	for (uint32_t i = 0; i < opts->fanout_count; i++) {
 		if (opts->fanouts[i] == 0)
-			return rung__fail(RUNG_E_INVAL, "staging: fanout %u is 0; give the neighbours to draw at each hop, as in 25,10", i);
+			return rung__fail(RUNG_E_INVAL,
+					  "staging: fanout %u is 0; give the neighbours to draw at each hop, as in 25,10", i);
 	}
 	if (opts->split_count > RUNG__SPLITS_MAX)
 		return rung__fail(RUNG_E_INVAL, "staging: %zu splits, at most %u are kept", opts->split_count, RUNG__SPLITS_MAX);
@@ -30,11 +31,15 @@ static int open_features(struct rung__stage *stage)
 		return rc;
 	info = rung_source_info(stage->features);
 	if (info->row_count == 0 || info->row_bytes == 0)
-		return rung__fail(RUNG_E_FORMAT, "%s: has %" PRIu64 " rows of %" PRIu64 " bytes: nothing to stage; give the features of the vertices",
-		                  opts->features, info->row_count, info->row_bytes);
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: has %" PRIu64 " rows of %" PRIu64
+				  " bytes: nothing to stage; give the features of the vertices",
+				  opts->features, info->row_count, info->row_bytes);
 	if (opts->graph.vertex_count && opts->graph.vertex_count != info->row_count)
-		return rung__fail(RUNG_E_FORMAT, "%s: has %" PRIu64 " rows, the graph %" PRIu64 " vertices; give the features of this graph, or "
-		                  "the number of rows with --vertices", opts->features, info->row_count, opts->graph.vertex_count);
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: has %" PRIu64 " rows, the graph %" PRIu64 " vertices; give the features of this graph, or "
+				  "the number of rows with --vertices",
+				  opts->features, info->row_count, opts->graph.vertex_count);
 	stage->manifest->vertex_count = info->row_count;
 	stage->manifest->index_bytes = rung_index_bytes(info->row_count);
 	stage->manifest->features = *info;
@@ -55,9 +60,10 @@ static int open_labels(struct rung__stage *stage)
 		return rc;
 	info = rung_source_info(stage->labels);
 	if (info->row_count != stage->manifest->vertex_count || info->row_bytes == 0)
-		return rung__fail(RUNG_E_FORMAT, "%s: has %" PRIu64 " labels of %" PRIu64 " bytes, there are %" PRIu64 " vertices; "
-		                  "give one label for each vertex", stage->opts.labels, info->row_count, info->row_bytes,
-		                  stage->manifest->vertex_count);
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: has %" PRIu64 " labels of %" PRIu64 " bytes, there are %" PRIu64 " vertices; "
+				  "give one label for each vertex",
+				  stage->opts.labels, info->row_count, info->row_bytes, stage->manifest->vertex_count);
 	stage->manifest->has_labels = true;
 	stage->manifest->labels = *info;
 	return 0;
@@ -76,11 +82,14 @@ static int open_score(struct rung__stage *stage)
 		return rc;
 	info = rung_source_info(stage->score_source);
 	if (info->dtype != RUNG_F32 || info->dim_count != 1)
-		return rung__fail(RUNG_E_FORMAT, "%s: scores are %s with %u dimensions, not f32 with 1; convert them with a.astype('<f4').ravel()",
-		                  spec, rung_dtype_name(info->dtype), info->dim_count);
+		return rung__fail(
+			RUNG_E_FORMAT,
+			"%s: scores are %s with %u dimensions, not f32 with 1; convert them with a.astype('<f4').ravel()", spec,
+			rung_dtype_name(info->dtype), info->dim_count);
 	if (info->row_count != stage->manifest->vertex_count)
-		return rung__fail(RUNG_E_FORMAT, "%s: has %" PRIu64 " scores, there are %" PRIu64 " vertices; give one score for each vertex", spec,
-		                  info->row_count, stage->manifest->vertex_count);
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: has %" PRIu64 " scores, there are %" PRIu64 " vertices; give one score for each vertex",
+				  spec, info->row_count, stage->manifest->vertex_count);
 	return 0;
 }
 
@@ -90,16 +99,17 @@ static int check_split_name(const struct rung__stage *stage, size_t idx)
 
 	if (!splits[idx].name || !splits[idx].spec || !rung__split_name_ok(splits[idx].name))
 		return rung__fail(RUNG_E_INVAL, "split %zu '%s': a name is 1 to %u letters, digits, '_' and '-'", idx,
-		                  splits[idx].name ? splits[idx].name : "", RUNG__SPLIT_NAME_BYTES - 1);
+				  splits[idx].name ? splits[idx].name : "", RUNG__SPLIT_NAME_BYTES - 1);
 	for (size_t i = 0; i < idx; i++) {
 		if (strcmp(splits[i].name, splits[idx].name) == 0)
-			return rung__fail(RUNG_E_INVAL, "split '%s' is given twice (%s and %s); give each name once", splits[i].name, splits[i].spec,
-			                  splits[idx].spec);
+			return rung__fail(RUNG_E_INVAL, "split '%s' is given twice (%s and %s); give each name once",
+					  splits[i].name, splits[i].spec, splits[idx].spec);
 	}
 	return 0;
 }
 
-static int split_of_mask(const struct rung_source *src, const unsigned char *mask, uint64_t vertex_count, struct rung__stage_split_ids *split)
+static int split_of_mask(const struct rung_source *src, const unsigned char *mask, uint64_t vertex_count,
+			 struct rung__stage_split_ids *split)
 {
 	uint64_t count = 0;
 
@@ -121,14 +131,30 @@ static bool integer_at(const void *data, enum rung_dtype dtype, uint64_t i, uint
 	int64_t value;
 
 	switch (dtype) {
-	case RUNG_U8: *value_out = ((const uint8_t *)data)[i]; return true;
-	case RUNG_U16: *value_out = ((const uint16_t *)data)[i]; return true;
-	case RUNG_U32: *value_out = ((const uint32_t *)data)[i]; return true;
-	case RUNG_U64: *value_out = ((const uint64_t *)data)[i]; return true;
-	case RUNG_I8: value = ((const int8_t *)data)[i]; break;
-	case RUNG_I16: value = ((const int16_t *)data)[i]; break;
-	case RUNG_I32: value = ((const int32_t *)data)[i]; break;
-	default: value = ((const int64_t *)data)[i]; break;
+	case RUNG_U8:
+		*value_out = ((const uint8_t *)data)[i];
+		return true;
+	case RUNG_U16:
+		*value_out = ((const uint16_t *)data)[i];
+		return true;
+	case RUNG_U32:
+		*value_out = ((const uint32_t *)data)[i];
+		return true;
+	case RUNG_U64:
+		*value_out = ((const uint64_t *)data)[i];
+		return true;
+	case RUNG_I8:
+		value = ((const int8_t *)data)[i];
+		break;
+	case RUNG_I16:
+		value = ((const int16_t *)data)[i];
+		break;
+	case RUNG_I32:
+		value = ((const int32_t *)data)[i];
+		break;
+	default:
+		value = ((const int64_t *)data)[i];
+		break;
 	}
 	*value_out = (uint64_t)value;
 	*negative_out = value;
@@ -140,7 +166,8 @@ static bool is_integer(enum rung_dtype dtype)
 	return dtype >= RUNG_I8 && dtype <= RUNG_U64;
 }
 
-static int split_of_ids(const struct rung_source *src, const void *data, uint64_t vertex_count, struct rung__stage_split_ids *split)
+static int split_of_ids(const struct rung_source *src, const void *data, uint64_t vertex_count,
+			struct rung__stage_split_ids *split)
 {
 	const struct rung_array_info *info = rung_source_info(src);
 	int64_t negative;
@@ -151,11 +178,13 @@ static int split_of_ids(const struct rung_source *src, const void *data, uint64_
 		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " ids", rung_source_spec(src), info->row_count);
 	for (uint64_t i = 0; i < info->row_count; i++) {
 		if (!integer_at(data, info->dtype, i, &id, &negative))
-			return rung__fail(RUNG_E_RANGE, "%s: entry %" PRIu64 " is %" PRId64 ", ids are 0 to %" PRIu64 "; give ids of vertices",
-			                  rung_source_spec(src), i, negative, vertex_count - 1);
+			return rung__fail(RUNG_E_RANGE,
+					  "%s: entry %" PRIu64 " is %" PRId64 ", ids are 0 to %" PRIu64 "; give ids of vertices",
+					  rung_source_spec(src), i, negative, vertex_count - 1);
 		if (id >= vertex_count)
-			return rung__fail(RUNG_E_RANGE, "%s: entry %" PRIu64 " is %" PRIu64 ", ids are 0 to %" PRIu64 "; give ids of vertices",
-			                  rung_source_spec(src), i, id, vertex_count - 1);
+			return rung__fail(RUNG_E_RANGE,
+					  "%s: entry %" PRIu64 " is %" PRIu64 ", ids are 0 to %" PRIu64 "; give ids of vertices",
+					  rung_source_spec(src), i, id, vertex_count - 1);
 		split->ids[split->count++] = id;
 	}
 	return 0;
@@ -167,14 +196,19 @@ static int check_split_shape(const struct rung_source *src, uint64_t vertex_coun
 	const char *spec = rung_source_spec(src);
 
 	if (info->dim_count != 1 || (info->dtype != RUNG_BOOL && !is_integer(info->dtype)))
-		return rung__fail(RUNG_E_FORMAT, "%s: a split is a bool mask or integer ids with 1 dimension, this is %s with %u; "
-		                  "convert it with a.astype('<i8').ravel()", spec, rung_dtype_name(info->dtype), info->dim_count);
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: a split is a bool mask or integer ids with 1 dimension, this is %s with %u; "
+				  "convert it with a.astype('<i8').ravel()",
+				  spec, rung_dtype_name(info->dtype), info->dim_count);
 	if (info->dtype == RUNG_BOOL && info->row_count != vertex_count)
-		return rung__fail(RUNG_E_FORMAT, "%s: the mask has %" PRIu64 " entries, there are %" PRIu64 " vertices; give one for each vertex",
-		                  spec, info->row_count, vertex_count);
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: the mask has %" PRIu64 " entries, there are %" PRIu64
+				  " vertices; give one for each vertex",
+				  spec, info->row_count, vertex_count);
 	if (info->row_count > vertex_count)
-		return rung__fail(RUNG_E_FORMAT, "%s: has %" PRIu64 " ids, there are only %" PRIu64 " vertices; give each id once", spec,
-		                  info->row_count, vertex_count);
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: has %" PRIu64 " ids, there are only %" PRIu64 " vertices; give each id once", spec,
+				  info->row_count, vertex_count);
 	return 0;
 }
 
@@ -193,9 +227,10 @@ static int read_split(const char *spec, uint64_t vertex_count, struct rung__stag
 		goto close_src;
 	data = rung__malloc_array(info->row_count, (size_t)info->row_bytes);
 	rc = data ? rung_source_read(src, 0, info->row_count, data)
-	          : rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " entries", spec, info->row_count);
+		  : rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " entries", spec, info->row_count);
 	if (rc == 0)
-		rc = info->dtype == RUNG_BOOL ? split_of_mask(src, data, vertex_count, split) : split_of_ids(src, data, vertex_count, split);
+		rc = info->dtype == RUNG_BOOL ? split_of_mask(src, data, vertex_count, split)
+					      : split_of_ids(src, data, vertex_count, split);
 	rung__free(data);
 close_src:
 	rung_source_close(src);

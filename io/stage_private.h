@@ -20,18 +20,19 @@
  * complete, so that OUT is at any moment absent, the old dataset, or the new one.
  */
 struct rung__stage_dir {
-	char *path;             /* OUT, without slashes at its end */
-	char *partial_path;     /* OUT.partial */
-	char *aside_path;       /* where OUT goes on file systems that cannot exchange two folders */
-	const char *name, *partial_name, *aside_name;   /* their last parts, inside parent_fd */
+	char *path;                                   /* OUT, without slashes at its end */
+	char *partial_path;                           /* OUT.partial */
+	char *aside_path;                             /* where OUT goes on file systems that cannot exchange two folders */
+	const char *name, *partial_name, *aside_name; /* their last parts, inside parent_fd */
 	int parent_fd;
-	int fd;                 /* OUT.partial; -1 while it is not ours */
+	int fd; /* OUT.partial; -1 while it is not ours */
 	bool force, replaces;
 };
 
 /** Open the parent, and see that OUT may be written: RUNG_E_EXIST when it is there and not to be replaced. Writes nothing. */
 int rung__stage_dir_init(struct rung__stage_dir *dir, const char *out_dir, bool force);
-/** Make and lock OUT.partial, empty. RUNG_E_BUSY when another process has it, RUNG_E_EXIST when it holds files that are not rung's. */
+/** Make and lock OUT.partial, empty. RUNG_E_BUSY when another process has it, RUNG_E_EXIST when it holds files that are not
+ * rung's. */
 int rung__stage_dir_acquire(struct rung__stage_dir *dir);
 /** Give the complete OUT.partial its name, and remove what it replaces. */
 int rung__stage_dir_publish(struct rung__stage_dir *dir);
@@ -50,22 +51,22 @@ struct rung__stage {
 	int threads;
 	struct rung__stage_dir dir;
 	struct rung_source *features, *labels, *score_source;
-	struct rung__stage_split_ids *splits;   /* [opts.split_count], original ids */
+	struct rung__stage_split_ids *splits; /* [opts.split_count], original ids */
 	struct rung_graph *graph;
 	const struct rung_csc *csc;
-	float *score;                           /* by original id */
+	float *score; /* by original id */
 	void *vertex_of_rank, *rank_of_vertex;
-	uint64_t *indptr;                       /* relabelled */
+	uint64_t *indptr; /* relabelled */
 	void *indices;
 	struct rung__manifest *manifest;
-	uint64_t *sums;                         /* [manifest->block_count] */
-	unsigned char *buffer;                  /* [RUNG__STAGE_BUFFER_BYTES] of the file being written */
-	const char *step;                       /* "features" or "files", with its bytes for progress */
+	uint64_t *sums;        /* [manifest->block_count] */
+	unsigned char *buffer; /* [RUNG__STAGE_BUFFER_BYTES] of the file being written */
+	const char *step;      /* "features" or "files", with its bytes for progress */
 	uint64_t step_done, step_total;
 	struct rung_stage_report report;
 };
 
-#define RUNG__STAGE_BUFFER_BYTES (4u << 20)   /* whole blocks of the checksums */
+#define RUNG__STAGE_BUFFER_BYTES (4u << 20) /* whole blocks of the checksums */
 
 /** Open and check every input, read the splits, and fill the manifest with what they say. */
 int rung__stage_open_inputs(struct rung__stage *stage);

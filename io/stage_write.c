@@ -12,16 +12,16 @@
 #include "rows.h"
 #include "stage_private.h"
 
-#define CHUNK_ITEMS 65536u   /* of an array that is converted on the way */
+#define CHUNK_ITEMS 65536u /* of an array that is converted on the way */
 
 struct output {
 	struct rung__stage *stage;
 	const struct rung__manifest_file *file;
-	uint64_t *sums;         /* of its blocks */
+	uint64_t *sums; /* of its blocks */
 	char *path;
 	int fd;
-	size_t used;            /* bytes in stage->buffer */
-	uint64_t written;       /* bytes in the file */
+	size_t used;      /* bytes in stage->buffer */
+	uint64_t written; /* bytes in the file */
 };
 
 /* Take the room before it is needed: a full device is found at once, and the file lies in few pieces. */
@@ -30,7 +30,8 @@ static int reserve(const struct output *out)
 	rung__stage_step("reserve");
 	if (fallocate(out->fd, 0, 0, (off_t)out->file->bytes) == 0 || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL)
 		return 0;
-	return rung__fail_errno(errno, "%s: reserving %" PRIu64 " bytes; make room, or choose an output elsewhere", out->path, out->file->bytes);
+	return rung__fail_errno(errno, "%s: reserving %" PRIu64 " bytes; make room, or choose an output elsewhere", out->path,
+				out->file->bytes);
 }
 
 static int open_output(struct output *out, struct rung__stage *stage, const struct rung__manifest_file *file, uint64_t *sums)
@@ -181,7 +182,8 @@ static int write_score(struct rung__stage *stage)
 }
 
 /* A split as ranks, in the order it was given. */
-static int write_split(struct rung__stage *stage, const struct rung__manifest_file *file, const struct rung__stage_split_ids *split)
+static int write_split(struct rung__stage *stage, const struct rung__manifest_file *file,
+		       const struct rung__stage_split_ids *split)
 {
 	const unsigned index_bytes = stage->manifest->index_bytes;
 	void *ranks = rung__malloc_array(split->count, index_bytes);

@@ -13,15 +13,15 @@
 #include "npy.h"
 #include "rows.h"
 
-#define GROUP_BLOCKS 32u   /* checked between two calls of progress, each by one thread */
+#define GROUP_BLOCKS 32u /* checked between two calls of progress, each by one thread */
 
 struct verify {
 	struct rung_verify_opts opts;
 	int threads;
 	struct rung_dataset *ds;
-	uint64_t *sums;              /* as checksums.npy has them */
-	unsigned char *sums_bad;     /* [checksums.block_count]: block of checksums.npy that cannot be relied on */
-	unsigned char *buffers;      /* [GROUP_BLOCKS][RUNG__BLOCK_BYTES] */
+	uint64_t *sums;          /* as checksums.npy has them */
+	unsigned char *sums_bad; /* [checksums.block_count]: block of checksums.npy that cannot be relied on */
+	unsigned char *buffers;  /* [GROUP_BLOCKS][RUNG__BLOCK_BYTES] */
 	uint64_t bad_room;
 	uint64_t blocks_total;
 	struct rung_verify_report report;
@@ -40,7 +40,8 @@ static int add_bad(struct verify *v, const char *file, uint64_t block)
 		report->bad = bad;
 		v->bad_room = room;
 	}
-	report->bad[report->bad_count++] = (struct rung_bad_block){ .file = file, .block = block, .offset = block * RUNG__BLOCK_BYTES };
+	report->bad[report->bad_count++] =
+		(struct rung_bad_block){ .file = file, .block = block, .offset = block * RUNG__BLOCK_BYTES };
 	return 0;
 }
 
@@ -89,10 +90,11 @@ static bool sum_known(const struct verify *v, uint64_t block)
 {
 	const uint64_t at = RUNG__NPY_DATA_OFFSET + block * sizeof(uint64_t);
 
-	return !v->sums_bad[at / RUNG__BLOCK_BYTES];   /* 8-byte entries at a multiple of 8: none lies in two blocks */
+	return !v->sums_bad[at / RUNG__BLOCK_BYTES]; /* 8-byte entries at a multiple of 8: none lies in two blocks */
 }
 
-static int report_group(struct verify *v, const struct rung__manifest_file *file, uint64_t first, uint64_t count, const bool *good)
+static int report_group(struct verify *v, const struct rung__manifest_file *file, uint64_t first, uint64_t count,
+			const bool *good)
 {
 	int rc = 0;
 
@@ -102,9 +104,10 @@ static int report_group(struct verify *v, const struct rung__manifest_file *file
 		if (!good[i])
 			rc = add_bad(v, file->name, first + i);
 	}
-	if (rc == 0 && v->opts.progress && v->opts.progress(v->opts.progress_ctx, "verify", v->report.blocks_checked, v->blocks_total))
-		rc = rung__fail(RUNG_E_CANCELED, "verify: canceled after %" PRIu64 " of %" PRIu64 " blocks", v->report.blocks_checked,
-		                v->blocks_total);
+	if (rc == 0 && v->opts.progress &&
+	    v->opts.progress(v->opts.progress_ctx, "verify", v->report.blocks_checked, v->blocks_total))
+		rc = rung__fail(RUNG_E_CANCELED, "verify: canceled after %" PRIu64 " of %" PRIu64 " blocks",
+				v->report.blocks_checked, v->blocks_total);
 	return rc;
 }
 
@@ -112,7 +115,8 @@ static int report_group(struct verify *v, const struct rung__manifest_file *file
  * `sums` are those of the file's blocks. A block whose checksum lies in a damaged block of checksums.npy passes unchecked:
  * that block is in the report, and nothing is known of this one.
  */
-static int verify_blocks(struct verify *v, const struct rung__manifest_file *file, int fd, const uint64_t *sums, bool sums_checked)
+static int verify_blocks(struct verify *v, const struct rung__manifest_file *file, int fd, const uint64_t *sums,
+			 bool sums_checked)
 {
 	bool good[GROUP_BLOCKS];
 	int rc = 0;
@@ -120,12 +124,12 @@ static int verify_blocks(struct verify *v, const struct rung__manifest_file *fil
 	for (uint64_t first = 0; first < file->block_count && rc == 0; first += GROUP_BLOCKS) {
 		uint64_t count = RUNG__MIN(file->block_count - first, GROUP_BLOCKS);
 
-		#pragma omp parallel for num_threads(v->threads) schedule(dynamic)
+#pragma omp parallel for num_threads(v->threads) schedule(dynamic)
 		for (int64_t i = 0; i < (int64_t)count; i++) {
 			uint64_t block = first + (uint64_t)i;
 
 			good[i] = (!sums_checked && !sum_known(v, file->first_block + block)) ||
-			          block_good(fd, file, block, sums[block], v->buffers + (size_t)i * RUNG__BLOCK_BYTES);
+				  block_good(fd, file, block, sums[block], v->buffers + (size_t)i * RUNG__BLOCK_BYTES);
 		}
 		rc = report_group(v, file, first, count, good);
 	}
@@ -194,9 +198,11 @@ static int check_source(const struct verify *v, const struct rung_source *src)
 	const struct rung__manifest *m = v->ds->manifest;
 
 	if (info->row_count != m->vertex_count || info->row_bytes != m->features.row_bytes)
-		return rung__fail(RUNG_E_FORMAT, "%s: has %" PRIu64 " rows of %" PRIu64 " bytes, %s has %" PRIu64 " of %" PRIu64
-		                  "; give the features it was staged from", v->opts.source, info->row_count, info->row_bytes, v->ds->dir,
-		                  m->vertex_count, m->features.row_bytes);
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: has %" PRIu64 " rows of %" PRIu64 " bytes, %s has %" PRIu64 " of %" PRIu64
+				  "; give the features it was staged from",
+				  v->opts.source, info->row_count, info->row_bytes, v->ds->dir, m->vertex_count,
+				  m->features.row_bytes);
 	return 0;
 }
 
@@ -207,7 +213,8 @@ static int compare_block(struct verify *v, struct compare *c, uint64_t first, ui
 	int rc = rung__rows_gather(&c->rows, c->vertex_of_rank, m->index_bytes, first, count, c->original);
 
 	if (rc == 0)
-		rc = rung__pread_all(c->fd, RUNG__FEATURES, c->staged, count * row_bytes, RUNG__NPY_DATA_OFFSET + first * row_bytes);
+		rc = rung__pread_all(c->fd, RUNG__FEATURES, c->staged, count * row_bytes,
+				     RUNG__NPY_DATA_OFFSET + first * row_bytes);
 	for (uint64_t i = 0; i < count && rc == 0; i++) {
 		v->report.rows_compared++;
 		if (memcmp(c->staged + i * row_bytes, c->original + i * row_bytes, (size_t)row_bytes) == 0)
@@ -216,7 +223,8 @@ static int compare_block(struct verify *v, struct compare *c, uint64_t first, ui
 			v->report.first_different = rung__id_get(c->vertex_of_rank, m->index_bytes, first + i);
 	}
 	if (rc == 0 && v->opts.progress && v->opts.progress(v->opts.progress_ctx, "rows", first + count, m->vertex_count))
-		rc = rung__fail(RUNG_E_CANCELED, "verify: canceled after %" PRIu64 " of %" PRIu64 " rows", first + count, m->vertex_count);
+		rc = rung__fail(RUNG_E_CANCELED, "verify: canceled after %" PRIu64 " of %" PRIu64 " rows", first + count,
+				m->vertex_count);
 	return rc;
 }
 
@@ -251,7 +259,8 @@ static int compare_source(struct verify *v)
 	rc = check_source(v, c.src);
 	if (rc == 0) {
 		rc = compare_all(v, &c);
-		/* damaged files that cannot be followed to the end are in the report already; rows_compared says how far it went */
+		/* damaged files that cannot be followed to the end are in the report already; rows_compared says how far it went
+		 */
 		if (v->report.bad_count > 0 && (rc == RUNG_E_IO || rc == RUNG_E_RANGE || rc == RUNG_E_FORMAT))
 			rc = 0;
 	}
@@ -271,7 +280,7 @@ static int verify_all(struct verify *v)
 	int rc;
 
 	v->blocks_total = m->block_count + m->checksums.block_count;
-	v->report.blocks_checked = 1;   /* the manifest: it was opened, so its checksum is right */
+	v->report.blocks_checked = 1; /* the manifest: it was opened, so its checksum is right */
 	v->report.bytes_checked = m->text_bytes;
 	v->sums = rung__malloc_array(m->block_count, sizeof(*v->sums));
 	v->sums_bad = rung__zalloc_array(m->checksums.block_count, 1);
@@ -287,13 +296,15 @@ static int conclude(struct verify *v, const char *dir)
 	const struct rung_verify_report *report = &v->report;
 
 	if (report->bad_count > 0)
-		return rung__fail(RUNG_E_CORRUPT, "%s/%s: block %" PRIu64 " at offset %" PRIu64 " does not have its checksum (%" PRIu64
-		                  " bad blocks in all); stage the dataset again", dir, report->bad[0].file, report->bad[0].block,
-		                  report->bad[0].offset, report->bad_count);
+		return rung__fail(RUNG_E_CORRUPT,
+				  "%s/%s: block %" PRIu64 " at offset %" PRIu64 " does not have its checksum (%" PRIu64
+				  " bad blocks in all); stage the dataset again",
+				  dir, report->bad[0].file, report->bad[0].block, report->bad[0].offset, report->bad_count);
 	if (report->rows_different > 0)
-		return rung__fail(RUNG_E_CORRUPT, "%s: %" PRIu64 " of %" PRIu64 " rows differ from %s, the first is that of vertex %" PRIu64
-		                  "; stage the dataset again", dir, report->rows_different, report->rows_compared, v->opts.source,
-		                  report->first_different);
+		return rung__fail(RUNG_E_CORRUPT,
+				  "%s: %" PRIu64 " of %" PRIu64 " rows differ from %s, the first is that of vertex %" PRIu64
+				  "; stage the dataset again",
+				  dir, report->rows_different, report->rows_compared, v->opts.source, report->first_different);
 	return 0;
 }
 

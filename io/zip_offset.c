@@ -10,14 +10,14 @@
 #include "internal.h"
 #include "source_private.h"
 
-#define END_BYTES 22u
-#define END64_BYTES 56u
-#define LOCATOR_BYTES 20u
-#define ENTRY_BYTES 46u
-#define LOCAL_BYTES 30u
-#define COMMENT_BYTES_MAX 65535u
+#define END_BYTES           22u
+#define END64_BYTES         56u
+#define LOCATOR_BYTES       20u
+#define ENTRY_BYTES         46u
+#define LOCAL_BYTES         30u
+#define COMMENT_BYTES_MAX   65535u
 #define DIRECTORY_BYTES_MAX (64u << 20)
-#define FLAG_ENCRYPTED 1u
+#define FLAG_ENCRYPTED      1u
 
 struct directory {
 	uint64_t offset, bytes, entry_count;
@@ -152,12 +152,12 @@ static bool data_offset_of(int fd, uint64_t file_bytes, const struct entry *e, u
 	unsigned char local[LOCAL_BYTES], name[UINT16_MAX];
 	uint64_t at;
 
-	if (!read_at(fd, local, LOCAL_BYTES, e->local_offset, file_bytes) || memcmp(local, "PK\3\4", 4) != 0 || le(local + 8, 2) != 0 ||
-	    le(local + 26, 2) != e->name_len)
+	if (!read_at(fd, local, LOCAL_BYTES, e->local_offset, file_bytes) || memcmp(local, "PK\3\4", 4) != 0 ||
+	    le(local + 8, 2) != 0 || le(local + 26, 2) != e->name_len)
 		return false;
 	if (!read_at(fd, name, e->name_len, e->local_offset + LOCAL_BYTES, file_bytes) || memcmp(name, e->name, e->name_len) != 0)
 		return false;
-	at = e->local_offset + LOCAL_BYTES + e->name_len + le(local + 28, 2);   /* below 2^63 + 2^17: the header was read */
+	at = e->local_offset + LOCAL_BYTES + e->name_len + le(local + 28, 2); /* below 2^63 + 2^17: the header was read */
 	if (at > file_bytes || e->bytes > file_bytes - at)
 		return false;
 	*offset_out = at;

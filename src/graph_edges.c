@@ -56,18 +56,21 @@ typedef int (*chunk_fn)(struct loader *loader, const struct chunk *chunk);
 static int open_list(const char *spec, struct edge_list *list)
 {
 	const struct rung_array_info *info;
-	int rc;
+	uint64_t first, second;   /* dimensions as the file states them */
+	int transposed, rc;
 
-	rc = rung__ids_open(spec, "an edge index", 2, &list->src);
+	rc = rung__ids_open_matrix(spec, "an edge index", &transposed, &list->src);
 	if (rc < 0)
 		return rc;
 	info = rung_source_info(list->src);
-	list->dtype = info->dtype;
-	list->by_side = info->dims[0] == 2;
-	if (!list->by_side && info->dims[1] != 2)
+	first = info->dims[transposed ? 1 : 0];
+	second = info->dims[transposed ? 0 : 1];
+	if (first != 2 && second != 2)
 		return rung__fail(RUNG_E_FORMAT, "%s: an edge index of shape [%" PRIu64 ",%" PRIu64 "]: it must be [2,E] or [E,2]; reshape it",
-		                  spec, info->dims[0], info->dims[1]);
-	list->edge_count = list->by_side ? info->dims[1] : info->dims[0];
+		                  spec, first, second);
+	list->dtype = info->dtype;
+	list->edge_count = first == 2 ? second : first;
+	list->by_side = (first == 2) != (transposed != 0);   /* [2,E] in Fortran order lies in the file as [E,2] does in C order */
 	return 0;
 }
 
@@ -146,7 +149,7 @@ static int fail_id(const struct loader *loader, const struct chunk *chunk, uint6
 	}
 	return rung__fail(RUNG_E_RANGE, "%s: edge %" PRIu64 ": %s id %s is out of range 0..%" PRIu64 "; %s",
 	                  rung_source_spec(chunk->list->src), chunk->first + i, side, rung__ids_text(text, dtype, value),
-	                  (known ? loader->vertex_count : UINT64_MAX) - 1,
+	                  known ? loader->vertex_count - 1 : rung__ids_limit(dtype, UINT64_MAX) - 1,
 	                  known ? "correct the edge or give the right vertex count" : "correct the edge");
 }
 

@@ -2,8 +2,9 @@
 /*
  * The ids that rung bench asks for: uniform, zipf, those of sampled batches, or a file's.
  *
- * zipf draws rank r with probability proportional to 1/(r+1) by rejection-inversion (Hörmann, Derflinger, "Rejection-inversion to
- * generate variates from monotone discrete distributions", 1996) for exponent 1, where the integral of the hat is the logarithm.
+ * zipf draws rank r with probability proportional to 1/(r+1) by rejection-inversion (Hörmann, Derflinger, "Rejection-inversion
+ * to generate variates from monotone discrete distributions", 1996) for exponent 1, where the integral of the hat is the
+ * logarithm.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -12,10 +12,12 @@ enum { KEY_IDS = 0x1001, KEY_ROWS, KEY_BATCH, KEY_IN_FLIGHT, KEY_FANOUT, KEY_SEE
 
 static const struct argp_option options[] = {
 	{ "ids", KEY_IDS, "KIND|SRC", 0,
-	  "Rows to ask for: trace (those of sampled batches, the default), uniform, zipf (exponent 1 over the ranks), or the vertex ids "
-	  "in a file", 1 },
-	{ "rows", KEY_ROWS, "N", 0, "Rows to gather (default: 1048576; of a file: all); trace goes on to the end of its last batch", 1 },
-	{ "batch", KEY_BATCH, "N", 0, "Rows of a request (default: 4096); of trace: seeds of a batch (default: as it was staged)", 1 },
+	  "Rows to ask for: trace (those of sampled batches, the default), uniform, zipf (exponent 1 over the ranks), or the "
+	  "vertex ids in a file", 1 },
+	{ "rows", KEY_ROWS, "N", 0,
+	  "Rows to gather (default: 1048576; of a file: all); trace goes on to the end of its last batch", 1 },
+	{ "batch", KEY_BATCH, "N", 0,
+	  "Rows of a request (default: 4096); of trace: seeds of a batch (default: as it was staged)", 1 },
 	{ "fanout", KEY_FANOUT, "LIST", 0, "Neighbours drawn per hop by trace (default: as staged)", 1 },
 	{ "in-flight", KEY_IN_FLIGHT, "N", 0, "Requests in flight of each submitting thread (default: 2)", 1 },
 	{ "seed", KEY_SEED, "N", 0, "Seed of the ids (default: 1)", 1 },

@@ -131,7 +131,9 @@ static void print_info(const struct rung_dataset *ds)
 		printf("%s%s", i ? " " : "", info->split_names[i]);
 	printf("\nformat    %u, ids of %u bytes\n\n", info->format_version, info->index_bytes);
 	for (size_t i = 0; (file = rung_dataset_file(ds, i)) != NULL; i++) {
-		printf("%-24s %14llu  ", file->name, (unsigned long long)file->bytes);
+		printf("%-24s %14llu", file->name, (unsigned long long)file->bytes);
+		if (file->array.dtype != RUNG_DTYPE_NONE)
+			printf("  ");
 		print_array(&file->array);
 		putchar('\n');
 	}

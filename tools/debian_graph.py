@@ -184,7 +184,8 @@ def main():
     parser.add_argument("--force", action="store_true", help="replace OUT when it is such a data set")
     args = parser.parse_args()
     out = args.out.rstrip("/")
-    if os.path.lexists(out) and not (args.force and os.path.isfile(os.path.join(out, "packages.txt"))):
+    is_ours = all(os.path.isfile(os.path.join(out, name)) for name in ("packages.txt", "classes.txt", "edges.npy"))
+    if os.path.lexists(out) and not (args.force and is_ours):
         sys.exit("%s: exists%s" % (out, " and is no such data set; choose another folder" if args.force else
                                    "; --force replaces it"))
     try:

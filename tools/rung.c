@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command `rung`: finds the subcommand and runs it. */
+#include <signal.h>
 #include <string.h>
 
 #include "rung_config.h"
@@ -81,6 +82,7 @@ int main(int argc, char **argv)
 {
 	int code = TOOL_DONE;
 
+	signal(SIGXFSZ, SIG_IGN);   /* a file size limit is then an error that is told and cleaned up after */
 	argp_err_exit_status = TOOL_USAGE;
 	if (argc < 2) {
 		print_usage(stderr);

@@ -51,7 +51,8 @@ static inline struct rung_graph_opts rung_graph_opts_init(void)
 #endif
 
 /**
- * Read a graph into memory (8 bytes a vertex + 4 or 8 an edge; while an edge list is turned, as much again).
+ * Read a graph into memory: 8 bytes a vertex and 4 or 8 an edge. An edge list takes 8 bytes a vertex more while it is read, and
+ * buffers of at most 200 MiB; `dedup`, and `undirected` for a csc:, need the graph once more while they work.
  * Edges keep the order of their lists inside a column; with `undirected` the reverse of an edge comes directly behind it
  * (behind all edges of its column for a csc:). Every id and every indptr entry is checked. An edge list is read twice, and
  * three times when the vertex count is to be found.

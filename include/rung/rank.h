@@ -77,7 +77,8 @@ struct rung_score_report {
  * @param report_out  may be NULL
  * @return 0, RUNG_E_INVAL (damping, method), RUNG_E_RANGE (a train id, with its place), RUNG_E_NOMEM, RUNG_E_CANCELED
  *
- * Memory: the graph turned to CSR (8 bytes a vertex + index_bytes an edge) and 12 bytes a vertex.
+ * Memory: the graph turned to CSR (8 bytes a vertex + index_bytes an edge), 12 bytes a vertex, and buffers of at most 100 MiB;
+ * for degree 8 bytes a vertex.
  */
 RUNG_API int rung_score_compute(const struct rung_csc *csc, const struct rung_score_opts *opts, float *score_out,
                                 struct rung_score_report *report_out);

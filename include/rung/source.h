@@ -6,7 +6,8 @@
  *   file.npz:member                   a member of a .npz, stored or deflated; ".npy" behind the member's name may be left out
  *   raw:FILE,DTYPE,DIM[xDIM][,OFFSET] bytes without a header, from byte OFFSET on
  *
- * C order and little-endian only; Fortran order, big-endian and object arrays are refused with the way to convert them.
+ * C order and little-endian only; Fortran order, big-endian and object arrays are refused with the way to convert them. (An edge
+ * index may come in either order.)
  */
 #ifndef RUNG_SOURCE_H
 #define RUNG_SOURCE_H
@@ -28,6 +29,14 @@ struct rung_source;
  * @return 0, or RUNG_E_INVAL (the words of spec), RUNG_E_NOENT, RUNG_E_FORMAT, RUNG_E_IO, RUNG_E_NOMEM
  */
 RUNG_API int rung_source_open(const char *spec, struct rung_source **src_out);
+
+/**
+ * The same for those who can take either order of a matrix: one in Fortran order is opened as its transpose, which is the same
+ * bytes in C order. An edge index [2,E] in Fortran order is [E,2] in C order, and is often saved so.
+ *
+ * @param transposed_out  1 when the info and the rows of `src` are those of the transpose, else 0
+ */
+RUNG_API int rung_source_open_either_order(const char *spec, int *transposed_out, struct rung_source **src_out);
 
 /** Type and shape; valid until the source is closed. */
 RUNG_API const struct rung_array_info *rung_source_info(const struct rung_source *src);

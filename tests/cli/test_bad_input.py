@@ -113,10 +113,12 @@ class BadInput(CliTest):
         self.refused("a.npz", features=path + ":x")
 
     def test_words_of_a_source(self):
-        for spec in ("raw:f", "raw:f,u8", "raw:f,u9,10x10", "raw:f,u8,10xx10", "raw:f,u8,0x,1", "raw:f,u8,10x10,-1", "a.npz", "features"):
+        for spec in ("raw:f", "raw:f,u8", "raw:f,u9,10x10", "raw:f,u8,10xx10", "raw:f,u8,0x,1", "raw:f,u8,10x10,-1", "a.npz",
+                     "features"):
             with self.subTest(spec):
                 before = sorted(os.listdir(self.folder))
-                done = subprocess.run([RUNG, "stage", *self.graph.options(features=spec), "--out", self.out], capture_output=True, text=True,
+                done = subprocess.run([RUNG, "stage", *self.graph.options(features=spec), "--out", self.out],
+                                      capture_output=True, text=True,
                                       check=False, cwd=self.folder)
                 self.assertIn(done.returncode, (1, 2))
                 self.assertIn(spec.removeprefix("raw:").split(",")[0], done.stderr)
@@ -212,7 +214,8 @@ class BadInput(CliTest):
         for name in ("../evil", "a/b", "a b", "."):
             with self.subTest(name):
                 before = sorted(os.listdir(self.folder))
-                done = subprocess.run([RUNG, "stage", *self.graph.options(split=[name + "=" + self.graph.train_file]), "--out", self.out],
+                done = subprocess.run([RUNG, "stage", *self.graph.options(split=[name + "=" + self.graph.train_file]), "--out",
+                                       self.out],
                                       capture_output=True, text=True, check=False)
                 self.assertIn(done.returncode, (1, 2))
                 self.assertIn(name, done.stderr)
@@ -242,24 +245,27 @@ class BadInput(CliTest):
 
     @staticmethod
     def limit_file_size():
-        """Writes beyond the limit fail as on a full disk."""
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        """Writes beyond the limit fail as on a full disk; the signal that comes with them is the command's to ignore."""
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_FSIZE, (200000, 200000))
 
     def test_writes_that_fail_for_space(self):
         graph = Graph(self.folder, vertices=20000, edges=1000, row_bytes=64)
         before = sorted(os.listdir(self.folder))
-        self.fails("stage", *graph.options(), "--out", self.out, code=1, says=[self.out, "File too large"], preexec_fn=self.limit_file_size)
+        self.fails("stage", *graph.options(), "--out", self.out, code=1, says=[self.out, "File too large"],
+                   preexec_fn=self.limit_file_size)
         self.assertEqual(sorted(os.listdir(self.folder)), before)
 
     def on_a_small_disk(self, size, *args):
         """Run the command with self.out on a tmpfs of `size`; returns what was done and what is on it at the end."""
         disk = self.path("disk")
         os.makedirs(disk, exist_ok=True)
-        script = "mount -t tmpfs -o size=%s tmpfs '%s' || exit 99; \"$@\"; code=$?; ls -A '%s' >&3; exit $code" % (size, disk, disk)
+        script = "mount -t tmpfs -o size=%s tmpfs '%s' || exit 99; \"$@\"; code=$?; ls -A '%s' >&3; exit $code" % (size, disk,
+                                                                                                                   disk)
         listing = self.path("listing")
         with open(listing, "wb") as file:
-            done = subprocess.run(["unshare", "-rm", "sh", "-c", "exec 3>&%d; " % file.fileno() + script, "sh", RUNG, *args], pass_fds=[file.fileno()],
+            done = subprocess.run(["unshare", "-rm", "sh", "-c", "exec 3>&%d; " % file.fileno() + script, "sh", RUNG, *args],
+                                  pass_fds=[file.fileno()],
                                   capture_output=True, text=True, check=False)
         with open(listing, encoding="utf-8") as file:
             names = file.read().split()

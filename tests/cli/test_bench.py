@@ -50,10 +50,12 @@ class Widths(CliTest):
                 graph = Graph(self.folder, vertices=rows_for(width), edges=2000, row_bytes=width, seed=width)
                 staged = self.stage(graph, "staged-%d" % width)
                 cold = ["--host", smallest_budget(width)]
-                bench = self.check(staged, *cold, "--ids", "uniform", "--rows", ROWS, "--threads", 4, "--in-flight", 3, "--batch", 1000, rows=ROWS)
+                bench = self.check(staged, *cold, "--ids", "uniform", "--rows", ROWS, "--threads", 4, "--in-flight", 3,
+                                   "--batch", 1000, rows=ROWS)
                 self.assertGreater(bench["tiers"][1]["hits"], ROWS / 2, "most rows should have come from the file")
                 self.assertGreater(bench["device_reads"], 0)
-                self.check(staged, "--host", "30%" if width >= 100 else smallest_budget(width), "--ids", "zipf", "--rows", ROWS, "--engine", "pread",
+                self.check(staged, "--host", "30%" if width >= 100 else smallest_budget(width), "--ids", "zipf", "--rows",
+                           ROWS, "--engine", "pread",
                            "--threads", 3, "--batch", 4096, rows=ROWS)
                 ids, count = self.nasty_ids(graph)
                 for more in ([], ["--no-merge", "--buffered"]):
@@ -65,11 +67,13 @@ class Widths(CliTest):
     def test_depth_one_and_batches_of_one(self):
         staged = self.stage(Graph(self.folder, vertices=3000, edges=100, row_bytes=100))
         for engine in ("auto", "pread"):
-            self.check(staged, "--host", "40KiB", "--ids", "uniform", "--rows", 2000, "--batch", 1, "--queue-depth", 1, "--in-flight", 1, "--engine", engine)
+            self.check(staged, "--host", "40KiB", "--ids", "uniform", "--rows", 2000, "--batch", 1, "--queue-depth", 1,
+                       "--in-flight", 1, "--engine", engine)
 
     def test_one_batch_larger_than_all_slots(self):
         staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=512))
-        bench = self.check(staged, "--host", smallest_budget(512), "--ids", "uniform", "--rows", 50000, "--batch", 50000, rows=50000)
+        bench = self.check(staged, "--host", smallest_budget(512), "--ids", "uniform", "--rows", 50000, "--batch", 50000,
+                           rows=50000)
         self.assertGreater(bench["duplicate_rows"], 0)
 
     def test_merging_makes_fewer_reads_and_no_difference(self):
@@ -127,7 +131,8 @@ def refuse_io_uring(error):
     libc = ctypes.CDLL(None, use_errno=True)
 
     def install():
-        if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.prctl(22, 2, ctypes.byref(program), 0, 0) != 0:   # no new privileges; the filter
+        if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.prctl(22, 2, ctypes.byref(program), 0,
+                                                         0) != 0:   # no new privileges; the filter
             os._exit(77)
     return install
 
@@ -143,7 +148,8 @@ class Refused(CliTest):
         self.args = ["bench", self.staged, "--check", "--host", "200KiB", "--ids", "uniform", "--rows", "20000"]
 
     def refused(self, error, *more):
-        done = subprocess.run([RUNG, *self.args, *more], capture_output=True, text=True, check=False, preexec_fn=refuse_io_uring(error))
+        done = subprocess.run([RUNG, *self.args, *more], capture_output=True, text=True, check=False,
+                              preexec_fn=refuse_io_uring(error))
         if done.returncode == 77:
             self.skipTest("no seccomp filter can be set here")
         return done

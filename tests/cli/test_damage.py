@@ -112,7 +112,8 @@ class Killed(CliTest):
         self.out = self.path("out")
 
     def start(self, *more):
-        return subprocess.Popen([RUNG, "stage", *self.graph.options(), "--out", self.out, "--quiet", *more], stdout=subprocess.DEVNULL,
+        return subprocess.Popen([RUNG, "stage", *self.graph.options(), "--out", self.out, "--quiet", *more],
+                                stdout=subprocess.DEVNULL,
                                 stderr=subprocess.PIPE, text=True)
 
     def opens(self, folder):

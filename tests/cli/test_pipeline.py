@@ -50,7 +50,8 @@ class Contents(CliTest):
         self.assertEqual(load("labels"), [graph.labels[v] for v in vertex_of_rank])
         self.assertEqual([vertex_of_rank[r] for r in load("split_train")], graph.train)
         self.assertEqual([vertex_of_rank[r] for r in load("split_valid")], graph.valid)
-        self.assertEqual(sorted(vertex_of_rank[r] for r in load("split_test")), [v for v in range(graph.vertices) if graph.test_mask[v]])
+        self.assertEqual(sorted(vertex_of_rank[r] for r in load("split_test")),
+                         [v for v in range(graph.vertices) if graph.test_mask[v]])
         self.assertEqual(self.run_rung("verify", staged, "--source", graph.features).stdout.split(":")[0], "ok")
 
     def test_every_score_stages_the_same_graph(self):
@@ -77,7 +78,8 @@ class Contents(CliTest):
     def test_dedup_keeps_one_of_equal_edges(self):
         staged = self.path("staged")
         self.graph.edges = [edge for edge in self.graph.edges for _ in range(2)]
-        doubled = self.graph.write("doubled.npy", "<i4", (len(self.graph.edges), 2), [end for edge in self.graph.edges for end in edge])
+        doubled = self.graph.write("doubled.npy", "<i4", (len(self.graph.edges), 2),
+                                   [end for edge in self.graph.edges for end in edge])
         self.run_rung("stage", *self.graph.options(graph=doubled), "--dedup", "--out", staged)
         descr, _, indptr = read_npy(os.path.join(staged, "graph_indptr.npy"))
         self.assertEqual(descr, "<u8")
@@ -104,7 +106,8 @@ class Contents(CliTest):
             indptr.append(indptr[-1] + len(neighbours))
         with open(graph.path("features.raw"), "wb") as file:
             file.write(b"header" + graph.rows)
-        members = {"edges": npy_bytes("<i8", (2, len(graph.edges)), flat), "x": npy_bytes("|u1", (graph.vertices, graph.row_bytes), graph.rows)}
+        members = {"edges": npy_bytes("<i8", (2, len(graph.edges)), flat), "x": npy_bytes("|u1", (graph.vertices,
+                                                                                                  graph.row_bytes), graph.rows)}
         stored = graph.write_npz("stored.npz", members, deflate=False)
         deflated = graph.write_npz("deflated.npz", members, deflate=True)
         head, tail = graph.edges[:half], graph.edges[half:]
@@ -114,7 +117,11 @@ class Contents(CliTest):
             "raw": {"features": "raw:%s,u8,%dx%d,6" % (graph.path("features.raw"), graph.vertices, graph.row_bytes)},
             "stored": {"graph": stored + ":edges", "features": stored + ":x"},
             "deflated": {"graph": deflated + ":edges.npy", "features": deflated + ":x.npy"},
-            "by edge": {"graph": graph.write("by_edge.npy", "<u4", (len(graph.edges), 2), [end for edge in graph.edges for end in edge])},
+            "by edge": {"graph": graph.write("by_edge.npy", "<u4", (len(graph.edges), 2),
+                                             [end for edge in graph.edges for end in edge])},
+            "by side, Fortran": {"graph": graph.write("by_side_f.npy", "<i8", (2, len(graph.edges)),
+                                                      [end for edge in graph.edges for end in edge], fortran=True)},
+            "by edge, Fortran": {"graph": graph.write("by_edge_f.npy", "<i8", (len(graph.edges), 2), flat, fortran=True)},
             "two lists": {"graph": [
                 graph.write("head.npy", "<u8", (2, len(head)), [u for u, _ in head] + [v for _, v in head]),
                 graph.write("tail.npy", "<i4", (2, len(tail)), [u for u, _ in tail] + [v for _, v in tail])]},
@@ -294,14 +301,16 @@ class Results(CliTest):
             self.assertEqual((bench["device_reads"], bench["wrong_rows"]), (0, 0))
 
     def test_ids_that_are_no_vertices(self):
-        for descr, values, says in (("<i8", [3, -1], "element 1 is -1"), ("<i8", [4000], "element 0 is 4000, vertices go from 0 to 3999"),
+        for descr, values, says in (("<i8", [3, -1], "element 1 is -1"), ("<i8", [4000],
+                                                                          "element 0 is 4000, vertices go from 0 to 3999"),
                                     ("<i8", [1 << 32], "4294967296"), ("<f4", [1.0], "f32"), ("<i8", [], "0 rows")):
             ids = self.graph.write("ids.npy", descr, (len(values),), values)
             self.fails("bench", self.staged, "--ids", ids, code=1, says=["ids.npy", says])
 
     def test_the_same_seed_asks_for_the_same_rows(self):
         for ids in ("trace", "uniform", "zipf"):
-            runs = [self.json_of("bench", self.staged, "--host", "20%", "--ids", ids, "--rows", 20000, "--seed", seed) for seed in (5, 5, 6)]
+            runs = [self.json_of("bench", self.staged, "--host", "20%", "--ids", ids, "--rows", 20000, "--seed",
+                                 seed) for seed in (5, 5, 6)]
             hits = [run["tiers"][0]["hits"] for run in runs]
             self.assertEqual(hits[0], hits[1])
             self.assertNotEqual(hits[0], hits[2])

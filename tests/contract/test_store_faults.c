@@ -183,6 +183,8 @@ Test(faults, closing_cancels_what_is_queued_and_waits_for_what_is_in_flight)
 	support_fault.count = UINT64_MAX;
 	for (unsigned i = 0; i < 4; i++)
 		submit(i * 100, 100);
+	while (atomic_load(&support_fault.seen) == 0)   /* until reads are in flight, and held */
+		usleep(1000);
 	pthread_create(&thread, NULL, release_soon, NULL);
 	cr_assert_eq(rung_store_close(f.store), 0);
 	cr_assert_eq(atomic_load(&support_fault.release), 1);   /* not before the reads came back */

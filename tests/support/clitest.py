@@ -126,7 +126,8 @@ class CliTest(unittest.TestCase):
         """Run it; the exit code must be `code`, and stderr must not hold a sanitizer's report."""
         env = dict(os.environ, LC_ALL="C", COLUMNS="80")
         env.pop("ARGP_HELP_FMT", None)
-        done = subprocess.run([RUNG, *map(str, args)], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=env, timeout=300,
+        done = subprocess.run([RUNG, *map(str, args)], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=env,
+                              timeout=300,
                               check=False, **kwargs)
         if "Sanitizer" in done.stderr or "runtime error:" in done.stderr:
             print(done.stderr, file=sys.stderr)   # ctest looks for it too

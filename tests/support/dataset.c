@@ -42,7 +42,8 @@ static int write_parts(const char *path, const void *head, size_t head_bytes, co
 
 	if (!file)
 		return -1;
-	failed = (head_bytes && fwrite(head, 1, head_bytes, file) != head_bytes) || (bytes && fwrite(data, 1, bytes, file) != bytes);
+	failed = (head_bytes && fwrite(head, 1, head_bytes, file) != head_bytes) ||
+		 (bytes && fwrite(data, 1, bytes, file) != bytes);
 	return fclose(file) != 0 || failed ? -1 : 0;
 }
 

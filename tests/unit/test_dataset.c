@@ -14,8 +14,8 @@
 #include "manifest.h"
 #include "rung/rung.h"
 
-#define VERTICES 500u
-#define EDGES 3000u
+#define VERTICES  500u
+#define EDGES     3000u
 #define ROW_BYTES 24u
 
 static char dir[256], ds_dir[300], path[512];
@@ -172,7 +172,7 @@ Test(dataset, the_graph_is_the_original_one_relabelled)
 	csc = rung_graph_csc(graph);
 	cr_assert_eq(csc->vertex_count, VERTICES);
 	cr_assert_eq(csc->edge_count, EDGES);
-	for (uint64_t e = 0; e < EDGES; e++) {   /* in the order of the edge list */
+	for (uint64_t e = 0; e < EDGES; e++) { /* in the order of the edge list */
 		uint64_t dst = ranks[edges[EDGES + e]], place = csc->indptr[dst] + at[dst]++;
 
 		cr_assert_lt(place, csc->indptr[dst + 1]);
@@ -220,7 +220,7 @@ Test(dataset, a_folder_of_unfinished_work_does_not_open_by_any_name)
 Test(dataset, every_file_must_be_there_whole)
 {
 	struct rung_dataset *ds = opened();
-	size_t count = rung_dataset_info(ds)->file_count - 1;   /* the manifest apart */
+	size_t count = rung_dataset_info(ds)->file_count - 1; /* the manifest apart */
 
 	for (size_t i = 0; i < count; i++) {
 		const char *name = rung_dataset_file(ds, i)->name;
@@ -241,7 +241,7 @@ Test(dataset, every_file_must_be_there_whole)
 		fails(RUNG_E_IO, name);
 		cr_assert_eq(unlink(path), 0);
 		cr_assert_eq(rename(gone, path), 0);
-		whole[12] ^= 1;   /* inside the header's first key */
+		whole[12] ^= 1; /* inside the header's first key */
 		cr_assert_eq(support_write_file(path, whole, bytes), 0);
 		fails(RUNG_E_FORMAT, name);
 		whole[12] ^= 1;
@@ -291,24 +291,48 @@ static void forge(const char *original, size_t bytes, const char *from, const ch
 Test(dataset, a_forged_manifest_is_refused_field_by_field)
 {
 	static const char *const forgeries[][2] = {
-		{ "\"version\": 1,", "\"version\": 2," }, { "\"format\": \"rung-dataset\"", "\"format\": \"other\"" },
-		{ "\"vertices\": 500", "\"vertices\": 501" }, { "\"vertices\": 500", "\"vertices\": 0" }, { "\"vertices\": 500", "\"vertices\": -500" },
-		{ "\"vertices\": 500", "\"vertices\": 4611686018427387904" }, { "\"vertices\": 500", "\"vertices\": \"500\"" },
-		{ "\"vertices\": 500", "\"vertices\": 99999999999999999999" }, { "\"vertices\": 500", "\"vertices\": 500, \"vertices\": 500" },
-		{ "\"edges\": 3000", "\"edges\": 4611686018427387904" }, { "\"edges\": 3000", "\"edges\": 3000.0" },
-		{ "\"edges\": 3000", "\"edges\": 1152921504606846975" }, { "\"index_bytes\": 4", "\"index_bytes\": 8" },
-		{ "\"index_bytes\": 4", "\"index_bytes\": 0" }, { "\"dtype\": \"u8\"", "\"dtype\": \"f16\"" }, { "\"dtype\": \"u8\"", "\"dtype\": 3" },
-		{ "\"row_bytes\": 24", "\"row_bytes\": 23" }, { "\"row_stride\": 24", "\"row_stride\": 0" }, { "\"data_offset\": 4096", "\"data_offset\": 0" },
-		{ "\"features.000.npy\"", "\"../../etc/passwd\"" }, { "\"name\": \"score.npy\"", "\"name\": \"../score.npy\"" },
-		{ "\"name\": \"score.npy\"", "\"name\": null" }, { "\"first_block\": 3", "\"first_block\": 4000000000" }, { "\"blocks\": 1", "\"blocks\": 2" },
-		{ "\"splits\": [", "\"splits\": [\n  \"train\"," }, { "\"train\"", "\"../train\"" }, { "\"train\"", "\"valid\"" },
-		{ "\"labels\": true", "\"labels\": false" }, { "\"labels\": true", "\"labels\": 1" }, { "\"batch_size\": 1024", "\"batch_size\": 0" },
-		{ "\"batch_size\": 1024", "\"batch_size\": 4294967296" }, { "\"fanouts\": [", "\"fanouts\": [ 0," },
-		{ "\"fanouts\": [", "\"fanouts\": [ 1,2,3,4,5,6,7,8,9,1,2,3,4,5,6," }, { "\"damping\": 0.85", "\"damping\": \"x\"" },
+		{ "\"version\": 1,", "\"version\": 2," },
+		{ "\"format\": \"rung-dataset\"", "\"format\": \"other\"" },
+		{ "\"vertices\": 500", "\"vertices\": 501" },
+		{ "\"vertices\": 500", "\"vertices\": 0" },
+		{ "\"vertices\": 500", "\"vertices\": -500" },
+		{ "\"vertices\": 500", "\"vertices\": 4611686018427387904" },
+		{ "\"vertices\": 500", "\"vertices\": \"500\"" },
+		{ "\"vertices\": 500", "\"vertices\": 99999999999999999999" },
+		{ "\"vertices\": 500", "\"vertices\": 500, \"vertices\": 500" },
+		{ "\"edges\": 3000", "\"edges\": 4611686018427387904" },
+		{ "\"edges\": 3000", "\"edges\": 3000.0" },
+		{ "\"edges\": 3000", "\"edges\": 1152921504606846975" },
+		{ "\"index_bytes\": 4", "\"index_bytes\": 8" },
+		{ "\"index_bytes\": 4", "\"index_bytes\": 0" },
+		{ "\"dtype\": \"u8\"", "\"dtype\": \"f16\"" },
+		{ "\"dtype\": \"u8\"", "\"dtype\": 3" },
+		{ "\"row_bytes\": 24", "\"row_bytes\": 23" },
+		{ "\"row_stride\": 24", "\"row_stride\": 0" },
+		{ "\"data_offset\": 4096", "\"data_offset\": 0" },
+		{ "\"features.000.npy\"", "\"../../etc/passwd\"" },
+		{ "\"name\": \"score.npy\"", "\"name\": \"../score.npy\"" },
+		{ "\"name\": \"score.npy\"", "\"name\": null" },
+		{ "\"first_block\": 3", "\"first_block\": 4000000000" },
+		{ "\"blocks\": 1", "\"blocks\": 2" },
+		{ "\"splits\": [", "\"splits\": [\n  \"train\"," },
+		{ "\"train\"", "\"../train\"" },
+		{ "\"train\"", "\"valid\"" },
+		{ "\"labels\": true", "\"labels\": false" },
+		{ "\"labels\": true", "\"labels\": 1" },
+		{ "\"batch_size\": 1024", "\"batch_size\": 0" },
+		{ "\"batch_size\": 1024", "\"batch_size\": 4294967296" },
+		{ "\"fanouts\": [", "\"fanouts\": [ 0," },
+		{ "\"fanouts\": [", "\"fanouts\": [ 1,2,3,4,5,6,7,8,9,1,2,3,4,5,6," },
+		{ "\"damping\": 0.85", "\"damping\": \"x\"" },
 		{ "\"method\": \"wrpagerank\"", "\"method\": \"a name that is far too long for any score method\"" },
-		{ "\"method\": \"wrpagerank\"", "\"method\": \"wr\\u0000\"" }, { "\"algorithm\": \"xxh3-64\"", "\"algorithm\": \"crc32c\"" },
-		{ "\"block_bytes\": 1048576", "\"block_bytes\": 0" }, { "\"file\": \"checksums.npy\"", "\"file\": \"score.npy\"" },
-		{ "\"blocks\": [", "\"blocks\": [ \"0000000000000000\"," }, { "\"producer\": ", "\"other\": " }, { "{\n", "[\n" },
+		{ "\"method\": \"wrpagerank\"", "\"method\": \"wr\\u0000\"" },
+		{ "\"algorithm\": \"xxh3-64\"", "\"algorithm\": \"crc32c\"" },
+		{ "\"block_bytes\": 1048576", "\"block_bytes\": 0" },
+		{ "\"file\": \"checksums.npy\"", "\"file\": \"score.npy\"" },
+		{ "\"blocks\": [", "\"blocks\": [ \"0000000000000000\"," },
+		{ "\"producer\": ", "\"other\": " },
+		{ "{\n", "[\n" },
 	};
 	size_t bytes;
 	char *text = (char *)support_read_file(file_at("manifest.json"), &bytes);

@@ -340,6 +340,20 @@ Test(graph, progress_can_cancel)
 	cr_assert_eq(calls, 2);
 }
 
+static int rewrite_file(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
+{
+	(void)ctx, (void)stage, (void)done, (void)total;
+	raw_file(0, I64(0, 0, 0, 2, 2, 2), "i64,2x3");   /* too many for the last column: they would go past the end */
+	return 0;
+}
+
+Test(graph, a_file_that_changes_between_the_passes_is_an_error)
+{
+	struct rung_graph_opts opts = { .size = sizeof(opts), .vertex_count = 3, .progress = rewrite_file };
+
+	assert_refused(raw_file(0, I64(0, 0, 0, 1, 2, 1), "i64,2x3"), opts, RUNG_E_IO, "changed while it was read");
+}
+
 static int load_with_allocations(const char *spec, struct rung_graph_opts opts, int64_t limit)
 {
 	struct rung_graph *graph;

@@ -9,7 +9,7 @@
 #include "rung/rung.h"
 
 struct npy_bytes {
-	unsigned char *data;   /* exactly `bytes`: reading past it is an error that the sanitizer sees */
+	unsigned char *data; /* exactly `bytes`: reading past it is an error that the sanitizer sees */
 	size_t bytes;
 };
 
@@ -60,6 +60,20 @@ static void refuses(const char *dict, const char *words)
 	cr_assert(strstr(rung_last_error(), "a.npy"));
 }
 
+Test(npy, a_matrix_in_fortran_order_is_its_transpose_and_a_vector_is_itself)
+{
+	struct rung__npy npy;
+
+	accepts("{'descr': '<f4', 'fortran_order': True, 'shape': (3, 4), }", RUNG_F32, 2, 4, 12);
+	accepts("{'descr': '<f4', 'fortran_order': True, 'shape': (5,), }", RUNG_F32, 1, 5, 4);
+	cr_assert_eq(parse(1, "{'descr': '<f4', 'fortran_order': True, 'shape': (3, 3), }", 36, &npy), 0);
+	cr_assert(npy.transposed);
+	cr_assert_eq(parse(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 3), }", 36, &npy), 0);
+	cr_assert_not(npy.transposed);
+	cr_assert_eq(parse(1, "{'descr': '<f4', 'fortran_order': True, 'shape': (3,), }", 12, &npy), 0);
+	cr_assert_not(npy.transposed);
+}
+
 Test(npy, any_order_and_spacing_of_the_dict_is_taken)
 {
 	accepts("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }", RUNG_F32, 2, 3, 16);
@@ -75,9 +89,10 @@ Test(npy, every_dtype_is_told_by_its_descr)
 	static const struct {
 		const char *descr;
 		enum rung_dtype dtype;
-	} known[] = { { "|b1", RUNG_BOOL }, { "?", RUNG_BOOL }, { "|?", RUNG_BOOL }, { "|i1", RUNG_I8 }, { "<i1", RUNG_I8 }, { ">u1", RUNG_U8 },
-		      { "<i2", RUNG_I16 }, { "<u2", RUNG_U16 }, { "=i4", RUNG_I32 }, { "<u4", RUNG_U32 }, { "i8", RUNG_I64 }, { "<u8", RUNG_U64 },
-		      { "<f2", RUNG_F16 }, { "|V2", RUNG_BF16 }, { "V2", RUNG_BF16 }, { "<f4", RUNG_F32 }, { "=f8", RUNG_F64 } };
+	} known[] = { { "|b1", RUNG_BOOL }, { "?", RUNG_BOOL },  { "|?", RUNG_BOOL }, { "|i1", RUNG_I8 },   { "<i1", RUNG_I8 },
+		      { ">u1", RUNG_U8 },   { "<i2", RUNG_I16 }, { "<u2", RUNG_U16 }, { "=i4", RUNG_I32 },  { "<u4", RUNG_U32 },
+		      { "i8", RUNG_I64 },   { "<u8", RUNG_U64 }, { "<f2", RUNG_F16 }, { "|V2", RUNG_BF16 }, { "V2", RUNG_BF16 },
+		      { "<f4", RUNG_F32 },  { "=f8", RUNG_F64 } };
 	char dict[128];
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
@@ -88,7 +103,7 @@ Test(npy, every_dtype_is_told_by_its_descr)
 
 Test(npy, what_rung_cannot_read_is_refused_with_the_cure)
 {
-	refuses("{'descr': '<f4', 'fortran_order': True, 'shape': (3, 4), }", "numpy.ascontiguousarray");
+	refuses("{'descr': '<f4', 'fortran_order': True, 'shape': (3, 4, 2), }", "numpy.ascontiguousarray");
 	refuses("{'descr': '>f4', 'fortran_order': False, 'shape': (3, 4), }", "a.astype('<f4')");
 	refuses("{'descr': '>i8', 'fortran_order': False, 'shape': (3,), }", "big-endian");
 	refuses("{'descr': '|O', 'fortran_order': False, 'shape': (3,), }", "Python objects");
@@ -115,11 +130,11 @@ Test(npy, malformed_dicts_are_refused_with_the_place)
 	refuses("{'fortran_order': False, 'shape': (3,)}", "no descr");
 	refuses("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (3,)}", "twice");
 	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), 'x': 1}", "a key that is none");
-	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (3,)", "a quoted string");
+	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (3,)", "a comma is missing");
 	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (3,)} 1", "text behind");
 	refuses("{'descr': '<f4", "does not end");
 	refuses("{'descr': '<f\\x34', 'fortran_order': False, 'shape': (3,)}", "escape");
-	refuses("", "a dict is missing");
+	refuses("  ", "a dict is missing");
 	refuses("import os", "a dict is missing");
 }
 
@@ -196,7 +211,8 @@ Test(npy, no_changed_byte_and_no_cut_breaks_the_parser)
 
 		for (int i = 0; i < 4; i++) {
 			state = state * 6364136223846793005u + 1442695040888963407u;
-			other.data[10 + (state >> 33) % (other.bytes - 10)] = (unsigned char)"(){}[]',:0123456789 \\\"|<>="[(state >> 20) % 26];
+			other.data[10 + (state >> 33) % (other.bytes - 10)] =
+				(unsigned char)"(){}[]',:0123456789 \\\"|<>="[(state >> 20) % 26];
 		}
 		parse_exactly(other.data, other.bytes);
 		free(other.data);
@@ -208,7 +224,9 @@ Test(npy, a_written_header_fills_a_page_and_reads_back)
 {
 	for (int dtype = 1; dtype < RUNG_DTYPE_COUNT; dtype++) {
 		for (unsigned dims = 1; dims <= RUNG_DIMS_MAX; dims++) {
-			struct rung_array_info array = { .dtype = (enum rung_dtype)dtype, .dim_count = dims, .dims = { 3, 1, 2, 1, 5, 1, 1, 7 } };
+			struct rung_array_info array = { .dtype = (enum rung_dtype)dtype,
+							 .dim_count = dims,
+							 .dims = { 3, 1, 2, 1, 5, 1, 1, 7 } };
 			unsigned char head[RUNG__NPY_DATA_OFFSET];
 			struct rung__npy npy;
 			uint64_t bytes;
@@ -216,7 +234,8 @@ Test(npy, a_written_header_fills_a_page_and_reads_back)
 			cr_assert(rung__array_measure(&array, &bytes));
 			rung__npy_format(&array, head);
 			cr_assert_eq(head[sizeof(head) - 1], '\n');
-			cr_assert_eq(rung__npy_parse("a.npy", head, sizeof(head), sizeof(head) + bytes, &npy), 0, "%s", rung_last_error());
+			cr_assert_eq(rung__npy_parse("a.npy", head, sizeof(head), sizeof(head) + bytes, &npy), 0, "%s",
+				     rung_last_error());
 			cr_assert(rung__array_equal(&npy.array, &array));
 			cr_assert_eq(npy.data_offset, 4096);
 			cr_assert_eq(npy.array.row_bytes, array.row_bytes);
@@ -237,7 +256,8 @@ Test(npy, shapes_at_the_border_of_32_bits_read_back)
 		cr_assert(rung__array_measure(&array, &bytes));
 		cr_assert_eq(bytes, counts[i] * 1536);
 		rung__npy_format(&array, head);
-		cr_assert_eq(rung__npy_parse("a.npy", head, sizeof(head), sizeof(head) + bytes, &npy), 0, "%s", rung_last_error());
+		cr_assert_eq(rung__npy_parse("a.npy", head, sizeof(head), sizeof(head) + bytes, &npy), 0, "%s",
+			     rung_last_error());
 		cr_assert_eq(npy.array.row_count, counts[i]);
 		cr_assert_eq(rung__npy_parse("a.npy", head, sizeof(head), sizeof(head) + bytes - 1, &npy), RUNG_E_FORMAT);
 	}

@@ -268,6 +268,30 @@ Test(sampler, batches_are_equal_for_any_thread_count_and_id_width)
 	test_graph_fini(&wide);
 }
 
+/* Draws belong to vertices, not to places in the batch: what one seed draws does not depend on the others. */
+Test(sampler, a_vertex_draws_the_same_whoever_is_in_the_batch)
+{
+	struct test_graph graph = test_graph_random(300, 30000, 6, 4);
+	const uint32_t fanout = 7;
+	struct rung_sampler *sampler = make_sampler(&graph.csc, &fanout, 1, 1, 1);
+	struct rung_batch *alone = make_batch(), *among = make_batch();
+	const uint64_t seed = 8, seeds[] = { 3, 5, 8, 13 };
+	const struct rung_block *a, *b;
+	uint64_t count;
+
+	sample(sampler, &seed, 1, 6, alone);
+	sample(sampler, seeds, 4, 6, among);
+	a = rung_batch_block(alone, 0);
+	b = rung_batch_block(among, 0);
+	cr_assert_eq(a->edge_count, 7);
+	for (uint64_t i = 0; i < 7; i++)
+		cr_assert_eq(rung_batch_vertices(alone, &count)[a->indices[i]], rung_batch_vertices(among, &count)[b->indices[b->indptr[2] + i]]);
+	rung_batch_destroy(alone);
+	rung_batch_destroy(among);
+	rung_sampler_destroy(sampler);
+	test_graph_fini(&graph);
+}
+
 /* A vertex that draws again at the next hop draws anew. */
 Test(sampler, hops_draw_independently)
 {

@@ -114,7 +114,10 @@ Test(source, rows_of_a_npy_are_read)
 
 Test(source, rows_of_a_raw_file_are_read_from_an_offset_on)
 {
-	struct { char head[13]; char rows[400]; } file = { .head = "no header of" };
+	struct {
+		char head[13];
+		char rows[400];
+	} file = { .head = "no header of" };
 	int32_t values[100];
 
 	fill(values);
@@ -192,7 +195,7 @@ Test(source, a_damaged_npz_is_refused)
 	int refused = 0;
 
 	for (int i = 0; i < 100; i++)
-		npy[bytes - 400 + (size_t)i * 4] = (unsigned char)(i * 37);   /* does not deflate to nothing */
+		npy[bytes - 400 + (size_t)i * 4] = (unsigned char)(i * 37); /* does not deflate to nothing */
 	write_npz("a.npz", "x.npy", ZIP_CM_DEFLATE, npy, bytes);
 	free(npy);
 	zip = support_read_file(file_at("a.npz"), &zip_bytes);
@@ -209,7 +212,8 @@ Test(source, a_damaged_npz_is_refused)
 		if (rc == 0)
 			rung_source_close(src);
 		else
-			cr_assert(rc == RUNG_E_FORMAT || rc == RUNG_E_NOENT || rc == RUNG_E_IO, "byte %zu: %d %s", at, rc, rung_last_error());
+			cr_assert(rc == RUNG_E_FORMAT || rc == RUNG_E_NOENT || rc == RUNG_E_IO, "byte %zu: %d %s", at, rc,
+				  rung_last_error());
 		/* inside the deflated data, behind the local header of 30 bytes and the name */
 		if (at >= 30 + 5 && at < zip_bytes / 2)
 			cr_assert_lt(rc, 0, "byte %zu of the data changed and not found", at);
@@ -241,7 +245,8 @@ Test(source, no_damage_to_a_stored_npz_breaks_the_reader)
 			zip[at] = old;
 			snprintf(spec, sizeof(spec), "%s:x", path);
 			if (rung_source_open(spec, &src) == 0 && rung_source_info(src)->row_bytes <= sizeof(row))
-				cr_assert_eq(rung_source_read(src, rung_source_info(src)->row_count - 1, 1, row), 0, "%s", rung_last_error());
+				cr_assert_eq(rung_source_read(src, rung_source_info(src)->row_count - 1, 1, row), 0, "%s",
+					     rung_last_error());
 			rung_source_close(src);
 		}
 	}
@@ -300,9 +305,22 @@ Test(source, a_file_cut_after_opening_is_an_error_not_a_crash)
 
 Test(source, words_of_a_raw_spec_are_checked)
 {
-	static const char *const bad[] = { "raw:", "raw:f", "raw:f,f32", "raw:f,f99,3", "raw:f,f32,", "raw:f,f32,x", "raw:f,f32,3x", "raw:f,f32,3,",
-	                                   "raw:f,f32,3,x", "raw:f,f32,-3", "raw:f,f32,3,-1", "raw:,f32,3", "raw:f,f32,1x1x1x1x1x1x1x1x1",
-	                                   "raw:f,f32,99999999999999999999", "raw:f,f32,3 ", "raw:f,f32,0x" };
+	static const char *const bad[] = { "raw:",
+					   "raw:f",
+					   "raw:f,f32",
+					   "raw:f,f99,3",
+					   "raw:f,f32,",
+					   "raw:f,f32,x",
+					   "raw:f,f32,3x",
+					   "raw:f,f32,3,",
+					   "raw:f,f32,3,x",
+					   "raw:f,f32,-3",
+					   "raw:f,f32,3,-1",
+					   "raw:,f32,3",
+					   "raw:f,f32,1x1x1x1x1x1x1x1x1",
+					   "raw:f,f32,99999999999999999999",
+					   "raw:f,f32,3 ",
+					   "raw:f,f32,0x" };
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		fails(bad[i], RUNG_E_INVAL, "raw:FILE,DTYPE,DIM[xDIM][,OFFSET]");

@@ -11,8 +11,8 @@
 #include "internal.h"
 #include "rung/rung.h"
 
-#define VERTICES 4000u
-#define ROW_BYTES 700u          /* features of 2.7 blocks */
+#define VERTICES    4000u
+#define ROW_BYTES   700u /* features of 2.7 blocks */
 #define BLOCK_BYTES 1048576u
 
 static char dir[256], ds_dir[300], path[512], source[300];
@@ -91,7 +91,8 @@ Test(verify, a_whole_dataset_passes_with_every_byte_and_row_looked_at)
 	for (size_t i = 0; i < rung_dataset_info(ds)->file_count; i++)
 		bytes += rung_dataset_file(ds, i)->bytes;
 	cr_assert_eq(report.bytes_checked, bytes);
-	cr_assert_eq(report.blocks_checked, rung_dataset_info(ds)->file_count + 2, "three blocks of features, one of each other file");
+	cr_assert_eq(report.blocks_checked, rung_dataset_info(ds)->file_count + 2,
+		     "three blocks of features, one of each other file");
 	rung_dataset_close(ds);
 	rung_verify_report_fini(&report);
 }

@@ -14,10 +14,12 @@
 int train_buffer_need(struct train_buffer *buffer, uint64_t rows, uint64_t width)
 {
 	uint64_t count, bytes;
-	if (__builtin_mul_overflow(rows, width, &count) || __builtin_mul_overflow(count, sizeof(float), &bytes))
+	if (__builtin_mul_overflow(rows, width, &count) || __builtin_mul_overflow(count, 2 * sizeof(float), &bytes))
 		return RUNG_E_NOMEM;
 	if (count <= buffer->cap)
 		return 0;
+	count += count / 8;   /* to spare: later batches are rarely larger than that */
+	bytes = count * sizeof(float);
 	free(buffer->data);
 	buffer->cap = 0;
 	buffer->data = malloc(bytes);

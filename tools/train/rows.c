@@ -137,18 +137,31 @@ static void normalise_row(enum train_norm norm, uint64_t width, float *row)
 		row[i] *= scale;
 }
 
+/* One element by its 16 bits of a draw. */
+static inline void drop(float *value, uint64_t bits, uint32_t threshold, float scale)
+{
+	*value *= ((uint32_t)bits & 0xffffu) < threshold ? 0.0f : scale;
+}
+
 void train_row_dropout(struct train_dropout dropout, uint64_t row_idx, uint64_t width, float *row)
 {
-	/* Four elements a draw, 16 bits each: the rate is met to 2^-16. */
+	/* Four elements a draw, 16 bits each: the rate is met to 2^-16. Zeros need none: features are often sparse. */
 	uint32_t threshold = (uint32_t)(dropout.rate * 65536.0f);
 	float scale = 1.0f / (1.0f - dropout.rate);
 	uint64_t key = train_mix(dropout.key ^ row_idx);
-	for (uint64_t i = 0; i < width; i += 4) {
+	uint64_t i = 0;
+	for (; i + 4 <= width; i += 4) {
+		if (row[i] == 0 && row[i + 1] == 0 && row[i + 2] == 0 && row[i + 3] == 0)
+			continue;
 		uint64_t draw = train_mix(key + i);
-		uint64_t end = width - i < 4 ? width - i : 4;
-		for (uint64_t k = 0; k < end; k++)
-			row[i + k] = ((uint32_t)(draw >> (16 * k)) & 0xffffu) < threshold ? 0.0f : row[i + k] * scale;
+		drop(row + i, draw, threshold, scale);
+		drop(row + i + 1, draw >> 16, threshold, scale);
+		drop(row + i + 2, draw >> 32, threshold, scale);
+		drop(row + i + 3, draw >> 48, threshold, scale);
 	}
+	uint64_t draw = train_mix(key + i);
+	for (unsigned k = 0; i + k < width; k++)
+		drop(row + i + k, draw >> (16 * k), threshold, scale);
 }
 
 void train_rows_convert(enum rung_dtype dtype, const void *rows, uint64_t row_count, uint64_t width, enum train_norm norm,

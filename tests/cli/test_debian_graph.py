@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tools/debian_graph.py on a small archive whose graph is worked out by hand."""
+import math
+import os
+import struct
+import subprocess
+import sys
+import zlib
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from clitest import CliTest, main, read_npy
+
+SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools", "debian_graph.py")
+
+ARCHIVE = """\
+Package: zeta
+Section: contrib/libs
+Description: Zeta engine
+
+Package: alpha
+Version: 2
+Depends: libc6 (>= 2.34), beta:any (>= 1) | zeta [amd64 !i386],
+ gamma-tools | not-there
+Pre-Depends: zeta
+Recommends: alpha
+Suggests: virtual-thing, zeta
+Conflicts: libc6
+Section: games
+Description: engine of games
+ The long text of an engine.
+
+Package: beta
+Depends: alpha
+Section: games
+Description: games
+
+Package: libc6
+Section: libs
+Tag: a::b,
+ c::d
+Description: library
+
+Package: gamma-tools
+Description: no section
+
+Package: alpha
+Version: 1
+Depends: gamma-tools
+Section: net
+Description: an older one
+"""
+NAMES = ["alpha", "beta", "gamma-tools", "libc6", "zeta"]
+
+
+class DebianGraph(CliTest):
+    def make(self, text=ARCHIVE, *more, out="data", code=0):
+        with open(self.path("available"), "w", encoding="utf-8") as file:
+            file.write(text)
+        done = subprocess.run([sys.executable, SCRIPT, self.path(out), "--input", self.path("available"), *more],
+                              capture_output=True,
+                              text=True, check=False, timeout=60)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done
+
+    def load(self, name, out="data"):
+        return read_npy(self.path(out, name + ".npy"))
+
+    def lines(self, name):
+        with open(self.path("data", name), encoding="utf-8") as file:
+            return file.read().splitlines()
+
+    def test_edges_go_from_the_dependency_to_the_package(self):
+        self.make()
+        self.assertEqual(self.lines("packages.txt"), NAMES)
+        descr, shape, values = self.load("edges")
+        self.assertEqual((descr, shape), ("<i8", (2, 5)))
+        edges = {(NAMES[u], NAMES[v]) for u, v in zip(values[:5], values[5:])}
+        self.assertEqual(edges, {("libc6", "alpha"), ("beta", "alpha"), ("zeta", "alpha"), ("gamma-tools", "alpha"), ("alpha",
+                                                                                                                      "beta")})
+
+    def test_labels_are_sections_without_their_area(self):
+        self.make()
+        self.assertEqual(self.lines("classes.txt"), ["games", "libs"])
+        self.assertEqual(self.load("labels"), ("<i8", (5,), [0, 0, -1, 1, 1]))
+
+    def test_features_are_weighted_hashed_words_of_length_one(self):
+        self.make()
+        descr, shape, data = self.load("features")
+        self.assertEqual((descr, shape, len(data)), ("<f2", (5, 512), 5 * 512 * 2))
+        rows = [memoryview(data)[1024 * i:1024 * (i + 1)] for i in range(5)]
+        # beta: "games" is in two of five packages, "beta" and its mark in one
+        expected = {}
+        for word, holders in (("games", 2), ("beta", 1), ("~beta", 1)):
+            code = zlib.crc32(word.encode())
+            expected[code % 512] = expected.get(code % 512, 0) + (1 if code & 512 else -1) * math.log(5 / holders)
+        length = math.sqrt(sum(value * value for value in expected.values()))
+        values = self.halves(rows[1])
+        for column in range(512):
+            self.assertAlmostEqual(values[column], expected.get(column, 0) / length, delta=6e-4)
+        for row in rows:
+            self.assertAlmostEqual(sum(value * value for value in self.halves(row)), 1, delta=2e-3)
+
+    def halves(self, row):
+        return struct.unpack("<512e", row)
+
+    def test_a_name_stays_in_its_split(self):
+        text = "".join("Package: p%d\nSection: %s\n\n" % (i, "ab"[i % 2]) for i in range(5000))
+        self.make(text)
+        names = self.lines("packages.txt")
+        splits = {name: [names[i] for i in self.load(name)[2]] for name in ("train", "valid", "test")}
+        self.assertEqual(sorted(sum(splits.values(), [])), names)
+        for name, share in (("train", 0.6), ("valid", 0.2), ("test", 0.2)):
+            self.assertAlmostEqual(len(splits[name]) / 5000, share, delta=0.03)
+        self.make(text.replace("p1\n", "elsewhere\n"), "--force")
+        names = self.lines("packages.txt")
+        again = {name: [names[i] for i in self.load(name)[2]] for name in splits}
+        for name in splits:
+            self.assertEqual(set(again[name]) - {"elsewhere"}, set(splits[name]) - {"p1"})
+
+    def test_packages_without_a_section_are_in_no_split(self):
+        self.make()
+        ids = sum((self.load(name)[2] for name in ("train", "valid", "test")), [])
+        self.assertEqual(sorted(ids), [0, 1, 3, 4])
+
+    def test_the_same_input_gives_the_same_bytes(self):
+        self.make(out="data")
+        self.make(out="again")
+        for name in os.listdir(self.path("data")):
+            with open(self.path("data", name), "rb") as one, open(self.path("again", name), "rb") as other:
+                self.assertEqual(one.read(), other.read(), name)
+
+    def test_what_is_there_is_replaced_only_when_asked(self):
+        self.make()
+        self.assertIn("--force", self.make(code=1).stderr)
+        self.make(ARCHIVE, "--force")
+        os.mkdir(self.path("other"))
+        self.assertIn("no such data set", self.make(ARCHIVE, "--force", out="other", code=1).stderr)
+        self.assertEqual(os.listdir(self.path("other")), [])
+
+    def test_an_empty_archive_is_refused(self):
+        self.assertIn("apt-get update", self.make("\n\n", code=1).stderr)
+        self.assertEqual(os.listdir(self.folder), ["available"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Sources in a temporary folder and the options to stage them, for the tests of staging. */
+#ifndef SUPPORT_STAGE_FIXTURE_H
+#define SUPPORT_STAGE_FIXTURE_H
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "dataset.h"
+#include "rung/rung.h"
+
+#define VERTICES  60u
+#define EDGES     300u
+#define ROW_BYTES 12u
+
+static char dir[256], out[300], partial[320], aside[330], features[300], edges[300], labels[300], train[300], valid[300];
+static const char *specs[] = { edges };
+static struct rung_stage_split splits[] = { { "train", train }, { "valid", valid } };
+static struct rung_stage_opts opts;
+
+static inline void setup(void)
+{
+	/* hundreds of runs, each synced many times: in memory where that is possible */
+	if (access("/dev/shm", W_OK) == 0)
+		setenv("TMPDIR", "/dev/shm", 0);
+	cr_assert_eq(support_tempdir(dir, sizeof(dir)), 0);
+	cr_assert_eq(support_sources(dir, VERTICES, EDGES, ROW_BYTES, 5), 0);
+	snprintf(out, sizeof(out), "%s/ds", dir);
+	snprintf(partial, sizeof(partial), "%s.partial", out);
+	snprintf(aside, sizeof(aside), "%s.replaced.partial", out);
+	snprintf(features, sizeof(features), "%s/features.npy", dir);
+	snprintf(edges, sizeof(edges), "%s/edges.npy", dir);
+	snprintf(labels, sizeof(labels), "%s/labels.npy", dir);
+	snprintf(train, sizeof(train), "%s/train.npy", dir);
+	snprintf(valid, sizeof(valid), "%s/valid.npy", dir);
+	opts = (struct rung_stage_opts)RUNG_STAGE_OPTS_INIT;
+	opts.graph.specs = specs;
+	opts.graph.spec_count = 1;
+	opts.features = features;
+	opts.out_dir = out;
+	opts.labels = labels;
+	opts.splits = splits;
+	opts.split_count = 2;
+	opts.threads = 2;
+}
+
+static inline void teardown(void)
+{
+	support_remove(dir);
+}
+
+static inline bool exists(const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) == 0;
+}
+
+static inline bool opens(const char *path)
+{
+	struct rung_dataset *ds = NULL;
+	int rc = rung_dataset_open(path, &ds);
+
+	rung_dataset_close(ds);
+	return rc == 0;
+}
+
+static inline void fails(int status, const char *words)
+{
+	cr_assert_eq(rung_stage(&opts, NULL), status, "wanted '%s': %s", words, rung_last_error());
+	cr_assert(strstr(rung_last_error(), words), "'%s' not in '%s'", words, rung_last_error());
+	cr_assert_not(exists(out));
+	cr_assert_not(exists(partial));
+}
+
+#endif

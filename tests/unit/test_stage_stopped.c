@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Staging, canceled, killed, out of space, out of memory: nothing is left that opens but a whole dataset. */
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "internal.h"
+#include "stage_fixture.h"
+#include "stage_private.h"
+
+TestSuite(stage_stopped, .init = setup, .fini = teardown, .timeout = 300);
+
+static struct {
+	int calls, stop_at;
+	int seen_graph, seen_score, seen_features, seen_files;
+} progress;
+
+static int count_progress(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
+{
+	(void)ctx;
+	(void)done;
+	(void)total;
+	progress.seen_graph |= strcmp(stage, "graph") == 0;
+	progress.seen_score |= strcmp(stage, "score") == 0;
+	progress.seen_features |= strcmp(stage, "features") == 0;
+	progress.seen_files |= strcmp(stage, "files") == 0;
+	return ++progress.calls == progress.stop_at;
+}
+
+Test(stage_stopped, a_run_canceled_at_any_call_leaves_nothing)
+{
+	int calls;
+
+	opts.progress = count_progress;
+	cr_assert_eq(rung_stage(&opts, NULL), 0);
+	cr_assert(progress.seen_graph && progress.seen_score && progress.seen_features && progress.seen_files);
+	calls = progress.calls;
+	cr_assert_gt(calls, 10);
+	support_remove(out);
+	for (int k = 1; k <= calls; k++) {
+		progress.calls = 0;
+		progress.stop_at = k;
+		fails(RUNG_E_CANCELED, "canceled");
+	}
+}
+
+static int steps, kill_step;
+
+static void kill_at_step(const char *step)
+{
+	(void)step;
+	if (++steps == kill_step)
+		kill(getpid(), SIGKILL);
+}
+
+static int kill_at_progress(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
+{
+	(void)ctx;
+	(void)stage;
+	(void)done;
+	(void)total;
+	kill_at_step("progress");
+	return 0;
+}
+
+/* Stage in a child that is killed at its k-th step. @return true when it got to the end before that */
+static bool stage_killed_at(int k)
+{
+	int status;
+	pid_t child;
+
+	steps = 0;
+	kill_step = k;
+	child = fork();
+	cr_assert_geq(child, 0);
+	if (child == 0) {
+		rung__stage_step_hook = kill_at_step;
+		opts.progress = kill_at_progress;
+		_exit(rung_stage(&opts, NULL) == 0 ? 0 : 1);
+	}
+	cr_assert_eq(waitpid(child, &status, 0), child);
+	cr_assert(WIFSIGNALED(status) || WEXITSTATUS(status) == 0, "killed at %d", k);
+	return !WIFSIGNALED(status);
+}
+
+static bool has_score_method(const char *path, const char *method)
+{
+	struct rung_dataset *ds = NULL;
+	bool has;
+
+	if (rung_dataset_open(path, &ds) < 0)
+		return false;
+	has = strcmp(rung_dataset_info(ds)->score_method, method) == 0;
+	rung_dataset_close(ds);
+	return has;
+}
+
+/* Whatever is found after a kill must let the next run through. All runs are in children: OpenMP does not survive a fork. */
+Test(stage_stopped, a_run_killed_at_any_step_leaves_no_folder_that_opens_but_a_whole_one)
+{
+	int k = 1, whole = 0;
+
+	opts.threads = 1;
+	for (bool done = false; !done; k++) {
+		done = stage_killed_at(k);
+		cr_assert_not(opens(partial), "step %d", k);
+		if (exists(out)) {
+			cr_assert(opens(out), "step %d", k);
+			whole++;
+			support_remove(out);
+		}
+		cr_assert(stage_killed_at(0), "the run after a kill at step %d", k);
+		cr_assert(opens(out));
+		cr_assert_not(exists(partial), "step %d", k);
+		support_remove(out);
+	}
+	cr_assert_gt(k, 50);
+	cr_assert_lt(whole, 5, "the folder gets its name at the end");
+}
+
+static void killed_while_replacing(bool plain)
+{
+	int k = 1;
+
+	opts.threads = 1;
+	cr_assert(stage_killed_at(0));
+	opts.force = 1;
+	opts.score.method = RUNG_SCORE_DEGREE;
+	rung__stage_plain_rename = plain;
+	for (bool done = false; !done; k++) {
+		bool old, new;
+
+		done = stage_killed_at(k);
+		old = has_score_method(out, "wrpagerank");
+		new = has_score_method(out, "degree");
+		/* two renames cannot be one: in between the old folder has another name, and the next run puts it back */
+		cr_assert(old || new || (plain && exists(aside)), "step %d", k);
+		cr_assert_not(opens(partial), "step %d", k);
+		cr_assert_not(opens(aside), "step %d", k);
+		cr_assert(stage_killed_at(0), "the run after a kill at step %d", k);
+		cr_assert(has_score_method(out, "degree"));
+		cr_assert_not(exists(partial), "step %d", k);
+		cr_assert_not(exists(aside), "step %d", k);
+		opts.score.method = RUNG_SCORE_DEFAULT;
+		cr_assert(stage_killed_at(0));
+		opts.score.method = RUNG_SCORE_DEGREE;
+	}
+	cr_assert_gt(k, 50);
+}
+
+Test(stage_stopped, a_run_killed_while_replacing_leaves_the_old_dataset_or_the_new)
+{
+	killed_while_replacing(false);
+}
+
+Test(stage_stopped, without_exchange_of_folders_the_old_dataset_is_put_back)
+{
+	killed_while_replacing(true);
+}
+
+Test(stage_stopped, a_file_size_limit_is_told_as_lack_of_space)
+{
+	struct rlimit limit = { 20000, 20000 };
+
+	cr_assert_eq(support_sources(dir, 3000, 5000, 100, 1), 0);
+	signal(SIGXFSZ, SIG_IGN);
+	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	fails(RUNG_E_NOSPC, "features.000.npy");
+}
+
+Test(stage_stopped, a_full_device_is_told_before_anything_is_written)
+{
+	char small[300], target[320];
+
+	snprintf(small, sizeof(small), "%s/small", dir);
+	cr_assert_eq(mkdir(small, 0777), 0);
+	if (mount("tmpfs", small, "tmpfs", 0, "size=256k") < 0)
+		cr_skip_test("a tmpfs cannot be mounted here: %s", strerror(errno));
+	cr_assert_eq(support_sources(dir, 3000, 5000, 100, 1), 0);
+	snprintf(target, sizeof(target), "%s/ds", small);
+	opts.out_dir = target;
+	cr_expect_eq(rung_stage(&opts, NULL), RUNG_E_NOSPC);
+	cr_expect(strstr(rung_last_error(), "bytes, 262144 are free"), "%s", rung_last_error());
+	cr_expect_not(exists(target));
+	snprintf(target, sizeof(target), "%s/ds.partial", small);
+	cr_expect_not(exists(target));
+	umount(small);
+}
+
+static int open_descriptors(void)
+{
+	DIR *fds = opendir("/proc/self/fd");
+	int count = 0;
+
+	while (readdir(fds))
+		count++;
+	closedir(fds);
+	return count;
+}
+
+Test(stage_stopped, nothing_is_left_when_memory_ends_anywhere)
+{
+	int64_t allowed = 0;
+	int rc, fds;
+
+	opts.threads = 1;
+	cr_assert_eq(rung_stage(&opts, NULL), 0); /* what libraries open once is open now */
+	support_remove(out);
+	fds = open_descriptors();
+	do {
+		rung__alloc_limit(allowed++);
+		rc = rung_stage(&opts, NULL);
+		rung__alloc_limit(-1);
+		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%d %s", rc, rung_last_error());
+		cr_assert_eq(exists(out), rc == 0);
+		cr_assert_not(exists(partial));
+		cr_assert_eq(open_descriptors(), fds);
+	} while (rc < 0);
+	cr_assert_gt(allowed, 40);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The gather loop: which rows it copies, which it lists, and ids on both sides of 2^32. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "gather.h"
+
+#define BORDER (UINT64_C(1) << 32)
+
+static uint64_t ranks[16], ranks_tmp[16];
+static uint32_t rows[16], rows_tmp[16];
+
+static struct rung__misses empty_misses(void)
+{
+	return (struct rung__misses){ .ranks = ranks, .rows = rows, .ranks_tmp = ranks_tmp, .rows_tmp = rows_tmp };
+}
+
+Test(gather, rows_in_the_view_are_copied_and_the_others_listed_in_order)
+{
+	static const unsigned char held[3][4] = { "aaaa", "bbbb", "cccc" };
+	const struct rung__view view = { held[0], 4, 0, 3 };
+	const uint32_t ids[] = { 2, 7, 0, 3, 2, 7 };
+	const struct rung_ids list = { ids, 6, RUNG_U32, RUNG_RANKS };
+	struct rung__misses misses = empty_misses();
+	unsigned char out[6 * 5];
+	struct rung__gather gather = { .view = &view, .vertex_count = 8, .row_bytes = 4, .out = out, .out_stride = 5 };
+
+	memset(out, '.', sizeof(out));
+	cr_assert_eq(rung__gather_run(&gather, &list, &misses), 0);
+	cr_assert_arr_eq(out, "cccc......aaaa......cccc......", sizeof(out));
+	cr_assert_eq(misses.count, 3);
+	cr_assert(ranks[0] == 7 && ranks[1] == 3 && ranks[2] == 7);
+	cr_assert(rows[0] == 1 && rows[1] == 3 && rows[2] == 5);
+}
+
+Test(gather, ids_at_the_border_of_32_bits_keep_all_their_bits)
+{
+	static const unsigned char held[4] = { 10, 11, 12, 13 };   /* ranks 2^32 - 2 to 2^32 + 1 */
+	const struct rung__view view = { held, 1, BORDER - 2, 4 };
+	const uint64_t ids[] = { BORDER - 3, BORDER - 2, BORDER - 1, BORDER, BORDER + 1, BORDER + 2, 0, 1 };
+	const struct rung_ids list = { ids, 8, RUNG_U64, RUNG_RANKS };
+	struct rung__misses misses = empty_misses();
+	unsigned char out[8] = { 0 };
+	struct rung__gather gather = { .view = &view, .vertex_count = BORDER + 3, .row_bytes = 1, .out = out, .out_stride = 1 };
+
+	cr_assert_eq(rung__gather_run(&gather, &list, &misses), 0);
+	cr_assert(out[1] == 10 && out[2] == 11 && out[3] == 12 && out[4] == 13);
+	cr_assert(out[0] == 0 && out[5] == 0 && out[6] == 0 && out[7] == 0);
+	cr_assert_eq(misses.count, 4);
+	cr_assert(ranks[0] == BORDER - 3 && ranks[1] == BORDER + 2 && ranks[2] == 0 && ranks[3] == 1);
+}
+
+Test(gather, ids_outside_are_refused_for_every_type)
+{
+	const struct rung__view view = { (const unsigned char *)"", 0, 0, 0 };
+	const uint64_t wide[] = { 0, BORDER + 3 };
+	const uint32_t narrow[] = { 0, UINT32_MAX };
+	const int32_t negative[] = { 0, -1 };
+	const int64_t negative_wide[] = { 0, INT64_MIN };
+	const struct {
+		struct rung_ids ids;
+		uint64_t vertex_count;
+		const char *says;
+	} cases[] = {
+		{ { wide, 2, RUNG_U64, RUNG_RANKS }, BORDER + 3, "id 4294967299 at index 1 is not in 0..4294967298" },
+		{ { narrow, 2, RUNG_U32, RUNG_RANKS }, UINT32_MAX, "id 4294967295 at index 1" },
+		{ { negative, 2, RUNG_I32, RUNG_RANKS }, BORDER + 3, "id -1 at index 1" },
+		{ { negative_wide, 2, RUNG_I64, RUNG_RANKS }, BORDER + 3, "id -9223372036854775808 at index 1" },
+	};
+
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(cases); i++) {
+		struct rung__misses misses = empty_misses();
+		struct rung__gather gather = { .view = &view, .vertex_count = cases[i].vertex_count, .row_bytes = 1, .out_stride = 1 };
+
+		cr_assert_eq(rung__gather_run(&gather, &cases[i].ids, &misses), RUNG_E_RANGE);
+		cr_assert(strstr(rung_last_error(), cases[i].says), "%s", rung_last_error());
+	}
+}
+
+Test(gather, maps_of_4_and_8_bytes_lead_to_the_same_ranks)
+{
+	const uint32_t narrow[] = { 2, 0, 3, 1 };
+	const uint64_t wide[] = { 2, 0, 3, 1 };
+	const struct rung__view view = { (const unsigned char *)"WXYZ", 1, 0, 4 };
+	const int64_t ids[] = { 0, 1, 2, 3, 0 };
+	const struct rung_ids list = { ids, 5, RUNG_I64, RUNG_VERTICES };
+
+	for (unsigned map_bytes = 4; map_bytes <= 8; map_bytes += 4) {
+		struct rung__misses misses = empty_misses();
+		unsigned char out[5];
+		struct rung__gather gather = { .view = &view, .rank_of_vertex = map_bytes == 4 ? (const void *)narrow : wide,
+		                               .map_bytes = map_bytes, .vertex_count = 4, .row_bytes = 1, .out = out, .out_stride = 1 };
+
+		cr_assert_eq(rung__gather_run(&gather, &list, &misses), 0);
+		cr_assert_arr_eq(out, "YWZXY", 5);
+		cr_assert_eq(misses.count, 0);
+	}
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plan: spans of rows, borders of tiers, what memory is free, and a forecast counted again by hand. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "dataset.h"
+#include "store_fixture.h"
+
+Test(plan, the_span_of_a_row_is_the_most_its_aligned_read_can_take)
+{
+	static const struct {
+		uint64_t row_bytes, stride, align;
+	} cases[] = { { 1, 1, 512 }, { 4, 4, 4096 }, { 100, 100, 512 }, { 512, 512, 512 }, { 512, 512, 4096 }, { 1200, 1200, 512 },
+	              { 1536, 1536, 4096 }, { 4096, 4096, 4096 }, { 5000, 5000, 4096 }, { 5732, 5732, 512 }, { 7, 7, 1 } };
+
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(cases); i++) {
+		uint64_t align = cases[i].align, most = 0;
+
+		for (uint64_t rank = 0; rank < 2 * align + 1; rank++) {   /* every position in a block comes up */
+			uint64_t first = 4096 + rank * cases[i].stride;
+
+			most = RUNG__MAX(most, (first + cases[i].row_bytes + align - 1) / align * align - first / align * align);
+		}
+		cr_assert_eq(rung__row_span(cases[i].row_bytes, cases[i].stride, 4096, (uint32_t)align), most, "row of %d bytes",
+		             (int)cases[i].row_bytes);
+	}
+}
+
+Test(plan, tiers_are_ranges_of_ranks_and_slots_are_inside_the_budget)
+{
+	struct store_fixture f;
+
+	fixture_open(&f, 5000, 1000, RUNG_BYTES_MAX, NULL, NULL);
+	cr_assert_eq(rung_plan_tier(f.plan, 0)->row_count, 5000);
+	cr_assert_eq(rung_plan_slots(f.plan)->slot_count, 0);
+	for (uint64_t budget = 40000; budget < 6000000; budget += 470000) {
+		struct rung_plan_opts opts = { .size = sizeof(opts), .host_bytes = budget };
+		struct rung_plan *plan;
+		const struct rung_plan_tier *host, *nvme;
+		const struct rung_plan_slots *slots;
+
+		cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), 0, "%s", rung_last_error());
+		host = rung_plan_tier(plan, 0);
+		nvme = rung_plan_tier(plan, 1);
+		slots = rung_plan_slots(plan);
+		cr_assert_eq(host->rank_first, 0);
+		cr_assert_eq(nvme->rank_first, host->row_count);
+		cr_assert_eq(host->row_count + nvme->row_count, 5000);
+		cr_assert_leq(host->row_count * 1000 + slots->slot_count * slots->slot_bytes, budget);
+		cr_assert_eq(nvme->row_count > 0, slots->slot_count > 0);
+		cr_assert(isnan(host->hit_share));
+		cr_assert_null(rung_plan_tier(plan, 2));
+		rung_plan_destroy(plan);
+	}
+	fixture_close(&f);
+}
+
+Test(plan, a_forecast_is_what_counting_the_same_batches_gives)
+{
+	static const uint32_t fanouts[] = { 5, 3 };
+	struct rung_sampler_opts sampler = { .size = sizeof(sampler), .fanouts = fanouts, .hop_count = 2, .seed = 11 };
+	struct rung_plan_traffic traffic;
+	struct rung_graph *graph;
+	struct store_fixture f;
+	uint64_t *train, train_count;
+	const struct rung_plan_tier *host, *nvme;
+
+	fixture_open(&f, 4000, 512, 4000 * 512 / 5, NULL, NULL);
+	cr_assert_eq(rung_dataset_load_graph(f.ds, &graph), 0);
+	cr_assert_eq(rung_dataset_load_ids(f.ds, "split_train", &train_count, &train), 0);
+	cr_assert_eq(rung_plan_predict(f.plan, rung_graph_csc(graph), &sampler, train, train_count, 100, 0, &traffic), 0);
+	host = rung_plan_tier(f.plan, 0);
+	nvme = rung_plan_tier(f.plan, 1);
+	cr_assert_eq(traffic.batches_per_epoch, (train_count + 99) / 100);
+	cr_assert_eq(traffic.batches_sampled, traffic.batches_per_epoch);   /* fewer than 32: a whole epoch */
+	cr_assert_float_eq(host->hit_share + nvme->hit_share, 1, 1e-12);
+	cr_assert_float_eq(traffic.cold_rows_per_epoch, nvme->hit_share * traffic.rows_per_epoch, 1e-6);
+	cr_assert_float_eq(traffic.rows_per_epoch, traffic.rows_per_batch * (double)traffic.batches_per_epoch, 1e-6);
+	cr_assert_float_eq(traffic.read_bytes_per_epoch, traffic.cold_rows_per_epoch * RUNG__MAX(512, traffic.sector_bytes), 1e-3);
+	cr_assert_gt(host->hit_share, 0.2);   /* the hottest fifth gets more than a fifth of the rows */
+	cr_assert_eq(rung_plan_predict(f.plan, rung_graph_csc(graph), &sampler, train, 0, 100, 0, NULL), RUNG_E_INVAL);
+	rung_free(train);
+	rung_graph_destroy(graph);
+	fixture_close(&f);
+}
+
+/* A folder that stands for "/". */
+static void put(const char *root, const char *name, const char *text)
+{
+	char path[512];
+
+	for (const char *slash = strchr(name + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		snprintf(path, sizeof(path), "%s%.*s", root, (int)(slash - name), name);
+		mkdir(path, 0777);
+	}
+	snprintf(path, sizeof(path), "%s%s", root, name);
+	cr_assert_eq(support_write_file(path, text, strlen(text)), 0);
+}
+
+Test(plan, free_memory_is_the_least_of_the_kernels_estimate_and_the_groups_limits)
+{
+	char root[256];
+
+	cr_assert_eq(support_tempdir(root, sizeof(root)), 0);
+	cr_assert_eq(rung__host_memory_free(root), 0);   /* no /proc: nothing is known to be free */
+	put(root, "/proc/meminfo", "MemTotal:       8000 kB\nMemFree:  10 kB\nMemAvailable:    4000 kB\n");
+	cr_assert_eq(rung__host_memory_free(root), 4000 * 1024);
+	put(root, "/proc/self/cgroup", "0::/job/step\n");
+	put(root, "/sys/fs/cgroup/job/step/memory.max", "max\n");
+	put(root, "/sys/fs/cgroup/job/step/memory.current", "100\n");
+	cr_assert_eq(rung__host_memory_free(root), 4000 * 1024);
+	put(root, "/sys/fs/cgroup/job/memory.max", "3000000\n");   /* the parent's limit holds too */
+	put(root, "/sys/fs/cgroup/job/memory.current", "1000000\n");
+	cr_assert_eq(rung__host_memory_free(root), 2000000);
+	put(root, "/proc/self/cgroup", "7:cpu,cpuacct:/x\n5:memory:/old\n");
+	put(root, "/sys/fs/cgroup/memory/old/memory.limit_in_bytes", "500000\n");
+	put(root, "/sys/fs/cgroup/memory/old/memory.usage_in_bytes", "600000\n");   /* over it already */
+	cr_assert_eq(rung__host_memory_free(root), 0);
+	put(root, "/sys/fs/cgroup/memory/old/memory.usage_in_bytes", "100000\n");
+	cr_assert_eq(rung__host_memory_free(root), 400000);
+	support_remove(root);
+}

@@ -84,7 +84,8 @@ mkdir -p "$dir"
 python3 "$root/tools/debian_graph.py" "$dir/debian" --force
 
 step "stage"
-"$rung" stage --graph "$dir/debian/edges.npy" --undirected --features "$dir/debian/features.npy" --labels "$dir/debian/labels.npy" \
+"$rung" stage --graph "$dir/debian/edges.npy" --undirected \
+	--features "$dir/debian/features.npy" --labels "$dir/debian/labels.npy" \
 	--split train="$dir/debian/train.npy" --split valid="$dir/debian/valid.npy" --split test="$dir/debian/test.npy" \
 	--out "$dir/debian.rung" --force
 

@@ -22,7 +22,9 @@ static float convert_one(enum rung_dtype dtype, const void *value)
 static double half_by_definition(unsigned bits)
 {
 	int exponent = (int)(bits >> 10 & 31), mantissa = (int)(bits & 1023);
-	double magnitude = exponent == 0 ? ldexp(mantissa, -24) : exponent == 31 ? (mantissa ? (double)NAN : (double)INFINITY) : ldexp(1024 + mantissa, exponent - 25);
+	double magnitude = exponent == 0    ? ldexp(mantissa, -24)
+			   : exponent == 31 ? (mantissa ? (double)NAN : (double)INFINITY)
+					    : ldexp(1024 + mantissa, exponent - 25);
 	return bits & 0x8000 ? -magnitude : magnitude;
 }
 
@@ -86,20 +88,20 @@ Test(rows, dropout_zeroes_its_share_and_scales_the_rest)
 		cr_assert(row[i] == 0 || fabsf(row[i] - 1 / 0.7f) < 1e-6f);
 		zeros += row[i] == 0;
 	}
-	cr_assert_float_eq(zeros / COUNT, 0.3, 0.005);   /* five standard deviations */
+	cr_assert_float_eq(zeros / COUNT, 0.3, 0.005); /* five standard deviations */
 	free(row);
 }
 
 /* ---- a small batch: three hops of random blocks ---- */
 
-#define LAYERS 3
-#define WIDTH 5
-#define HIDDEN 4
+#define LAYERS  3
+#define WIDTH   5
+#define HIDDEN  4
 #define CLASSES 3
-#define SEEDS 6
+#define SEEDS   6
 
 struct small {
-	struct rung_block blocks[LAYERS];   /* [0] is the last hop */
+	struct rung_block blocks[LAYERS]; /* [0] is the last hop */
 	const struct rung_block *order[LAYERS];
 	float *rows;
 	int32_t labels[SEEDS];
@@ -116,7 +118,7 @@ static void make_block(struct rung_block *block, uint64_t dst_count, uint64_t sr
 	uint64_t *indptr = calloc(dst_count + 1, sizeof(*indptr));
 	uint32_t *indices = calloc(dst_count * 5 + 1, sizeof(*indices));
 	for (uint64_t d = 0; d < dst_count; d++) {
-		uint64_t degree = small_draw(state, 5);   /* some have no neighbour */
+		uint64_t degree = small_draw(state, 5); /* some have no neighbour */
 		indptr[d + 1] = indptr[d] + degree;
 		for (uint64_t e = indptr[d]; e < indptr[d + 1]; e++)
 			indices[e] = (uint32_t)small_draw(state, src_count);
@@ -201,7 +203,7 @@ static double *params_in_double(const struct train_model *model)
 static void init_model(struct train_model *model)
 {
 	cr_assert_eq(train_model_init(model, LAYERS, WIDTH, HIDDEN, CLASSES, 0, 3), 0);
-	for (uint64_t i = 0; i < model->param_count; i++)   /* biases too */
+	for (uint64_t i = 0; i < model->param_count; i++) /* biases too */
 		model->params[i] += (float)train_below(train_mix(i), 1000) / 2000.0f - 0.25f;
 }
 
@@ -236,7 +238,7 @@ Test(model, gradients_are_the_slopes_of_the_formula)
 	small_init(&small);
 	init_model(&model);
 	double *params = params_in_double(&model);
-	for (int round = 0; round < 2; round++) {   /* the second finds buffers that were used before */
+	for (int round = 0; round < 2; round++) { /* the second finds buffers that were used before */
 		cr_assert_eq(train_model_forward(&model, &small.input, 1, 0, &logits), 0);
 		cr_assert_eq(train_model_loss(&model, logits, small.labels, SEEDS, 1, &loss), 0);
 		cr_assert_eq(train_model_backward(&model, &small.input), 0);
@@ -249,10 +251,11 @@ Test(model, gradients_are_the_slopes_of_the_formula)
 		double below = naive_loss(&small, params, NULL);
 		params[i] = at;
 		double slope = (above - below) / (2 * step);
-		cr_assert_float_eq((double)model.grads[i], slope, 1e-5, "parameter %d: %g, slope %g", (int)i, (double)model.grads[i], slope);
+		cr_assert_float_eq((double)model.grads[i], slope, 1e-5, "parameter %d: %g, slope %g", (int)i,
+				   (double)model.grads[i], slope);
 		nonzero += fabs(slope) > 1e-3;
 	}
-	cr_assert_gt(nonzero, (int)model.param_count / 3);   /* the case is worth its name */
+	cr_assert_gt(nonzero, (int)model.param_count / 3); /* the case is worth its name */
 	free(params);
 	train_model_fini(&model);
 	small_fini(&small);
@@ -323,7 +326,7 @@ Test(adam, two_steps_are_those_worked_out_by_hand)
 		model.params[i] = (float)p[i];
 	for (int step = 0; step < 2; step++) {
 		for (int i = 0; i < 3; i++) {
-			double grad = grads[step][i] + (i < 2 ? 0.5 * p[i] : 0);   /* the third is the bias: no decay */
+			double grad = grads[step][i] + (i < 2 ? 0.5 * p[i] : 0); /* the third is the bias: no decay */
 			model.grads[i] = (float)grads[step][i];
 			m[i] = 0.9 * m[i] + 0.1 * grad;
 			v[i] = 0.999 * v[i] + 0.001 * grad * grad;

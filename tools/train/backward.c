@@ -9,8 +9,8 @@
 
 #include "model.h"
 
-#define ADAM_BETA1 0.9
-#define ADAM_BETA2 0.999
+#define ADAM_BETA1   0.9
+#define ADAM_BETA2   0.999
 #define ADAM_EPSILON 1e-8f
 
 /* -log softmax(row)[label]; with gradient, row becomes (softmax - onehot) * scale. */
@@ -31,7 +31,8 @@ static double row_loss(float *row, uint32_t width, int32_t label, int gradient, 
 	return loss + log(sum);
 }
 
-int train_model_loss(struct train_model *model, float *logits, const int32_t *labels, uint64_t count, int gradient, double *loss_out)
+int train_model_loss(struct train_model *model, float *logits, const int32_t *labels, uint64_t count, int gradient,
+		     double *loss_out)
 {
 	uint32_t width = model->class_count;
 	if (count > model->row_loss_cap) {
@@ -98,7 +99,8 @@ static int layer_input_gradient(struct train_model *model, const struct rung_blo
 	input_gradient(d_out, layer->self, layer, block->dst_count, d_in->data);
 	memset(d_in->data + block->dst_count * width, 0, (block->src_count - block->dst_count) * width * sizeof(float));
 	if (block->edge_count) {
-		if (train_buffer_need(&model->d_mean, block->dst_count, width) < 0 || train_transpose_build(&model->turned, block) < 0)
+		if (train_buffer_need(&model->d_mean, block->dst_count, width) < 0 ||
+		    train_transpose_build(&model->turned, block) < 0)
 			return RUNG_E_NOMEM;
 		input_gradient(d_out, layer->neigh, layer, block->dst_count, model->d_mean.data);
 		train_transpose_add(&model->turned, block->src_count, model->d_mean.data, width, d_in->data);
@@ -146,7 +148,7 @@ static void adam_update(struct train_model *model, uint64_t first, uint64_t coun
 void train_adam_step(struct train_adam *adam, struct train_model *model)
 {
 	double step = (double)++adam->steps;
-	float rate = (float)((double)adam->lr / (1 - pow(ADAM_BETA1, step)));   /* the bias of both moments is taken out here */
+	float rate = (float)((double)adam->lr / (1 - pow(ADAM_BETA1, step))); /* the bias of both moments is taken out here */
 	float root2 = (float)(1 / sqrt(1 - pow(ADAM_BETA2, step)));
 	for (uint32_t l = 0; l < model->layer_count; l++) {
 		const struct train_layer *layer = &model->layers[l];

@@ -75,7 +75,8 @@ void train_transpose_fini(struct train_transpose *turned)
 	memset(turned, 0, sizeof(*turned));
 }
 
-void train_transpose_add(const struct train_transpose *turned, uint64_t src_count, const float *d_mean, uint64_t width, float *d_src)
+void train_transpose_add(const struct train_transpose *turned, uint64_t src_count, const float *d_mean, uint64_t width,
+			 float *d_src)
 {
 #pragma omp parallel for schedule(dynamic, 64)
 	for (uint64_t s = 0; s < src_count; s++) {

@@ -10,9 +10,9 @@ void train_block_mean(const struct rung_block *block, const float *src, uint64_t
 
 /** The edges of a block sorted by source, so that gradients are gathered, not scattered. */
 struct train_transpose {
-	uint64_t *indptr;     /* [src_count + 1] */
-	uint32_t *indices;    /* [edge_count] destinations */
-	float *weights;       /* [dst_count] 1 / number of sources */
+	uint64_t *indptr;  /* [src_count + 1] */
+	uint32_t *indices; /* [edge_count] destinations */
+	float *weights;    /* [dst_count] 1 / number of sources */
 	uint64_t src_cap, edge_cap, dst_cap;
 };
 
@@ -21,6 +21,7 @@ int train_transpose_build(struct train_transpose *turned, const struct rung_bloc
 void train_transpose_fini(struct train_transpose *turned);
 
 /** d_src[s] += sum over its destinations d, in ascending order, of d_mean[d] * weights[d], for all src_count rows. */
-void train_transpose_add(const struct train_transpose *turned, uint64_t src_count, const float *d_mean, uint64_t width, float *d_src);
+void train_transpose_add(const struct train_transpose *turned, uint64_t src_count, const float *d_mean, uint64_t width,
+			 float *d_src);
 
 #endif

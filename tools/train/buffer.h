@@ -7,7 +7,7 @@
 
 struct train_buffer {
 	float *data;
-	uint64_t cap;   /* floats */
+	uint64_t cap; /* floats */
 };
 
 /** Room for rows * width floats; the content is lost when it grows. @return 0 or RUNG_E_NOMEM */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `rung train`: a small GraphSAGE trainer that uses the library as any trainer would. Options, and the parts opened and closed. */
+/* `rung train`: a small GraphSAGE trainer that uses the library as any trainer would. Options; parts opened and closed. */
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,13 +13,25 @@
 #include "train.h"
 
 enum {
-	KEY_HIDDEN = 0x5001, KEY_FANOUT, KEY_BATCH, KEY_EPOCHS, KEY_PATIENCE, KEY_LR, KEY_WEIGHT_DECAY, KEY_DROPOUT, KEY_INPUT_DROPOUT,
-	KEY_NORMALIZE, KEY_SEED, KEY_EVAL_FANOUT, KEY_NO_EDGES
+	KEY_HIDDEN = 0x5001,
+	KEY_FANOUT,
+	KEY_BATCH,
+	KEY_EPOCHS,
+	KEY_PATIENCE,
+	KEY_LR,
+	KEY_WEIGHT_DECAY,
+	KEY_DROPOUT,
+	KEY_INPUT_DROPOUT,
+	KEY_NORMALIZE,
+	KEY_SEED,
+	KEY_EVAL_FANOUT,
+	KEY_NO_EDGES
 };
 
 static const struct argp_option options[] = {
 	{ "hidden", KEY_HIDDEN, "N", 0, "Width of hidden layers (default: 128)", 1 },
-	{ "fanout", KEY_FANOUT, "LIST", 0, "In-neighbours drawn per hop, hop 0 first; as many layers as hops (default: as staged)", 1 },
+	{ "fanout", KEY_FANOUT, "LIST", 0,
+	  "In-neighbours drawn per hop, hop 0 first; as many layers as hops (default: as staged)", 1 },
 	{ "batch", KEY_BATCH, "N", 0, "Train vertices per batch (default: as staged)", 1 },
 	{ "epochs", KEY_EPOCHS, "N", 0, "Epochs (default: 10)", 1 },
 	{ "patience", KEY_PATIENCE, "N", 0, "Stop when validation has not improved for N epochs (default: never)", 1 },
@@ -57,8 +69,8 @@ static void check_args(const struct train_args *args, const struct argp_state *s
 	if (!args->dir)
 		argp_error(state, "the folder of a staged dataset is missing");
 	if (args->fanouts.count && args->eval_fanouts.count && args->fanouts.count != args->eval_fanouts.count)
-		argp_error(state, "--eval-fanout has %u hops, --fanout %u; both need as many as the model has layers", args->eval_fanouts.count,
-			   args->fanouts.count);
+		argp_error(state, "--eval-fanout has %u hops, --fanout %u; both need as many as the model has layers",
+			   args->eval_fanouts.count, args->fanouts.count);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -158,8 +170,8 @@ static int complete_args(struct train_args *args, const char *name, const struct
 	if (!args->eval_fanouts.count)
 		args->eval_fanouts = args->fanouts;
 	if (args->eval_fanouts.count != args->fanouts.count)
-		return tool_error(name, TOOL_USAGE, "--eval-fanout has %u hops, but the model has %u layers", args->eval_fanouts.count,
-				  args->fanouts.count);
+		return tool_error(name, TOOL_USAGE, "--eval-fanout has %u hops, but the model has %u layers",
+				  args->eval_fanouts.count, args->fanouts.count);
 	if (!args->batch_size)
 		args->batch_size = info->batch_size && info->batch_size <= INT32_MAX ? info->batch_size : 1024;
 	return TOOL_DONE;
@@ -207,8 +219,8 @@ static int open_model(struct session *session, const struct train_args *args, co
 	uint64_t width = features->row_bytes / rung_dtype_bytes(features->dtype);
 	int rc = RUNG_E_INVAL;
 	if (width <= INT_MAX)
-		rc = train_model_init(&session->model, args->fanouts.count, (uint32_t)width, args->hidden, session->data.class_count,
-				      (float)args->dropout, args->seed);
+		rc = train_model_init(&session->model, args->fanouts.count, (uint32_t)width, args->hidden,
+				      session->data.class_count, (float)args->dropout, args->seed);
 	if (rc < 0)
 		return tool_error(name, TOOL_FAILED, "%s for a model of %llu inputs, %u hidden, %u classes", rung_status_text(rc),
 				  (unsigned long long)width, args->hidden, session->data.class_count);
@@ -220,7 +232,7 @@ static int open_session(struct session *session, struct train_args *args, const 
 {
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
 	struct rung_dataset *ds;
-	int rc = rung_dataset_open(args->dir, &ds);   /* a first look: the store's options depend on it */
+	int rc = rung_dataset_open(args->dir, &ds); /* a first look: the store's options depend on it */
 	if (rc < 0)
 		return tool_fail(name, rc);
 	int code = complete_args(args, name, rung_dataset_info(ds));
@@ -237,7 +249,8 @@ static int open_session(struct session *session, struct train_args *args, const 
 	rc = open_samplers(session, args);
 	if (rc < 0)
 		return tool_fail(name, rc);
-	rc = train_pipeline_init(&session->pipe, session->tool.store, rung_dataset_info(session->tool.ds)->features.row_bytes, args->fanouts.count);
+	rc = train_pipeline_init(&session->pipe, session->tool.store, rung_dataset_info(session->tool.ds)->features.row_bytes,
+				 args->fanouts.count);
 	if (rc < 0)
 		return tool_fail(name, rc);
 	return open_model(session, args, name);
@@ -277,10 +290,15 @@ int cmd_train(int argc, char **argv)
 	tool_progress_init(&session.progress, name, args.common.quiet);
 	int code = open_session(&session, &args, name);
 	if (code == TOOL_DONE) {
-		struct train_run run = { .name = name, .args = &args, .data = &session.data,
+		struct train_run run = { .name = name,
+					 .args = &args,
+					 .data = &session.data,
 					 .features = &rung_dataset_info(session.tool.ds)->features,
-					 .sampler = session.sampler, .eval_sampler = session.eval_sampler, .pipe = &session.pipe,
-					 .model = &session.model, .progress = &session.progress };
+					 .sampler = session.sampler,
+					 .eval_sampler = session.eval_sampler,
+					 .pipe = &session.pipe,
+					 .model = &session.model,
+					 .progress = &session.progress };
 		code = train_run(&run, &result);
 		tool_progress_end(&session.progress);
 		if (code == TOOL_DONE)

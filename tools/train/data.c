@@ -13,11 +13,11 @@
 
 static const char *const split_names[TRAIN_SPLIT_COUNT] = { "train", "valid", "test" };
 
-#define LABEL_CASE(code, type)                                             \
-	case code: {                                                       \
-		type value;                                                \
-		memcpy(&value, at, sizeof(value));                         \
-		return (double)value;                                      \
+#define LABEL_CASE(code, type)                                                                                                   \
+	case code: {                                                                                                             \
+		type value;                                                                                                      \
+		memcpy(&value, at, sizeof(value));                                                                               \
+		return (double)value;                                                                                            \
 	}
 
 static double label_value(enum rung_dtype dtype, const void *labels, uint64_t r)
@@ -40,7 +40,7 @@ static double label_value(enum rung_dtype dtype, const void *labels, uint64_t r)
 	case RUNG_BF16:
 		memcpy(&half, at, sizeof(half));
 		return (double)train_from_bf16(half);
-	default:   /* u8, bool */
+	default: /* u8, bool */
 		return (double)*at;
 	}
 }
@@ -49,9 +49,9 @@ struct loader {
 	const struct rung_dataset *ds;
 	const char *name;
 	int quiet;
-	struct rung_array_info info;   /* of the labels */
+	struct rung_array_info info; /* of the labels */
 	void *values;
-	unsigned char *seen;           /* bit per vertex, of the split at hand */
+	unsigned char *seen; /* bit per vertex, of the split at hand */
 	struct train_data *data;
 };
 
@@ -64,10 +64,11 @@ static int load_values(struct loader *loader)
 	if (rc < 0)
 		return tool_fail(loader->name, rc);
 	if (loader->info.row_count != rung_dataset_info(loader->ds)->vertex_count)
-		return tool_error(loader->name, TOOL_FAILED, "%s: %" PRIu64 " labels, but %" PRIu64 " vertices; stage it again", dir,
-				  loader->info.row_count, rung_dataset_info(loader->ds)->vertex_count);
+		return tool_error(loader->name, TOOL_FAILED, "%s: %" PRIu64 " labels, but %" PRIu64 " vertices; stage it again",
+				  dir, loader->info.row_count, rung_dataset_info(loader->ds)->vertex_count);
 	if (loader->info.row_bytes != rung_dtype_bytes(loader->info.dtype))
-		return tool_error(loader->name, TOOL_FAILED, "%s: labels have %" PRIu64 " bytes a vertex; one number a vertex is needed", dir,
+		return tool_error(loader->name, TOOL_FAILED,
+				  "%s: labels have %" PRIu64 " bytes a vertex; one number a vertex is needed", dir,
 				  loader->info.row_bytes);
 	return TOOL_DONE;
 }
@@ -92,7 +93,8 @@ static int filter_split(struct loader *loader, const char *split_name, struct tr
 		}
 		if (value >= TRAIN_CLASSES_MAX || value != floor(value))
 			return tool_error(loader->name, TOOL_FAILED,
-					  "%s: labels: rank %" PRIu64 " of split %s holds %.9g; a class is a whole number from 0 to %u",
+					  "%s: labels: rank %" PRIu64
+					  " of split %s holds %.9g; a class is a whole number from 0 to %u",
 					  rung_dataset_dir(loader->ds), r, split_name, value, TRAIN_CLASSES_MAX - 1);
 		data->labels[r] = (int32_t)value;
 		if ((uint32_t)value >= data->class_count)
@@ -100,7 +102,9 @@ static int filter_split(struct loader *loader, const char *split_name, struct tr
 		split->ids[kept++] = r;
 	}
 	if ((unlabelled || repeats) && !loader->quiet)
-		fprintf(stderr, "%s: split %s: %" PRIu64 " of %" PRIu64 " ids left out (%" PRIu64 " without label, %" PRIu64 " repeated)\n",
+		fprintf(stderr,
+			"%s: split %s: %" PRIu64 " of %" PRIu64 " ids left out (%" PRIu64 " without label, %" PRIu64
+			" repeated)\n",
 			loader->name, split_name, unlabelled + repeats, split->count, unlabelled, repeats);
 	split->count = kept;
 	return TOOL_DONE;
@@ -161,7 +165,7 @@ int train_data_load(const struct rung_dataset *ds, const char *name, int quiet, 
 	struct loader loader = { .ds = ds, .name = name, .quiet = quiet, .data = &data };
 	int code = load_values(&loader);
 	if (code != TOOL_DONE)
-		return code;
+		goto free_values;
 	data.labels = malloc(vertex_count * sizeof(*data.labels));
 	loader.seen = malloc(vertex_count / 8 + 1);
 	if (data.labels && loader.seen) {
@@ -173,11 +177,12 @@ int train_data_load(const struct rung_dataset *ds, const char *name, int quiet, 
 		code = tool_error(name, TOOL_FAILED, "no memory for %" PRIu64 " labels", vertex_count);
 	}
 	free(loader.seen);
-	rung_free(loader.values);
 	if (code == TOOL_DONE)
 		*data_out = data;
 	else
 		train_data_fini(&data);
+free_values:
+	rung_free(loader.values);
 	return code;
 }
 

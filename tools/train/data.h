@@ -12,15 +12,15 @@
 enum { TRAIN_SPLIT_TRAIN, TRAIN_SPLIT_VALID, TRAIN_SPLIT_TEST, TRAIN_SPLIT_COUNT };
 
 struct train_split {
-	uint64_t *ids;     /* [count] ranks, distinct, all of them labelled */
-	uint64_t count;    /* 0: there is none */
+	uint64_t *ids;  /* [count] ranks, distinct, all of them labelled */
+	uint64_t count; /* 0: there is none */
 };
 
 struct train_data {
-	int32_t *labels;           /* [vertex_count] by rank; -1 outside the splits */
-	uint32_t class_count;      /* largest label in a split + 1 */
+	int32_t *labels;      /* [vertex_count] by rank; -1 outside the splits */
+	uint32_t class_count; /* largest label in a split + 1 */
 	struct train_split splits[TRAIN_SPLIT_COUNT];
-	double majority_accuracy;  /* share of the test split in the most frequent class of the train split; NaN without test */
+	double majority_accuracy; /* share of the test split in the most frequent class of the train split; NaN without test */
 };
 
 /**

@@ -18,7 +18,7 @@ int train_buffer_need(struct train_buffer *buffer, uint64_t rows, uint64_t width
 		return RUNG_E_NOMEM;
 	if (count <= buffer->cap)
 		return 0;
-	count += count / 8;   /* to spare: later batches are rarely larger than that */
+	count += count / 8; /* to spare: later batches are rarely larger than that */
 	bytes = count * sizeof(float);
 	free(buffer->data);
 	buffer->cap = 0;
@@ -59,7 +59,8 @@ int train_model_init(struct train_model *model, uint32_t layer_count, uint32_t w
 		     float dropout, uint64_t seed)
 {
 	memset(model, 0, sizeof(*model));
-	if (layer_count < 1 || layer_count > RUNG_HOPS_MAX || width < 1 || width > INT_MAX || hidden > INT_MAX || class_count > INT_MAX)
+	if (layer_count < 1 || layer_count > RUNG_HOPS_MAX || width < 1 || width > INT_MAX || hidden > INT_MAX ||
+	    class_count > INT_MAX)
 		return RUNG_E_INVAL;
 	model->layer_count = layer_count;
 	model->class_count = class_count;
@@ -124,13 +125,14 @@ static void activate(uint64_t rows, uint64_t width, struct train_dropout dropout
 	for (uint64_t r = 0; r < rows; r++) {
 		float *row = out + r * width;
 		for (uint64_t i = 0; i < width; i++)
-			row[i] = row[i] > 0 ? row[i] : 0;
+			row[i] = row[i] < 0 ? 0 : row[i]; /* NaN stays: the loss tells */
 		if (dropout.rate > 0)
 			train_row_dropout(dropout, r, width, row);
 	}
 }
 
-int train_model_forward(struct train_model *model, const struct train_input *input, int training, uint64_t step, float **logits_out)
+int train_model_forward(struct train_model *model, const struct train_input *input, int training, uint64_t step,
+			float **logits_out)
 {
 	const float *in = input->rows;
 	for (uint32_t l = 0; l < model->layer_count; l++) {
@@ -145,7 +147,7 @@ int train_model_forward(struct train_model *model, const struct train_input *inp
 		float *out = model->hidden[l].data;
 		fill_bias(layer, rows, out);
 		multiply_add(in, layer->self, layer, rows, out);
-		if (block->edge_count) {   /* without edges the means are zeros and add nothing */
+		if (block->edge_count) { /* without edges the means are zeros and add nothing */
 			train_block_mean(block, in, layer->in_width, model->mean[l].data);
 			multiply_add(model->mean[l].data, layer->neigh, layer, rows, out);
 		}

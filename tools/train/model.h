@@ -22,26 +22,26 @@
 struct train_adam {
 	float lr;
 	float weight_decay;
-	uint64_t steps;    /* taken so far */
+	uint64_t steps; /* taken so far */
 };
 
 struct train_layer {
 	uint32_t in_width, out_width;
-	float *self, *neigh, *bias;          /* inside model->params */
-	float *d_self, *d_neigh, *d_bias;    /* inside model->grads */
+	float *self, *neigh, *bias;       /* inside model->params */
+	float *d_self, *d_neigh, *d_bias; /* inside model->grads */
 };
 
 struct train_model {
 	uint32_t layer_count;
 	uint32_t class_count;
-	float dropout;                  /* of hidden rows, while training */
+	float dropout; /* of hidden rows, while training */
 	uint64_t seed;
 	struct train_layer layers[RUNG_HOPS_MAX];
 	uint64_t param_count;
-	float *params, *grads;          /* [param_count] all layers */
-	float *moment1, *moment2;       /* Adam's */
+	float *params, *grads;    /* [param_count] all layers */
+	float *moment1, *moment2; /* Adam's */
 	/* of the last forward pass: */
-	struct train_buffer hidden[RUNG_HOPS_MAX];   /* output rows of layer l; of the last one the logits, then their gradients */
+	struct train_buffer hidden[RUNG_HOPS_MAX]; /* output rows of layer l; of the last one the logits, then their gradients */
 	struct train_buffer mean[RUNG_HOPS_MAX];
 	struct train_buffer d_mean, d_hidden[RUNG_HOPS_MAX];
 	struct train_transpose turned;
@@ -51,8 +51,8 @@ struct train_model {
 
 /** What a model computes on: blocks[l] belongs to layer l, so blocks[0] is the last hop of a batch. */
 struct train_input {
-	const struct rung_block *const *blocks;   /* [layer_count] */
-	const float *rows;                        /* [blocks[0]->src_count][width] dropped out already while training */
+	const struct rung_block *const *blocks; /* [layer_count] */
+	const float *rows;                      /* [blocks[0]->src_count][width] dropped out already while training */
 };
 
 /** Make a model with Glorot-uniform weights and zero biases. @return 0, RUNG_E_NOMEM, RUNG_E_INVAL (sizes beyond CBLAS) */
@@ -66,13 +66,15 @@ void train_model_fini(struct train_model *model);
  * @param logits_out  [dst_count][class_count], the model's
  * @return 0, RUNG_E_NOMEM, RUNG_E_INVAL (a batch beyond CBLAS)
  */
-int train_model_forward(struct train_model *model, const struct train_input *input, int training, uint64_t step, float **logits_out);
+int train_model_forward(struct train_model *model, const struct train_input *input, int training, uint64_t step,
+			float **logits_out);
 
 /**
  * Mean softmax cross-entropy of logits; with `gradient` they are replaced by its gradient.
  * @return 0 or RUNG_E_NOMEM
  */
-int train_model_loss(struct train_model *model, float *logits, const int32_t *labels, uint64_t count, int gradient, double *loss_out);
+int train_model_loss(struct train_model *model, float *logits, const int32_t *labels, uint64_t count, int gradient,
+		     double *loss_out);
 
 /** Gradients of all parameters, from the gradient of the logits that train_model_loss() left. */
 int train_model_backward(struct train_model *model, const struct train_input *input);

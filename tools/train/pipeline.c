@@ -67,7 +67,8 @@ static int bare_batch(struct train_slot *slot, uint32_t hop_count)
 	}
 	slot->vertices = slot->seeds;
 	slot->vertex_count = slot->seed_count;
-	slot->bare = (struct rung_block){ .dst_count = slot->seed_count, .src_count = slot->seed_count, .indptr = slot->bare_indptr };
+	slot->bare =
+		(struct rung_block){ .dst_count = slot->seed_count, .src_count = slot->seed_count, .indptr = slot->bare_indptr };
 	for (uint32_t l = 0; l < hop_count; l++)
 		slot->blocks[l] = &slot->bare;
 	return 0;
@@ -81,7 +82,8 @@ static int sample(struct train_pipeline *pipe, struct train_slot *slot)
 	slot->seed_count = pass->seed_count - first < pass->batch_size ? pass->seed_count - first : pass->batch_size;
 	if (!pass->sampler)
 		return bare_batch(slot, pipe->hop_count);
-	int rc = rung_sampler_sample(pass->sampler, slot->seeds, slot->seed_count, pass->key_first + pipe->submitted, slot->batch);
+	int rc =
+		rung_sampler_sample(pass->sampler, slot->seeds, slot->seed_count, pass->key_first + pipe->submitted, slot->batch);
 	if (rc < 0)
 		return rc;
 	slot->vertices = rung_batch_vertices(slot->batch, &slot->vertex_count);
@@ -99,7 +101,7 @@ static int make_room(struct train_slot *slot, uint64_t row_bytes)
 		return 0;
 	free(slot->rows);
 	slot->rows_cap = 0;
-	bytes = (bytes + bytes / 8 + 4095) / 4096 * 4096;   /* an eighth to spare: later batches are rarely larger than that */
+	bytes = (bytes + bytes / 8 + 4095) / 4096 * 4096; /* an eighth to spare: later batches are rarely larger than that */
 	slot->rows = aligned_alloc(4096, bytes);
 	if (!slot->rows)
 		return RUNG_E_NOMEM;

@@ -18,13 +18,12 @@ static const char *percent(char text[TOOL_TEXT_BYTES], double share)
 void train_print_epoch(uint32_t number, const struct train_epoch *epoch)
 {
 	char valid[TOOL_TEXT_BYTES];
-	if (!number) {
-		printf("%5s %12s %9s %9s %9s %9s %9s %9s %9s\n", "epoch", "loss", "valid", "seconds", "sample", "gather", "compute", "stall",
-		       "eval");
-	} else {
-		printf("%5u %12.9g %9s %9.3f %9.3f %9.3f %9.3f %9.3f %9.3f\n", number, epoch->loss, percent(valid, epoch->valid_accuracy),
-		       epoch->seconds, epoch->sample_s, epoch->gather_s, epoch->compute_s, epoch->stall_s, epoch->eval_s);
+	if (number == 1) {
+		printf("%5s %12s %9s %9s %9s %9s %9s %9s %9s\n", "epoch", "loss", "valid", "seconds", "sample", "gather",
+		       "compute", "stall", "eval");
 	}
+	printf("%5u %12.9g %9s %9.3f %9.3f %9.3f %9.3f %9.3f %9.3f\n", number, epoch->loss, percent(valid, epoch->valid_accuracy),
+	       epoch->seconds, epoch->sample_s, epoch->gather_s, epoch->compute_s, epoch->stall_s, epoch->eval_s);
 	fflush(stdout);
 }
 

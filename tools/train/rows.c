@@ -30,7 +30,7 @@ float train_from_f16(uint16_t bits)
 	/* Exponent and mantissa moved into a float are 2^112 too small; the product is exact, subnormals included. */
 	uint32_t sign = (uint32_t)(bits & 0x8000u) << 16;
 	uint32_t rest = (uint32_t)(bits & 0x7fffu) << 13;
-	if ((bits & 0x7c00u) == 0x7c00u)   /* infinity, NaN */
+	if ((bits & 0x7c00u) == 0x7c00u) /* infinity, NaN */
 		return from_bits(sign | 0x7f800000u | rest);
 	float magnitude = from_bits(rest) * 0x1p112f;
 	return sign ? -magnitude : magnitude;
@@ -69,13 +69,13 @@ static bool have_f16c(void)
 }
 #endif
 
-#define CONVERT_LOOP(type, expression)                         \
-	do {                                                   \
-		for (uint64_t i = 0; i < width; i++) {         \
-			type value;                            \
-			memcpy(&value, row + i * sizeof(type), sizeof(type)); \
-			out[i] = expression;                   \
-		}                                              \
+#define CONVERT_LOOP(type, expression)                                                                                           \
+	do {                                                                                                                     \
+		for (uint64_t i = 0; i < width; i++) {                                                                           \
+			type value;                                                                                              \
+			memcpy(&value, row + i * sizeof(type), sizeof(type));                                                    \
+			out[i] = expression;                                                                                     \
+		}                                                                                                                \
 	} while (0)
 
 static void convert_row(enum rung_dtype dtype, bool f16c, const unsigned char *row, uint64_t width, float *out)
@@ -117,7 +117,7 @@ static void convert_row(enum rung_dtype dtype, bool f16c, const unsigned char *r
 	case RUNG_U64:
 		CONVERT_LOOP(uint64_t, (float)value);
 		break;
-	default:   /* u8, bool */
+	default: /* u8, bool */
 		CONVERT_LOOP(uint8_t, (float)value);
 		break;
 	}

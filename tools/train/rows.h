@@ -9,13 +9,13 @@
 
 enum train_norm {
 	TRAIN_NORM_NONE = 0,
-	TRAIN_NORM_L1,   /* sum of absolute values 1 */
-	TRAIN_NORM_L2    /* length 1 */
+	TRAIN_NORM_L1, /* sum of absolute values 1 */
+	TRAIN_NORM_L2  /* length 1 */
 };
 
 /** Dropout: an element is kept with probability 1 - rate and then scaled by 1 / (1 - rate), decided by key and position. */
 struct train_dropout {
-	float rate;      /* 0: none; below 1 */
+	float rate; /* 0: none; below 1 */
 	uint64_t key;
 };
 

@@ -15,17 +15,17 @@
 
 /* Evaluation draws from keys that no epoch reaches. */
 #define EVAL_KEY(split) ((1ull << 63) | ((uint64_t)(split) << 56))
-#define DROPOUT_KEY 0x64726f70u   /* sets input masks apart from those of layers */
+#define DROPOUT_KEY     0x64726f70u /* sets input masks apart from those of layers */
 
 struct trainer {
 	struct train_run *run;
 	struct train_adam adam;
-	uint64_t step;               /* batches trained on */
-	uint64_t *order;             /* the train split, shuffled anew each epoch */
-	struct train_buffer rows;    /* float32 */
-	int32_t *labels;             /* of the batch */
+	uint64_t step;            /* batches trained on */
+	uint64_t *order;          /* the train split, shuffled anew each epoch */
+	struct train_buffer rows; /* float32 */
+	int32_t *labels;          /* of the batch */
 	float *best_params;
-	char stage[32];              /* for progress */
+	char stage[32]; /* for progress */
 };
 
 static int step_failed(const struct trainer *trainer, int rc)
@@ -55,7 +55,8 @@ static void shuffle(uint64_t *ids, uint64_t count, uint64_t key)
 }
 
 /* Rows to float32, then through the model. Returns a status. */
-static int forward(struct trainer *trainer, const struct train_slot *slot, int training, struct train_input *input, float **logits)
+static int forward(struct trainer *trainer, const struct train_slot *slot, int training, struct train_input *input,
+		   float **logits)
 {
 	struct train_run *run = trainer->run;
 	struct train_model *model = run->model;
@@ -66,7 +67,8 @@ static int forward(struct trainer *trainer, const struct train_slot *slot, int t
 	int rc = train_buffer_need(&trainer->rows, slot->vertex_count, width);
 	if (rc < 0)
 		return rc;
-	train_rows_convert(run->features->dtype, slot->rows, slot->vertex_count, width, run->args->norm, dropout, trainer->rows.data);
+	train_rows_convert(run->features->dtype, slot->rows, slot->vertex_count, width, run->args->norm, dropout,
+			   trainer->rows.data);
 	for (uint64_t i = 0; i < slot->seed_count; i++)
 		trainer->labels[i] = run->data->labels[slot->seeds[i]];
 	*input = (struct train_input){ .blocks = slot->blocks, .rows = trainer->rows.data };
@@ -81,7 +83,7 @@ static int train_batch(struct trainer *trainer, const struct train_slot *slot, d
 	int rc = forward(trainer, slot, 1, &input, &logits);
 	if (rc >= 0)
 		rc = train_model_loss(model, logits, trainer->labels, slot->seed_count, 1, loss_out);
-	if (rc >= 0 && isfinite(*loss_out))   /* else the caller stops, with the weights as they were */
+	if (rc >= 0 && isfinite(*loss_out)) /* else the caller stops, with the weights as they were */
 		rc = train_model_backward(model, &input);
 	if (rc < 0 || !isfinite(*loss_out))
 		return rc;
@@ -107,7 +109,8 @@ static int loss_failed(const struct trainer *trainer, const struct train_slot *s
 	for (uint64_t i = 0; i < slot->vertex_count; i++) {
 		if (!row_is_finite(trainer->rows.data + i * width, width))
 			return tool_error(run->name, TOOL_FAILED,
-					  "the features of rank %llu hold NaN, an infinity or a number beyond float32; repair them and stage again",
+					  "the features of rank %llu hold NaN, an infinity or a number beyond float32; repair "
+					  "them and stage again",
 					  (unsigned long long)slot->vertices[i]);
 	}
 	return tool_error(run->name, TOOL_FAILED, "the loss is %g at step %llu; take a smaller --lr, or --normalize l2", loss,
@@ -124,8 +127,11 @@ static int train_epoch(struct trainer *trainer, uint32_t number, struct train_ep
 	double loss_sum = 0, loss;
 	int rc;
 	shuffle(trainer->order, split->count, train_key(run->args->seed, number, 0));
-	struct train_pass pass = { .sampler = run->sampler, .seeds = trainer->order, .seed_count = split->count,
-				   .batch_size = run->args->batch_size, .key_first = trainer->step };
+	struct train_pass pass = { .sampler = run->sampler,
+				   .seeds = trainer->order,
+				   .seed_count = split->count,
+				   .batch_size = run->args->batch_size,
+				   .key_first = trainer->step };
 	snprintf(trainer->stage, sizeof(trainer->stage), "epoch %u", number + 1);
 	train_pipeline_begin(run->pipe, &pass);
 	while ((rc = train_pipeline_next(run->pipe, &slot)) > 0) {
@@ -164,8 +170,11 @@ static int evaluate(struct trainer *trainer, int which, double *accuracy_out, do
 	*accuracy_out = *loss_out = (double)NAN;
 	if (!split->count)
 		return TOOL_DONE;
-	struct train_pass pass = { .sampler = run->eval_sampler, .seeds = split->ids, .seed_count = split->count,
-				   .batch_size = run->args->batch_size, .key_first = EVAL_KEY(which) };
+	struct train_pass pass = { .sampler = run->eval_sampler,
+				   .seeds = split->ids,
+				   .seed_count = split->count,
+				   .batch_size = run->args->batch_size,
+				   .key_first = EVAL_KEY(which) };
 	train_pipeline_begin(run->pipe, &pass);
 	while ((rc = train_pipeline_next(run->pipe, &slot)) > 0) {
 		struct train_input input;
@@ -192,7 +201,7 @@ static int evaluate(struct trainer *trainer, int which, double *accuracy_out, do
 
 static bool is_better(const struct train_epoch *epoch, const struct train_epoch *best)
 {
-	if (isnan(epoch->valid_accuracy))   /* no valid split: the last epoch counts */
+	if (isnan(epoch->valid_accuracy)) /* no valid split: the last epoch counts */
 		return true;
 	if (epoch->valid_accuracy != best->valid_accuracy)
 		return epoch->valid_accuracy > best->valid_accuracy;
@@ -232,7 +241,8 @@ static int run_epochs(struct trainer *trainer, struct train_result *result)
 int train_run(struct train_run *run, struct train_result *result_out)
 {
 	const struct train_split *train = &run->data->splits[TRAIN_SPLIT_TRAIN];
-	struct trainer trainer = { .run = run, .adam = { .lr = (float)run->args->lr, .weight_decay = (float)run->args->weight_decay } };
+	struct trainer trainer = { .run = run,
+				   .adam = { .lr = (float)run->args->lr, .weight_decay = (float)run->args->weight_decay } };
 	struct train_result result = { .epochs = calloc(run->args->epochs, sizeof(*result.epochs)) };
 	uint64_t start_ns = tool_now_ns();
 	double test_loss;
@@ -242,8 +252,6 @@ int train_run(struct train_run *run, struct train_result *result_out)
 	trainer.best_params = malloc(run->model->param_count * sizeof(float));
 	if (result.epochs && trainer.order && trainer.labels && trainer.best_params) {
 		memcpy(trainer.order, train->ids, train->count * sizeof(*trainer.order));
-		if (!run->args->common.json)
-			train_print_epoch(0, NULL);
 		code = run_epochs(&trainer, &result);
 		if (code == TOOL_DONE)
 			code = evaluate(&trainer, TRAIN_SPLIT_TEST, &result.test_accuracy, &test_loss);

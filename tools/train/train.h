@@ -23,39 +23,39 @@ struct train_args {
 };
 
 struct train_epoch {
-	double loss;                                          /* mean over the train split */
-	double seconds, sample_s, gather_s, compute_s, stall_s;   /* of training, evaluation not included */
-	double valid_accuracy, valid_loss, eval_s;            /* NaN without a valid split */
+	double loss;                                            /* mean over the train split */
+	double seconds, sample_s, gather_s, compute_s, stall_s; /* of training, evaluation not included */
+	double valid_accuracy, valid_loss, eval_s;              /* NaN without a valid split */
 };
 
 struct train_result {
-	struct train_epoch *epochs;   /* [epoch_count] */
+	struct train_epoch *epochs; /* [epoch_count] */
 	uint32_t epoch_count;
-	uint32_t best_epoch;          /* index of the one whose weights were tested */
-	double test_accuracy;         /* NaN without a test split */
-	double seconds;               /* from the first batch to the test's last */
+	uint32_t best_epoch;  /* index of the one whose weights were tested */
+	double test_accuracy; /* NaN without a test split */
+	double seconds;       /* from the first batch to the test's last */
 };
 
 /** The parts that work together; the caller opens them, the trainer borrows. */
 struct train_run {
-	const char *name;                /* "rung train" */
+	const char *name; /* "rung train" */
 	const struct train_args *args;
 	const struct train_data *data;
 	const struct rung_array_info *features;
-	struct rung_sampler *sampler, *eval_sampler;   /* both NULL without edges */
+	struct rung_sampler *sampler, *eval_sampler; /* both NULL without edges */
 	struct train_pipeline *pipe;
 	struct train_model *model;
 	struct tool_progress *progress;
 };
 
 /**
- * Train for the epochs asked for, evaluate after each, and test the weights of the best: highest validation accuracy, of equal ones
- * the lower validation loss, of equal ones the earlier. Without a valid split they are the last.
- * Says on stderr why it failed. @return an exit code
+ * Train for the epochs asked for, evaluate after each, and test the weights of the best: highest validation accuracy, of equal
+ * ones the lower validation loss, of equal ones the earlier. Without a valid split they are the last. Says on stderr why it
+ * failed. @return an exit code
  */
 int train_run(struct train_run *run, struct train_result *result_out);
 
-/** Table line of an epoch on stdout; number 0 prints the heading. */
+/** Table line of an epoch on stdout, epochs counted from 1; a heading above the first. */
 void train_print_epoch(uint32_t number, const struct train_epoch *epoch);
 void train_print_summary(const struct train_run *run, const struct train_result *result, const struct rung_store_stats *stats);
 

@@ -37,7 +37,7 @@ static const struct argp_option options[] = {
 	{ "patience", KEY_PATIENCE, "N", 0, "Stop when validation has not improved for N epochs (default: never)", 1 },
 	{ "lr", KEY_LR, "F", 0, "Learning rate of Adam (default: 0.01)", 1 },
 	{ "weight-decay", KEY_WEIGHT_DECAY, "F", 0, "L2 penalty, added to the gradients of the matrices (default: 0)", 1 },
-	{ "dropout", KEY_DROPOUT, "F", 0, "Share of inputs and hidden values dropped (default: 0.3)", 1 },
+	{ "dropout", KEY_DROPOUT, "F", 0, "Share of inputs and hidden values dropped (default: 0.5)", 1 },
 	{ "input-dropout", KEY_INPUT_DROPOUT, "F", 0, "Share of inputs dropped (default: as --dropout)", 1 },
 	{ "normalize", KEY_NORMALIZE, "NORM", 0, "Scale each feature row to norm 1: none, l1 or l2 (default: none)", 1 },
 	{ "seed", KEY_SEED, "N", 0, "Seed of weights, order, neighbours and dropout (default: 0)", 1 },
@@ -281,7 +281,7 @@ static int report(const struct train_run *run, const struct train_result *result
 
 int cmd_train(int argc, char **argv)
 {
-	struct train_args args = { .hidden = 128, .epochs = 10, .lr = 0.01, .dropout = 0.3, .input_dropout = -1 };
+	struct train_args args = { .hidden = 128, .epochs = 10, .lr = 0.01, .dropout = 0.5, .input_dropout = -1 };
 	struct session session = { 0 };
 	struct train_result result = { 0 };
 	const char *name = argv[0];

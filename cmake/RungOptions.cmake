@@ -58,20 +58,19 @@ if(RUNG_SANITIZE MATCHES "thread")
 elseif(NOT RUNG_OPENMP STREQUAL "OFF")
   find_package(OpenMP QUIET COMPONENTS C)
 endif()
-find_program(RUNG_NVCC nvcc)
-mark_as_advanced(RUNG_NVCC)
+include(RungCuda)   # sets cuda_ready, cuda_version, cuda_missing
 
 rung_decide(IO_URING liburing_FOUND "liburing ${liburing_VERSION}" "liburing 2.3 or newer was not found (Debian: liburing-dev)")
 rung_decide(NUMA numa_FOUND "libnuma ${numa_VERSION}" "libnuma was not found (Debian: libnuma-dev)")
 rung_decide(OPENMP OpenMP_C_FOUND "OpenMP ${OpenMP_C_VERSION}" "${openmp_missing}")
 rung_decide(BLAS openblas_FOUND "OpenBLAS ${openblas_VERSION}" "OpenBLAS was not found (Debian: libopenblas-dev)")
-set(cuda_ready FALSE)
-rung_decide(CUDA cuda_ready "" "this version has no GPU tiers yet")
+rung_decide(CUDA cuda_ready "CUDA ${cuda_version}, kernels only: no store uses a GPU yet" "${cuda_missing}")
 
 # How rung itself is compiled: not passed on to those who link it.
 add_library(rung_build INTERFACE)
 target_compile_definitions(rung_build INTERFACE _GNU_SOURCE)
-target_compile_options(rung_build INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes
+target_compile_options(rung_build INTERFACE -Wall -Wextra -Wshadow -Wconversion
+  $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes> $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes>
   $<$<BOOL:${RUNG_WERROR}>:-Werror> $<$<CONFIG:Release>:-O3>)
 if(NOT RUNG_HAVE_OPENMP)
   target_compile_options(rung_build INTERFACE -Wno-unknown-pragmas)
@@ -97,6 +96,10 @@ endif()
 if(RUNG_HAVE_OPENMP)
   target_link_libraries(rung_deps INTERFACE OpenMP::OpenMP_C)
   list(APPEND rung_private_libs ${OpenMP_C_FLAGS})
+endif()
+if(RUNG_HAVE_CUDA)
+  target_link_libraries(rung_deps INTERFACE ${cuda_libs})
+  list(APPEND rung_private_libs ${cuda_libs})
 endif()
 list(APPEND rung_private_libs -lm -pthread)
 list(REMOVE_DUPLICATES rung_private_libs)

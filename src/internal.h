@@ -10,6 +10,10 @@
 
 #include "rung/status.h"
 
+#ifdef __cplusplus
+extern "C" {   /* for kernels/ */
+#endif
+
 #define RUNG__ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 #define RUNG__MIN(a, b) ((a) < (b) ? (a) : (b))
 #define RUNG__MAX(a, b) ((a) > (b) ? (a) : (b))
@@ -115,4 +119,7 @@ static inline uint64_t rung__mix64(uint64_t x)
 	return x ^ (x >> 31);
 }
 
+#ifdef __cplusplus
+}
+#endif
 #endif

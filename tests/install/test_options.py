@@ -79,8 +79,32 @@ class Options(unittest.TestCase):
         text = self.refused("-DRUNG_IO_URING=ON", hide=("liburing",))
         self.assertIn("RUNG_IO_URING=ON, but liburing 2.3 or newer was not found (Debian: liburing-dev)", text)
 
-    def test_cuda_on_fails_with_its_reason(self):
-        self.assertIn("RUNG_CUDA=ON, but this version has no GPU tiers yet", self.refused("-DRUNG_CUDA=ON"))
+    def broken_nvcc(self, script):
+        """A program to name as nvcc."""
+        path = os.path.join(self.tmp, "nvcc")
+        with open(path, "w") as out:
+            out.write("#!/bin/sh\n" + script)
+        os.chmod(path, 0o755)
+        return f"-DRUNG_NVCC={path}"
+
+    def test_cuda_without_nvcc_is_left_out_and_named(self):
+        nowhere = f"-DRUNG_NVCC={self.tmp}/nowhere/nvcc"
+        self.assertEqual(self.summary(nowhere)["cuda"], ("no", "nvcc was not found (CUDA toolkit)"))
+        self.assertIn("RUNG_CUDA=ON, but nvcc was not found (CUDA toolkit)", self.refused(nowhere, "-DRUNG_CUDA=ON"))
+
+    def test_an_nvcc_that_does_not_compile_is_quoted(self):
+        nvcc = self.broken_nvcc('case $1 in --list-gpu-arch) echo compute_75;; --version) echo "release 9, V9.9.9";; '
+                                '*) echo "nvcc fatal   : no host compiler here" >&2; exit 1;; esac\n')
+        why = "nvcc does not compile: nvcc fatal : no host compiler here"
+        part, text = self.summary(nvcc)["cuda"]
+        self.assertEqual((part, " ".join(text.split())), ("no", why))
+        os.remove(os.path.join(self.tmp, "build", "CMakeCache.txt"))
+        self.assertIn("RUNG_CUDA=ON, but " + why, self.refused(nvcc, "-DRUNG_CUDA=ON"))
+
+    def test_an_nvcc_that_knows_none_of_the_gpus_is_left_out(self):
+        nvcc = self.broken_nvcc('case $1 in --list-gpu-arch) echo compute_75;; esac\n')
+        why = "nvcc knows none of the GPUs of CMAKE_CUDA_ARCHITECTURES"
+        self.assertEqual(self.summary(nvcc, "-DCMAKE_CUDA_ARCHITECTURES=90;751")["cuda"], ("no", why))
 
     def test_openmp_and_thread_sanitizer_exclude_each_other(self):
         self.assertIn("not built for ThreadSanitizer", self.refused("-DRUNG_OPENMP=ON", "-DRUNG_SANITIZE=thread"))

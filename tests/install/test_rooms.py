@@ -7,12 +7,13 @@ import re
 import unittest
 
 SOURCE = os.environ["RUNG_SOURCE_DIR"]
-OWN_HEADERS = {"src": ("src",), "io": ("io", "src"), "numa": ("numa", "src"), "tools": ("tools",), "tools/train": ("tools/train", "tools")}
+OWN_HEADERS = {"src": ("src",), "io": ("io", "src"), "numa": ("numa", "src"), "kernels": ("kernels", "src"),
+               "tools": ("tools",), "tools/train": ("tools/train", "tools")}
 GENERATED = "rung_config.h"
 
 
 def sources(folder):
-    return sorted(glob.glob(os.path.join(SOURCE, folder, "*.[ch]")))
+    return sorted(p for pattern in ("*.[ch]", "*.cu") for p in glob.glob(os.path.join(SOURCE, folder, pattern)))
 
 
 def includes(path):
@@ -48,8 +49,8 @@ class Rooms(unittest.TestCase):
                 self.assertEqual(re.findall(r"\brung__\w+", text.read()), [], path)
 
     def test_every_source_says_its_licence(self):
-        files = [p for room in ("src", "io", "numa", "tools", "tools/train", "include/rung", "tests/*", "bench")
-                 for pattern in ("*.[ch]", "*.py", "*.sh", "*.cpp") for p in glob.glob(os.path.join(SOURCE, room, pattern))]
+        files = [p for room in ("src", "io", "numa", "kernels", "tools", "tools/train", "include/rung", "tests/*", "bench")
+                 for pattern in ("*.[ch]", "*.cu", "*.py", "*.sh", "*.cpp") for p in glob.glob(os.path.join(SOURCE, room, pattern))]
         self.assertGreater(len(files), 50)
         for path in files:
             with open(path) as text:

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+# The CUDA compiler, by hand: rung stays a project of the C language. With CUDA as a language of CMake's, every program that links
+# librung.a would be linked by a C++ compiler, also those of users, whose projects need not know of CUDA.
+#
+# CUDACXX (environment) or RUNG_NVCC names nvcc, else it is looked for. CMAKE_CUDA_ARCHITECTURES and CMAKE_CUDA_HOST_COMPILER mean
+# what they mean to CMake: 90 is code for sm_90 and PTX, 90-real the code alone, 90-virtual the PTX alone.
+
+set(CMAKE_CUDA_ARCHITECTURES "75;80;86;89;90;100;120" CACHE STRING "GPUs to compile for; those that nvcc does not know are left out")
+set(CMAKE_CUDA_HOST_COMPILER "" CACHE FILEPATH "C++ compiler that nvcc uses; empty: its own choice")
+find_program(RUNG_NVCC nvcc HINTS ENV CUDACXX PATHS /usr/local/cuda/bin)
+if(NOT RUNG_NVCC AND EXISTS "$ENV{CUDACXX}")
+  set(RUNG_NVCC $ENV{CUDACXX} CACHE FILEPATH "nvcc" FORCE)
+endif()
+mark_as_advanced(RUNG_NVCC CMAKE_CUDA_ARCHITECTURES CMAKE_CUDA_HOST_COMPILER)
+
+set(cuda_ready FALSE)
+set(cuda_host_flags)
+if(CMAKE_CUDA_HOST_COMPILER)
+  set(cuda_host_flags -ccbin ${CMAKE_CUDA_HOST_COMPILER})
+endif()
+
+# The GPUs of `wanted` that nvcc knows, as its flags.
+function(rung_cuda_architectures wanted flags_out)
+  execute_process(COMMAND ${RUNG_NVCC} --list-gpu-arch OUTPUT_VARIABLE known ERROR_QUIET)
+  set(flags)
+  foreach(arch ${wanted})
+    string(REGEX REPLACE "-.*" "" number ${arch})
+    if(NOT known MATCHES "compute_${number}(\n|$)")
+      continue()
+    endif()
+    if(arch MATCHES "-real$")
+      set(code sm_${number})
+    elseif(arch MATCHES "-virtual$")
+      set(code compute_${number})
+    else()
+      set(code [compute_${number},sm_${number}])
+    endif()
+    list(APPEND flags -gencode arch=compute_${number},code=${code})
+  endforeach()
+  set(${flags_out} "${flags}" PARENT_SCOPE)
+endfunction()
+
+# Does it compile and find its runtime? Asked once for each nvcc and host compiler.
+function(rung_cuda_probe)
+  set(tried "${RUNG_NVCC} ${CMAKE_CUDA_HOST_COMPILER} ${CMAKE_CUDA_ARCHITECTURES}")
+  if(tried STREQUAL "${RUNG_CUDA_TRIED}")
+    return()
+  endif()
+  set(folder ${CMAKE_BINARY_DIR}/cuda_probe)
+  file(WRITE ${folder}/probe.cu "__global__ void probe(int *out) { *out = 1; }\n")
+  rung_cuda_architectures("${CMAKE_CUDA_ARCHITECTURES}" arch_flags)
+  list(SUBLIST arch_flags 0 2 arch_flags)
+  execute_process(COMMAND ${RUNG_NVCC} ${cuda_host_flags} ${arch_flags} -std=c++17 -c probe.cu -o probe.o
+    WORKING_DIRECTORY ${folder} RESULT_VARIABLE failed OUTPUT_VARIABLE text ERROR_VARIABLE text)
+  execute_process(COMMAND ${RUNG_NVCC} --version OUTPUT_VARIABLE version ERROR_QUIET)
+  string(REGEX REPLACE ".* V([0-9.]+).*" "\\1" version "${version}")
+  get_filename_component(real ${RUNG_NVCC} REALPATH)
+  get_filename_component(root ${real} DIRECTORY)
+  unset(runtime CACHE)
+  find_library(runtime cudart_static PATHS ${root}/../lib64 ${root}/../lib ${root}/../targets/${CMAKE_SYSTEM_PROCESSOR}-linux/lib
+    ${root}/../lib/${CMAKE_LIBRARY_ARCHITECTURE} NO_CACHE)
+  if(NOT arch_flags)
+    set(why "nvcc knows none of the GPUs of CMAKE_CUDA_ARCHITECTURES")
+  elseif(failed)
+    string(REGEX MATCH "[^\n]*(error|fatal|not supported|No such)[^\n]*" line "${text}")
+    string(REGEX REPLACE "[\"\\\\;]" "'" line "${line}")
+    set(why "nvcc does not compile: ${line}")
+  elseif(NOT runtime)
+    set(why "libcudart_static.a was not found beside nvcc")
+  else()
+    set(why "")
+  endif()
+  set(RUNG_CUDA_TRIED "${tried}" CACHE INTERNAL "")
+  set(RUNG_CUDA_MISSING "${why}" CACHE INTERNAL "")
+  set(RUNG_CUDA_VERSION "${version}" CACHE INTERNAL "")
+  set(RUNG_CUDA_RUNTIME "${runtime}" CACHE INTERNAL "")
+endfunction()
+
+if(RUNG_CUDA STREQUAL "OFF")
+  set(cuda_missing "")
+elseif(NOT RUNG_NVCC OR NOT EXISTS ${RUNG_NVCC})
+  set(cuda_missing "nvcc was not found (CUDA toolkit)")
+else()
+  rung_cuda_probe()
+  set(cuda_missing "${RUNG_CUDA_MISSING}")
+  set(cuda_version "${RUNG_CUDA_VERSION}")
+  if(cuda_missing STREQUAL "")
+    set(cuda_ready TRUE)
+    # The runtime is part of the library, and looks for the driver when first used: machines without one run it all the same.
+    # nvcc's host code guards its static variables with functions of libstdc++.
+    set(cuda_libs ${RUNG_CUDA_RUNTIME} -lstdc++ -ldl -lrt)
+  endif()
+endif()
+
+# Object files of .cu sources. Hidden names, and no exceptions that would cross C.
+function(rung_cuda_objects objects_out)
+  rung_cuda_architectures("${CMAKE_CUDA_ARCHITECTURES}" arch_flags)
+  set(warn $<$<BOOL:${RUNG_WERROR}>:-Werror=all-warnings>)
+  set(objects)
+  foreach(source ${ARGN})
+    get_filename_component(name ${source} NAME_WE)
+    set(object ${CMAKE_CURRENT_BINARY_DIR}/kernels/${name}.cu.o)
+    add_custom_command(OUTPUT ${object}
+      COMMAND ${RUNG_NVCC} ${cuda_host_flags} ${arch_flags} -std=c++17 -O3 ${warn} -MD -MF ${object}.d -MT ${object}
+        -Xcompiler=-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-rtti,-Wall,-Wextra -D_GNU_SOURCE
+        -I${CMAKE_SOURCE_DIR}/kernels -I${CMAKE_SOURCE_DIR}/src -I${CMAKE_SOURCE_DIR}/include -c ${source} -o ${object}
+      DEPENDS ${source} DEPFILE ${object}.d COMMENT "Compiling kernels/${name}.cu" VERBATIM COMMAND_EXPAND_LISTS)
+    list(APPEND objects ${object})
+  endforeach()
+  file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/kernels)
+  set(${objects_out} "${objects}" PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The gather on a GPU: all rungs that the kernel can address in one launch, the other rows listed.
+ *
+ * A warp resolves a tile of ids at once: id, map entry, rank, view, address. Misses are compacted inside the warp, one atomic a
+ * tile. Then it copies the tile (rows.h). The grid is bounded and strides over the tiles: more warps than the device holds gain
+ * nothing and take it from the training. No kernel here waits for anything.
+ *
+ * Ids and map entries are untrusted: both are compared with row_count before anything is read by them.
+ */
+#include "cuda_status.h"
+#include "rows.h"
+
+static __device__ __forceinline__ uint64_t id_at(const struct rung__cuda_gather &g, uint64_t i)
+{
+	switch (g.id_dtype) {
+	case RUNG_I32: return (uint64_t)(int64_t)__ldg((const int *)g.ids + i);   /* negative: far out of range */
+	case RUNG_U32: return __ldg((const unsigned *)g.ids + i);
+	default: return __ldg((const unsigned long long *)g.ids + i);
+	}
+}
+
+static __device__ __forceinline__ uint64_t rank_at(const struct rung__cuda_gather &g, uint64_t id)
+{
+	if (!g.rank_of_vertex)
+		return id;
+	if (g.map_bytes == 4)
+		return __ldg((const unsigned *)g.rank_of_vertex + id);
+	return __ldg((const unsigned long long *)g.rank_of_vertex + id);
+}
+
+/* Where row `i` of a view lies. */
+static __device__ __forceinline__ const unsigned char *row_in_view(const struct rung__cuda_view &view, uint64_t i)
+{
+	uint64_t base = 0;
+	uint64_t slot = i;
+
+	if (view.base_count > 1) {
+		if (i >> 32 == 0) {   /* 64-bit division is many times as slow */
+			slot = (uint32_t)i / view.base_count;
+			base = (uint32_t)i % view.base_count;
+		} else {
+			slot = i / view.base_count;
+			base = i % view.base_count;
+		}
+	}
+	return view.base[base] + slot * view.stride;
+}
+
+/* NULL when no view holds the rank. All lanes look at the same view at a time, so that its numbers are one constant load. */
+static __device__ __forceinline__ const unsigned char *row_of_rank(const struct rung__cuda_gather &g, uint64_t rank,
+                                                                   uint32_t *over_link_out)
+{
+	uint64_t rank_first = 0;
+
+	for (uint32_t v = 0; v < g.view_count; v++) {
+		const struct rung__cuda_view &view = g.views[v];
+
+		if (rank < view.rank_end) {
+			*over_link_out = view.over_link;
+			return row_in_view(view, rank - rank_first);
+		}
+		rank_first = view.rank_end;
+	}
+	return NULL;
+}
+
+static __device__ __forceinline__ void report_bad(const struct rung__cuda_gather &g, uint64_t index_first, bool bad)
+{
+	const unsigned lanes = __ballot_sync(WARP_ALL, bad);
+
+	if (lanes && threadIdx.x % WARP_LANES == 0) {
+		atomicAdd(&g.report->bad_count, (unsigned long long)__popc(lanes));
+		atomicMax(&g.report->bad_index_inverted, ~(unsigned long long)(index_first + (unsigned)__ffs((int)lanes) - 1));
+	}
+}
+
+static __device__ __forceinline__ void list_misses(const struct rung__cuda_gather &g, uint64_t i, uint64_t rank, bool miss)
+{
+	const unsigned lane = threadIdx.x % WARP_LANES;
+	const unsigned lanes = __ballot_sync(WARP_ALL, miss);
+	unsigned long long at = 0;
+
+	if (!lanes)
+		return;
+	if (lane == 0)
+		at = atomicAdd(&g.report->miss_count, (unsigned long long)__popc(lanes));
+	at = __shfl_sync(WARP_ALL, at, 0) + (unsigned)__popc(lanes & ((1u << lane) - 1));
+	if (miss) {
+		__stwb((unsigned long long *)g.miss_ranks + at, (unsigned long long)rank);
+		__stwb(g.miss_rows + at, (unsigned)i);
+	}
+}
+
+template <class Piece>
+static __global__ void gather_rows(const __grid_constant__ struct rung__cuda_gather g,
+                                   const __grid_constant__ struct rows_shape shape)
+{
+	const uint32_t lane = threadIdx.x % WARP_LANES;
+
+	for (uint64_t first = global_warp() * shape.tile_rows; first < g.id_count; first += global_warps() * shape.tile_rows) {
+		const uint64_t i = first + lane;
+		const bool mine = lane < shape.tile_rows && i < g.id_count;
+		struct row_move move = { NULL, (uint32_t)i, 0 };
+		uint64_t rank = UINT64_MAX;
+		bool bad = false;
+
+		if (mine) {
+			const uint64_t id = id_at(g, i);
+
+			if (id < g.row_count)
+				rank = rank_at(g, id);
+			bad = rank >= g.row_count;
+		}
+		if (mine && !bad) {
+			uint32_t over_link = 0;
+
+			move.from = row_of_rank(g, rank, &over_link);
+			move.head = row_head(move.from, over_link, shape.head_mask);
+		}
+		report_bad(g, first, bad);
+		list_misses(g, i, rank, mine && !bad && !move.from);
+		copy_tile<Piece>(move, shape, g.out, g.out_stride);
+	}
+}
+
+/* ---- host side ------------------------------------------------------------------------------------------------------ */
+
+static int check_views(const struct rung__cuda_gather *g)
+{
+	uint64_t rank_first = 0;
+
+	if (g->view_count > RUNG__CUDA_VIEWS_MAX)
+		return rung__fail(RUNG_E_INVAL, "gather kernel: %u views, at most %d", (unsigned)g->view_count, RUNG__CUDA_VIEWS_MAX);
+	for (uint32_t v = 0; v < g->view_count; v++) {
+		const struct rung__cuda_view *view = &g->views[v];
+
+		if (view->rank_end < rank_first || view->rank_end > g->row_count)
+			return rung__fail(RUNG_E_INVAL, "gather kernel: view %u ends at rank %" PRIu64 ", not in %" PRIu64 "..%" PRIu64,
+			                  (unsigned)v, view->rank_end, rank_first, g->row_count);
+		if (view->rank_end == rank_first)
+			continue;
+		if (view->base_count < 1 || view->base_count > RUNG__CUDA_BASES_MAX)
+			return rung__fail(RUNG_E_INVAL, "gather kernel: view %u has %u bases, not 1..%d", (unsigned)v,
+			                  (unsigned)view->base_count, RUNG__CUDA_BASES_MAX);
+		if (view->stride < g->row_bytes)
+			return rung__fail(RUNG_E_INVAL, "gather kernel: view %u has a stride of %" PRIu64 " bytes, rows have %u",
+			                  (unsigned)v, view->stride, (unsigned)g->row_bytes);
+		for (uint32_t b = 0; b < view->base_count && b < view->rank_end - rank_first; b++)
+			if (!view->base[b])
+				return rung__fail(RUNG_E_INVAL, "gather kernel: view %u has no base %u", (unsigned)v, (unsigned)b);
+		rank_first = view->rank_end;
+	}
+	return 0;
+}
+
+static int check_gather(const struct rung__cuda_gather *g, unsigned block_count)
+{
+	const bool wide = g->id_dtype == RUNG_I64 || g->id_dtype == RUNG_U64;
+
+	if (!wide && g->id_dtype != RUNG_I32 && g->id_dtype != RUNG_U32)
+		return rung__fail(RUNG_E_INVAL, "gather kernel: ids of dtype number %d: give i32, u32, i64 or u64", (int)g->id_dtype);
+	if (g->id_count > UINT32_MAX)
+		return rung__fail(RUNG_E_INVAL, "gather kernel: %" PRIu64 " ids, at most %" PRIu32, g->id_count, UINT32_MAX);
+	if (g->id_count && (uintptr_t)g->ids % (wide ? 8 : 4) != 0)
+		return rung__fail(RUNG_E_INVAL, "gather kernel: ids of %d bytes at an address that is no multiple of it", wide ? 8 : 4);
+	if (g->rank_of_vertex && ((g->map_bytes != 4 && g->map_bytes != 8) || (uintptr_t)g->rank_of_vertex % g->map_bytes != 0))
+		return rung__fail(RUNG_E_INVAL, "gather kernel: map entries of %u bytes: give 4 or 8, aligned to them",
+		                  (unsigned)g->map_bytes);
+	if (g->row_bytes < 1 || g->row_bytes > RUNG__CUDA_ROW_BYTES_MAX)
+		return rung__fail(RUNG_E_INVAL, "gather kernel: rows of %u bytes, not 1..%u", (unsigned)g->row_bytes,
+		                  (unsigned)RUNG__CUDA_ROW_BYTES_MAX);
+	if (g->out_stride < g->row_bytes)
+		return rung__fail(RUNG_E_INVAL, "gather kernel: an output stride of %" PRIu64 " bytes, rows have %u", g->out_stride,
+		                  (unsigned)g->row_bytes);
+	if (block_count < 1 || !g->report || (g->id_count && (!g->ids || !g->out || !g->miss_ranks || !g->miss_rows)))
+		return rung__fail(RUNG_E_INVAL, "gather kernel: no blocks, ids, output, miss list or report");
+	return check_views(g);
+}
+
+/* What the pieces must divide, and what of it is over a link. */
+static uint64_t ored_addresses(const struct rung__cuda_gather *g, uint64_t *link_out)
+{
+	uint64_t all = g->row_bytes | (uint64_t)(uintptr_t)g->out | g->out_stride;
+	uint64_t rank_first = 0;
+
+	*link_out = 0;
+	for (uint32_t v = 0; v < g->view_count; v++) {
+		const struct rung__cuda_view *view = &g->views[v];
+		uint64_t ored = view->stride;
+
+		if (view->rank_end == rank_first)
+			continue;
+		for (uint32_t b = 0; b < view->base_count && b < view->rank_end - rank_first; b++)
+			ored |= (uint64_t)(uintptr_t)view->base[b];
+		all |= ored;
+		*link_out |= view->over_link ? ored : 0;
+		rank_first = view->rank_end;
+	}
+	return all;
+}
+
+template <class Piece>
+static cudaError_t start_gather(struct rung__cuda_gather g, struct rows_shape shape, unsigned blocks, cudaStream_t stream)
+{
+	void *args[] = { &g, &shape };
+
+	return cudaLaunchKernel(gather_rows<Piece>, dim3(blocks), dim3(BLOCK_THREADS), args, 0, stream);
+}
+
+extern "C" int rung__cuda_gather_launch(const struct rung__cuda_gather *g, unsigned block_count, struct CUstream_st *stream)
+{
+	uint64_t link;
+	struct rows_shape shape;
+	unsigned blocks;
+	uint32_t piece;
+	cudaError_t err;
+	int rc = check_gather(g, block_count);
+
+	if (rc < 0)
+		return rc;
+	err = cudaMemsetAsync(g->report, 0, sizeof(*g->report), stream);
+	if (err != cudaSuccess || g->id_count == 0)
+		return cuda_status(err, "clearing the gather's report");
+	piece = piece_bytes(ored_addresses(g, &link));
+	shape = rows_shape_make(g->row_bytes, piece, link, g->id_count, block_count);
+	blocks = rows_blocks(&shape, g->id_count, block_count);
+	switch (piece) {
+	case 16: err = start_gather<uint4>(*g, shape, blocks, stream); break;
+	case 8: err = start_gather<uint2>(*g, shape, blocks, stream); break;
+	case 4: err = start_gather<unsigned>(*g, shape, blocks, stream); break;
+	case 2: err = start_gather<unsigned short>(*g, shape, blocks, stream); break;
+	default: err = start_gather<unsigned char>(*g, shape, blocks, stream); break;
+	}
+	return cuda_status(err, "starting the gather kernel");
+}
+
+extern "C" int rung__cuda_gather_blocks(unsigned *block_count_out)
+{
+	unsigned blocks[5] = { 0, 0, 0, 0, 0 };
+	const char *what = "loading the gather kernels";
+	int rc = cuda_blocks(gather_rows<uint4>, BLOCK_THREADS, what, &blocks[0]);
+
+	if (rc == 0)
+		rc = cuda_blocks(gather_rows<uint2>, BLOCK_THREADS, what, &blocks[1]);
+	if (rc == 0)
+		rc = cuda_blocks(gather_rows<unsigned>, BLOCK_THREADS, what, &blocks[2]);
+	if (rc == 0)
+		rc = cuda_blocks(gather_rows<unsigned short>, BLOCK_THREADS, what, &blocks[3]);
+	if (rc == 0)
+		rc = cuda_blocks(gather_rows<unsigned char>, BLOCK_THREADS, what, &blocks[4]);
+	if (rc == 0)
+		*block_count_out = blocks[0];   /* of the widest pieces: those rows should have */
+	return rc;
+}

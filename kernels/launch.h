@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The CUDA operations, as C functions: gather and scatter of rows. One operation is one .cu file.
+ *
+ * Both are asynchronous: they put their work on a stream and return. Nothing is allocated, nothing waits, nothing is logged.
+ * All pointers inside the structs are addresses the current device can use: its own memory, a peer's, or mapped host memory.
+ * What they point to belongs to the caller and is read or written until the stream has passed the call. The structs themselves
+ * are read during the call only.
+ *
+ * Rows, maps and ids are read through the read-only path: nothing may write them while the kernel runs.
+ *
+ * Threads: any number, each with its own report and outputs; the device is the calling thread's current one.
+ */
+#ifndef RUNG_KERNELS_LAUNCH_H
+#define RUNG_KERNELS_LAUNCH_H
+
+#include "internal.h"
+#include "rung/dtype.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUstream_st;
+
+#define RUNG__CUDA_VIEWS_MAX 8
+#define RUNG__CUDA_BASES_MAX 16                    /* GPUs that one view is interleaved over */
+#define RUNG__CUDA_ROW_BYTES_MAX (UINT32_C(1) << 30)
+
+/**
+ * A range of ranks the kernel can read: from the end of the view before it (0 for the first) up to rank_end. Row i, counted from
+ * the first rank of the view, lies at base[i mod base_count] + (i div base_count) * stride. One base: local or host memory;
+ * several: interleaved over GPUs. An empty view (its end is that of the view before) need not say more.
+ */
+struct rung__cuda_view {
+	const unsigned char *base[RUNG__CUDA_BASES_MAX];
+	uint32_t base_count;
+	uint32_t over_link;    /* nonzero: host memory behind a link; every access of a warp begins at a 128-byte line of it */
+	uint64_t stride;       /* bytes from slot to slot, at least row_bytes */
+	uint64_t rank_end;     /* not below that of the view before, at most row_count */
+};
+
+/** What a gather found, in device memory. The launch zeroes it on the stream. */
+struct rung__cuda_report {
+	unsigned long long miss_count;           /* entries of miss_ranks and miss_rows */
+	unsigned long long bad_count;            /* ids outside 0..row_count-1; their output rows are left alone */
+	unsigned long long bad_index_inverted;   /* see rung__cuda_bad_index() */
+};
+
+/** Smallest index of an id that is outside; UINT64_MAX when there is none. */
+static inline uint64_t rung__cuda_bad_index(const struct rung__cuda_report *report)
+{
+	return ~(uint64_t)report->bad_index_inverted;   /* so that zero, and a maximum, will do on the device */
+}
+
+struct rung__cuda_gather {
+	const void *ids;
+	uint64_t id_count;           /* below 2^32: output rows are numbered with 4 bytes */
+	enum rung_dtype id_dtype;    /* RUNG_I32, RUNG_U32, RUNG_I64 or RUNG_U64; ids aligned to their width */
+	uint32_t map_bytes;          /* 4 or 8 bytes an entry of the map */
+	const void *rank_of_vertex;  /* row_count entries; NULL: ids are ranks */
+	uint64_t row_count;          /* ids and ranks are below it */
+	uint32_t row_bytes;          /* 1..RUNG__CUDA_ROW_BYTES_MAX */
+	uint32_t view_count;         /* 0..RUNG__CUDA_VIEWS_MAX */
+	struct rung__cuda_view views[RUNG__CUDA_VIEWS_MAX];
+	unsigned char *out;          /* row i of the list goes to out + i * out_stride */
+	uint64_t out_stride;         /* at least row_bytes */
+	uint64_t *miss_ranks;        /* room for id_count entries each, in any order; rank and output row of those behind all views */
+	uint32_t *miss_rows;
+	struct rung__cuda_report *report;
+};
+
+/**
+ * Copy the rows that the views hold, list the others.
+ *
+ * @param block_count  bound of the grid, from rung__cuda_gather_blocks(); fewer are started when there is less to do
+ * @param stream       the work is put behind what is already there
+ * @return 0, RUNG_E_INVAL (nothing was started), RUNG_E_NODEV (no GPU or no driver), RUNG_E_NOSUP (a GPU that this build has no
+ *         code for), RUNG_E_IO (any other CUDA error, with its text; one of earlier work on the device may show up here)
+ */
+int rung__cuda_gather_launch(const struct rung__cuda_gather *gather, unsigned block_count, struct CUstream_st *stream);
+
+/**
+ * Blocks of the gather that the current device holds at once. Loads the kernels, so that no later launch has to: call it when
+ * opening.
+ * @return 0, or as rung__cuda_gather_launch()
+ */
+int rung__cuda_gather_blocks(unsigned *block_count_out);
+
+/** Rows that lie in slots, and the output rows they go to. The lists are made by refill: they are not checked. */
+struct rung__cuda_scatter {
+	const unsigned char *slots;  /* mapped host memory */
+	const uint64_t *offsets;     /* where row i begins, in bytes from slots; repeats allowed */
+	const uint32_t *out_rows;    /* where it goes; the same output row twice only with the same bytes */
+	uint64_t count;
+	uint64_t offset_align;       /* power of two that divides every offset; 0: 1 */
+	uint32_t row_bytes;          /* 1..RUNG__CUDA_ROW_BYTES_MAX */
+	uint32_t over_link;          /* as in a view */
+	unsigned char *out;          /* output row r is at out + r * out_stride */
+	uint64_t out_stride;         /* at least row_bytes */
+};
+
+/** Copy rows from slots to output rows. @param block_count, stream, @return as rung__cuda_gather_launch() */
+int rung__cuda_scatter_launch(const struct rung__cuda_scatter *scatter, unsigned block_count, struct CUstream_st *stream);
+
+/** As rung__cuda_gather_blocks(), for the scatter. */
+int rung__cuda_scatter_blocks(unsigned *block_count_out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Fibers: one stack a lane, switched by hand. On x86-64 a few instructions, because a warp is switched 32 times for each shuffle
+ * and ucontext makes two system calls a switch; elsewhere, and with LANES_UCONTEXT defined, ucontext.
+ */
+#ifndef LANES_FIBER_H
+#define LANES_FIBER_H
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#if !defined(__x86_64__) && !defined(LANES_UCONTEXT)
+#define LANES_UCONTEXT 1
+#endif
+#ifdef LANES_UCONTEXT
+#include <ucontext.h>
+#else
+extern "C" void lanes_switch(void **sp_from, void *sp_to);
+/* Saves what a call keeps, changes stacks, restores. The MXCSR and x87 modes are those of the whole program. */
+asm(".text\n"
+    ".local lanes_switch\n"
+    ".type lanes_switch, @function\n"
+    "lanes_switch:\n"
+    "	pushq %rbp\n	pushq %rbx\n	pushq %r12\n	pushq %r13\n	pushq %r14\n	pushq %r15\n"
+    "	movq %rsp, (%rdi)\n"
+    "	movq %rsi, %rsp\n"
+    "	popq %r15\n	popq %r14\n	popq %r13\n	popq %r12\n	popq %rbx\n	popq %rbp\n"
+    "	ret\n"
+    ".size lanes_switch, .-lanes_switch\n");
+#endif
+
+namespace lanes {
+
+const size_t STACK_BYTES = 128 * 1024;   /* with AddressSanitizer frames are several times as large */
+
+/* Fibers run `main` for ever: they are never ended, so that sanitizers see every frame left as it was entered. */
+struct fiber {
+	void *stack = nullptr;
+#ifdef LANES_UCONTEXT
+	ucontext_t context, back;
+#else
+	void *sp = nullptr, *back = nullptr;
+#endif
+
+	void make(void (*main)())
+	{
+		stack = malloc(STACK_BYTES);
+		if (!stack)
+			abort();
+#ifdef LANES_UCONTEXT
+		getcontext(&context);
+		context.uc_stack.ss_sp = stack;
+		context.uc_stack.ss_size = STACK_BYTES;
+		context.uc_link = nullptr;
+		makecontext(&context, main, 0);
+#else
+		uintptr_t top = ((uintptr_t)stack + STACK_BYTES) & ~(uintptr_t)15;
+		void **slot = (void **)top - 8;
+		for (int i = 0; i < 8; i++)
+			slot[i] = nullptr;
+		slot[6] = (void *)main;   /* where `ret` goes, with the stack as after a call: 8 past a multiple of 16 */
+		sp = slot;
+#endif
+	}
+
+	void enter()   /* from the scheduler */
+	{
+#ifdef LANES_UCONTEXT
+		swapcontext(&back, &context);
+#else
+		lanes_switch(&back, sp);
+#endif
+	}
+
+	void leave()   /* from the fiber, back to who entered it */
+	{
+#ifdef LANES_UCONTEXT
+		swapcontext(&context, &back);
+#else
+		lanes_switch(&sp, back);
+#endif
+	}
+};
+
+} // namespace lanes
+
+#endif

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * One gather: tiers in memory, ids, the kernel's run, and the naive loop it is compared with. The loop knows rows by the formula
+ * of row_byte() and tiers by their sizes; it shares neither the kernel's arithmetic nor its memory.
+ */
+#ifndef GATHER_CASE_H
+#define GATHER_CASE_H
+
+#include <algorithm>
+
+#include "../../kernels/gather.cu"
+#include "lanes_test.h"
+
+struct tier {
+	uint64_t rows;
+	unsigned gpus = 1;
+	unsigned over_link = 0;
+	unsigned misaligned = 0;
+	unsigned stride_more = 0;    /* bytes from row to row beyond the row */
+};
+
+struct gather_case {
+	uint32_t row_bytes = 64;
+	uint64_t row_count = 0;               /* 0: the tiers' rows and 5 more */
+	std::vector<tier> tiers;
+	std::vector<__int128> ids;
+	enum rung_dtype dtype = RUNG_U32;
+	unsigned map_bytes = 0;               /* 0: ids are ranks; else rank = (7 * vertex + 3) mod row_count, which 7 must not divide */
+	unsigned out_misaligned = 0;
+	unsigned out_stride_more = 0;
+	unsigned block_count = 2;
+	__int128 window_first = 0;            /* tiers' memory and map begin at this rank and vertex: for numbers that no memory holds */
+	uint64_t window_rows = UINT64_MAX;
+};
+
+struct gather_seen {
+	uint64_t misses;
+	std::vector<lanes::access> row_loads, stores, in_order;   /* in_order: both */
+	unsigned long atomics;
+	uintptr_t out_begin;
+};
+
+static uint64_t map_of(const gather_case &c, uint64_t vertex)
+{
+	return (uint64_t)(((unsigned __int128)vertex * 7 + 3) % c.row_count);
+}
+
+/* The rows of one tier that the window covers, in as many memories as GPUs. Fills the view. */
+static void place_tier(const gather_case &c, const tier &t, uint64_t rank_first, struct rung__cuda_view *view,
+                       std::vector<memory> &memories)
+{
+	const uint64_t window_first = (uint64_t)c.window_first;
+	const uint64_t first = window_first > rank_first ? std::min(window_first - rank_first, t.rows) : 0;
+	const uint64_t end = c.window_rows > t.rows - first ? t.rows : first + c.window_rows;
+	const uint64_t stride = c.row_bytes + t.stride_more;
+
+	view->base_count = t.gpus;
+	view->over_link = t.over_link;
+	view->stride = stride;
+	view->rank_end = rank_first + t.rows;
+	for (unsigned gpu = 0; gpu < t.gpus; gpu++) {
+		std::vector<uint64_t> held;
+		for (uint64_t i = first; i < end; i++)
+			if (i % t.gpus == gpu)
+				held.push_back(i);
+		if (held.empty()) {
+			static unsigned char nothing[16] __attribute__((aligned(16)));   /* never lent */
+			view->base[gpu] = t.rows > gpu ? nothing : nullptr;
+			continue;
+		}
+		memories.emplace_back((held.size() - 1) * stride + c.row_bytes, t.misaligned, false);
+		for (size_t k = 0; k < held.size(); k++)
+			fill_row(memories.back().at + k * stride, rank_first + held[k], c.row_bytes);
+		view->base[gpu] = memories.back().at - held[0] / t.gpus * stride;   /* where slot 0 would be */
+	}
+}
+
+static memory place_ids(const gather_case &c)
+{
+	const size_t bytes = rung_dtype_bytes(c.dtype);
+	memory ids(c.ids.size() * bytes, bytes, false);   /* aligned to its width only */
+
+	for (size_t i = 0; i < c.ids.size(); i++) {
+		const uint64_t value = (uint64_t)c.ids[i];
+		memcpy(ids.at + i * bytes, &value, bytes);   /* little endian */
+	}
+	return ids;
+}
+
+static memory place_map(const gather_case &c)
+{
+	const uint64_t first = (uint64_t)c.window_first;
+	const uint64_t count = c.map_bytes ? std::min(c.window_rows, c.row_count - first) : 0;
+	memory map(count * c.map_bytes, c.map_bytes, false);
+
+	for (uint64_t i = 0; i < count; i++) {
+		const uint64_t rank = map_of(c, first + i);
+		memcpy(map.at + i * c.map_bytes, &rank, c.map_bytes);
+	}
+	return map;
+}
+
+/* What must stand in the output, the miss list and the report. */
+static void compare_with_naive_loop(const gather_case &c, const memory &out, const struct rung__cuda_gather &g)
+{
+	const uint64_t stride = c.row_bytes + c.out_stride_more;
+	std::vector<unsigned char> rows(out.bytes, 0xee);
+	std::vector<std::pair<uint64_t, uint32_t>> misses, listed;
+	uint64_t bad = 0, bad_first = UINT64_MAX;
+
+	for (size_t i = 0; i < c.ids.size(); i++) {
+		uint64_t rank, tiers_end = 0;
+		if (c.ids[i] < 0 || c.ids[i] >= (__int128)c.row_count) {
+			bad++;
+			bad_first = std::min(bad_first, (uint64_t)i);
+			continue;
+		}
+		rank = c.map_bytes ? map_of(c, (uint64_t)c.ids[i]) : (uint64_t)c.ids[i];
+		for (const tier &t : c.tiers)
+			tiers_end += t.rows;
+		if (rank < tiers_end)
+			fill_row(&rows[i * stride], rank, c.row_bytes);
+		else
+			misses.push_back({ rank, (uint32_t)i });
+	}
+	CHECK(g.report->bad_count == bad, "%llu, not %llu", (unsigned long long)g.report->bad_count, (unsigned long long)bad);
+	CHECK(rung__cuda_bad_index(g.report) == bad_first);
+	CHECK(g.report->miss_count == misses.size(), "%llu, not %zu", (unsigned long long)g.report->miss_count, misses.size());
+	for (size_t k = 0; k < misses.size(); k++)
+		listed.push_back({ g.miss_ranks[k], g.miss_rows[k] });
+	std::sort(misses.begin(), misses.end());
+	std::sort(listed.begin(), listed.end());
+	CHECK(misses == listed);
+	for (size_t k = 0; k < out.bytes; k++)
+		CHECK(out.at[k] == rows[k], "byte %zu of row %zu", k % stride, k / stride);
+}
+
+/** Run one gather and compare. `seen` gets what was accessed. */
+static void run_case(gather_case c, gather_seen *seen = nullptr)
+{
+	std::vector<memory> memories;
+	struct rung__cuda_gather g = {};
+	uint64_t rank_first = 0;
+
+	memories.reserve(64);
+	lanes::lent.clear();
+	if (c.row_count == 0) {
+		c.row_count = 5;
+		for (const tier &t : c.tiers)
+			c.row_count += t.rows;
+		c.row_count += c.row_count % 7 == 0;
+	}
+	g.view_count = (uint32_t)c.tiers.size();
+	for (size_t v = 0; v < c.tiers.size(); v++) {
+		place_tier(c, c.tiers[v], rank_first, &g.views[v], memories);
+		rank_first += c.tiers[v].rows;
+	}
+	const size_t tier_memories = lanes::lent.size();
+	const memory ids = place_ids(c), map = place_map(c);
+	const uint64_t stride = c.row_bytes + c.out_stride_more, n = c.ids.size();
+	const memory out(n ? (n - 1) * stride + c.row_bytes : 0, c.out_misaligned, true);
+	const memory miss_ranks(n * 8, 0, true), miss_rows(n * 4, 4, true), report(sizeof(struct rung__cuda_report), 8, true);
+
+	memset(out.at, 0xee, out.bytes);
+	memset(report.at, 0x77, report.bytes);
+	g.ids = ids.at;
+	g.id_count = n;
+	g.id_dtype = c.dtype;
+	g.map_bytes = c.map_bytes;
+	g.rank_of_vertex = c.map_bytes ? map.at - (uint64_t)c.window_first * c.map_bytes : nullptr;
+	g.row_count = c.row_count;
+	g.row_bytes = c.row_bytes;
+	g.out = out.at;
+	g.out_stride = stride;
+	g.miss_ranks = (uint64_t *)miss_ranks.at;
+	g.miss_rows = (uint32_t *)miss_rows.at;
+	g.report = (struct rung__cuda_report *)report.at;
+	if (seen) {
+		*seen = {};
+		const std::vector<lanes::region> lent = lanes::lent;
+		const uintptr_t out_begin = (uintptr_t)out.at, out_end = out_begin + out.bytes;
+		seen->out_begin = out_begin;
+		lanes::watch = [=](const lanes::access &a) {
+			seen->atomics += a.kind == lanes::ATOMIC;
+			bool row = a.kind == lanes::STORE && a.at >= out_begin && a.at < out_end;
+			if (row)
+				seen->stores.push_back(a);
+			for (size_t m = 0; m < tier_memories && a.kind == lanes::LOAD && !row; m++)
+				row = a.at >= lent[m].begin && a.at < lent[m].end;
+			if (row && a.kind == lanes::LOAD)
+				seen->row_loads.push_back(a);
+			if (row)
+				seen->in_order.push_back(a);
+		};
+	}
+	lanes::blocks_started = 0;
+	const int rc = rung__cuda_gather_launch(&g, c.block_count, nullptr);
+	lanes::watch = nullptr;
+	CHECK(rc == 0, "%s", rung_last_error());
+	CHECK(lanes::blocks_started <= c.block_count);
+	compare_with_naive_loop(c, out, g);
+	if (seen) {
+		uint64_t loaded = 0, stored = 0, hits;
+		seen->misses = g.report->miss_count;
+		hits = n - seen->misses - g.report->bad_count;
+		for (const lanes::access &a : seen->row_loads)
+			loaded += a.bytes;
+		for (const lanes::access &a : seen->stores)
+			stored += a.bytes;
+		CHECK(loaded == hits * c.row_bytes && stored == loaded, "every byte is read once and written once");
+	}
+}
+
+#endif

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How the gather kernel reaches memory: piece width, lines over a link, loads in flight, atomics, grid; and what it refuses. */
+#include <map>
+
+#include "gather_case.h"
+
+static std::vector<__int128> ids_up_to(size_t count, uint64_t limit)
+{
+	std::vector<__int128> ids;
+
+	for (size_t i = 0; i < count; i++)
+		ids.push_back((__int128)(i * 7 % limit));
+	return ids;
+}
+
+/* The widest pieces that the width, the strides and both addresses allow, and no wider. */
+static void pieces_are_as_wide_as_alignment_allows()
+{
+	for (unsigned base = 0; base <= 16; base++) {
+		for (unsigned out = 0; out <= 16; out++) {
+			for (uint32_t w : { 64u, 66u, 68u, 72u, 65u, 80u }) {
+				gather_case c;
+				gather_seen seen;
+				const unsigned all = base | out | w | 16;
+				c.row_bytes = w;
+				c.tiers = { { 9, 1, 0, base % 16 } };
+				c.out_misaligned = out % 16;
+				c.ids = ids_up_to(20, 9);
+				scenario("base %u, out %u, width %u", base, out, w);
+				run_case(c, &seen);
+				CHECK(!seen.row_loads.empty() && !seen.stores.empty());
+				for (const auto &list : { seen.row_loads, seen.stores })
+					for (const lanes::access &a : list)
+						CHECK(a.bytes == (all & -all), "%zu bytes", a.bytes);
+			}
+		}
+	}
+}
+
+/* Over a link, each lane of a warp keeps its place in the line: the warp's accesses begin where lines begin. */
+static void accesses_over_a_link_begin_at_lines()
+{
+	for (unsigned base = 0; base < 128; base++) {
+		for (uint32_t w : { 4u, 16u, 44u, 100u, 128u, 176u, 256u, 400u, 512u, 516u, 600u, 1040u }) {
+			for (unsigned more : { 0u, 16u }) {
+				gather_case c;
+				gather_seen seen;
+				c.row_bytes = w;
+				c.tiers = { { 12, 1, 1, base, more } };
+				c.ids = ids_up_to(16, 12);
+				scenario("host rows of %u bytes, %u from one to the next, base %u behind a line", w, w + more, base);
+				run_case(c, &seen);
+				if (base == 0 && (w + more) % 128 == 0)
+					continue;   /* all rows begin at lines: nothing to shift */
+				for (const lanes::access &a : seen.row_loads) {
+					const uint64_t window = std::min<uint64_t>(128, 32 * a.bytes);
+					CHECK(a.at % window == a.thread * a.bytes % window, "thread %u reads %zu bytes at %zu of a line", a.thread, a.bytes,
+					      (size_t)(a.at % 128));
+				}
+			}
+		}
+	}
+}
+
+/* Rows that begin at lines anyway take no more rounds than their width asks for, and local ones are never shifted. */
+static void nothing_is_shifted_in_vain()
+{
+	for (unsigned link : { 0u, 1u }) {
+		gather_case c;
+		gather_seen seen;
+		c.row_bytes = 512;
+		c.tiers = { { 12, 1, link, link ? 0u : 16u } };
+		c.ids = ids_up_to(16, 12);
+		scenario("rows of 512 bytes, over a link %u", link);
+		run_case(c, &seen);
+		for (size_t k = 0; k < seen.row_loads.size(); k++)
+			CHECK(seen.stores[k].thread % 32 * 16 == (seen.stores[k].at - seen.out_begin) % 512);   /* lane l copies piece l */
+	}
+}
+
+/* Each lane asks for several pieces before it stores the first of them, for short rows and long ones. */
+static void loads_are_in_flight_before_the_first_store()
+{
+	for (uint32_t w : { 16u, 64u, 256u, 512u, 2048u, 4096u, 100u, 333u }) {
+		gather_case c;
+		c.row_bytes = w;
+		c.tiers = { { 64 } };
+		c.ids = ids_up_to(512, 64);
+		c.block_count = 1;
+		scenario("512 rows of %u bytes", w);
+		std::map<unsigned, unsigned> ahead;   /* thread: loads since its last store */
+		unsigned long batches = 0, full = 0;
+		gather_seen seen;
+		run_case(c, &seen);
+		for (const lanes::access &a : seen.in_order) {
+			if (a.kind == lanes::LOAD) {
+				ahead[a.thread]++;
+			} else if (ahead[a.thread]) {
+				batches++;
+				/* short rows: a tile has no more; ragged ones: lanes idle in the last round */
+				full += ahead[a.thread] >= (w < 64 || w % 16 ? 2 : 4);
+				ahead[a.thread] = 0;
+			}
+		}
+		CHECK(batches && full * 10 >= batches * 7, "only %lu of %lu batches were full", full, batches);
+	}
+}
+
+static void misses_take_one_atomic_a_tile()
+{
+	for (size_t n : { 31u, 32u, 33u, 1000u, 5000u }) {
+		gather_case c;
+		gather_seen seen;
+		c.row_bytes = 64;
+		c.tiers = { { 3 } };
+		c.row_count = 1000;
+		c.ids = ids_up_to(n, 1000);
+		c.block_count = 1;
+		scenario("%zu ids, nearly all of them misses", n);
+		run_case(c, &seen);
+		CHECK(seen.misses > n * 9 / 10);
+		/* 8 warps in the grid, 4 rows side by side: the tile is full from 256 ids on, and smaller for the few */
+		const size_t tile = n >= 256 ? 32 : 8;
+		CHECK(seen.atomics <= (n + tile - 1) / tile, "%lu atomics", seen.atomics);
+	}
+	gather_case hits;
+	gather_seen seen;
+	hits.tiers = { { 100 } };
+	hits.ids = ids_up_to(500, 100);
+	scenario("only hits");
+	run_case(hits, &seen);
+	CHECK(seen.atomics == 0);
+}
+
+static void the_grid_is_bounded_and_no_larger_than_the_work()
+{
+	gather_case c;
+	unsigned blocks = 0;
+
+	c.tiers = { { 100 } };
+	c.ids = ids_up_to(20000, 100);
+	c.block_count = 5;
+	scenario("20000 ids, 5 blocks");
+	run_case(c);
+	CHECK(lanes::blocks_started == 5);
+	c.ids = ids_up_to(16, 100);
+	c.block_count = 1000;
+	scenario("16 ids, 1000 blocks");
+	run_case(c);
+	CHECK(lanes::blocks_started == 1);
+	CHECK(rung__cuda_gather_blocks(&blocks) == 0 && blocks == (unsigned)(lanes::sm_count * lanes::blocks_per_sm));
+}
+
+static struct rung__cuda_gather a_good_gather(const memory &room)
+{
+	struct rung__cuda_gather g = {};
+
+	g.ids = room.at;
+	g.id_count = 3;
+	g.id_dtype = RUNG_U32;
+	g.row_count = 100;
+	g.row_bytes = 16;
+	g.out = room.at + 256;
+	g.out_stride = 16;
+	g.miss_ranks = (uint64_t *)(room.at + 512);
+	g.miss_rows = (uint32_t *)(room.at + 640);
+	g.report = (struct rung__cuda_report *)(room.at + 768);
+	g.view_count = 1;
+	g.views[0].base[0] = room.at + 896;
+	g.views[0].base_count = 1;
+	g.views[0].stride = 16;
+	g.views[0].rank_end = 8;
+	return g;
+}
+
+template <class Change> static void refused(const memory &room, const char *says, Change change)
+{
+	struct rung__cuda_gather g = a_good_gather(room);
+	unsigned blocks = 4;
+
+	change(g, blocks);
+	scenario("what is refused: %s", says);
+	const unsigned before = lanes::launches;
+	CHECK(rung__cuda_gather_launch(&g, blocks, nullptr) == RUNG_E_INVAL);
+	CHECK(strstr(rung_last_error(), says), "%s", rung_last_error());
+	CHECK(lanes::launches == before);
+}
+
+static void what_is_wrong_is_refused_before_anything_starts()
+{
+	lanes::lent.clear();
+	const memory room(1024, 0, true);
+	memset(room.at, 0, room.bytes);
+	struct rung__cuda_gather good = a_good_gather(room);
+	scenario("the gather that the others are made of");
+	CHECK(rung__cuda_gather_launch(&good, 4, nullptr) == 0, "%s", rung_last_error());
+
+	using gather = struct rung__cuda_gather;
+	refused(room, "dtype number", [](gather &g, unsigned &) { g.id_dtype = RUNG_F32; });
+	refused(room, "ids, at most", [](gather &g, unsigned &) { g.id_count = UINT64_C(1) << 32; });
+	refused(room, "no multiple of it", [](gather &g, unsigned &) { g.ids = (const char *)g.ids + 2; });
+	refused(room, "no multiple of it", [](gather &g, unsigned &) { g.id_dtype = RUNG_I64, g.ids = (const char *)g.ids + 4; });
+	refused(room, "map entries", [](gather &g, unsigned &) { g.rank_of_vertex = g.ids, g.map_bytes = 2; });
+	refused(room, "map entries", [](gather &g, unsigned &) { g.rank_of_vertex = (const char *)g.ids + 4, g.map_bytes = 8; });
+	refused(room, "rows of 0 bytes", [](gather &g, unsigned &) { g.row_bytes = 0; });
+	refused(room, "rows of", [](gather &g, unsigned &) { g.row_bytes = RUNG__CUDA_ROW_BYTES_MAX + 1; });
+	refused(room, "output stride", [](gather &g, unsigned &) { g.out_stride = 15; });
+	refused(room, "no blocks", [](gather &, unsigned &blocks) { blocks = 0; });
+	refused(room, "report", [](gather &g, unsigned &) { g.report = nullptr; });
+	refused(room, "output", [](gather &g, unsigned &) { g.out = nullptr; });
+	refused(room, "views, at most", [](gather &g, unsigned &) { g.view_count = 9; });
+	refused(room, "ends at rank 101", [](gather &g, unsigned &) { g.views[0].rank_end = 101; });
+	refused(room, "ends at rank 7", [](gather &g, unsigned &) { g.view_count = 2, g.views[1].rank_end = 7; });
+	refused(room, "0 bases", [](gather &g, unsigned &) { g.views[0].base_count = 0; });
+	refused(room, "17 bases", [](gather &g, unsigned &) { g.views[0].base_count = 17; });
+	refused(room, "no base 1", [](gather &g, unsigned &) { g.views[0].base_count = 2; });
+	refused(room, "has a stride of 15", [](gather &g, unsigned &) { g.views[0].stride = 15; });
+
+	const struct {
+		cudaError_t err;
+		int status;
+	} errors[] = { { cudaErrorNoDevice, RUNG_E_NODEV },
+		       { cudaErrorInsufficientDriver, RUNG_E_NODEV },
+		       { cudaErrorLaunchFailure, RUNG_E_IO },
+		       { cudaErrorMemoryAllocation, RUNG_E_NOMEM },
+		       { cudaErrorNoKernelImageForDevice, RUNG_E_NOSUP } };
+	for (const auto &e : errors) {
+		scenario("CUDA error %d", (int)e.err);
+		lanes::next_error = e.err;
+		CHECK(rung__cuda_gather_launch(&good, 4, nullptr) == e.status);
+		CHECK(strstr(rung_last_error(), "error of the harness"), "%s", rung_last_error());
+		unsigned blocks = 77;
+		lanes::next_error = e.err;
+		CHECK(rung__cuda_gather_blocks(&blocks) == e.status && blocks == 77);
+	}
+}
+
+int main()
+{
+	pieces_are_as_wide_as_alignment_allows();
+	accesses_over_a_link_begin_at_lines();
+	nothing_is_shifted_in_vain();
+	loads_are_in_flight_before_the_first_store();
+	misses_take_one_atomic_a_tile();
+	the_grid_is_bounded_and_no_larger_than_the_work();
+	what_is_wrong_is_refused_before_anything_starts();
+	printf("access: %lu cases\n", cases);
+	return 0;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lane harness itself: what the intrinsics give, and that kernels with a mistake in them fail. */
+#include <numeric>
+
+#include <fcntl.h>
+#include <sys/wait.h>
+
+#include <cuda_runtime.h>
+
+#include "lanes_test.h"
+
+static const unsigned ALL = 0xffffffffu;
+
+template <class... Args> static void launch(unsigned blocks, unsigned threads, void (*kernel)(Args...), Args... args)
+{
+	void *pointers[] = { &args..., nullptr };
+
+	CHECK(cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), pointers, 0, nullptr) == cudaSuccess);
+}
+
+/* ---- right kernels --------------------------------------------------------------------------------------------------- */
+
+/* The sum of a block's numbers: shuffles in each warp, the warps' sums through memory and a barrier. */
+static void sum_kernel(const unsigned *numbers, unsigned *warp_sums, unsigned *sums)
+{
+	const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+	unsigned sum = __ldg(numbers + blockIdx.x * blockDim.x + threadIdx.x);
+
+	for (int step = 16; step > 0; step /= 2)
+		sum += __shfl_xor_sync(ALL, sum, step);
+	if (lane == 0)
+		__stwb(warp_sums + blockIdx.x * warps + warp, sum);
+	__syncthreads();
+	if (warp == 0) {
+		sum = lane < warps ? __ldg(warp_sums + blockIdx.x * warps + lane) : 0;
+		for (unsigned step = 16; step > 0; step /= 2)
+			sum += __shfl_down_sync(ALL, sum, step);
+		if (lane == 0)
+			__stwb(sums + blockIdx.x, sum);
+	}
+}
+
+static void a_sum_over_blocks_is_right_in_every_order()
+{
+	const unsigned blocks = 3, threads = 160;
+
+	for (unsigned turn = 1; turn <= 50; turn++) {
+		lanes::lent.clear();
+		const memory numbers(blocks * threads * 4, 0, false), warp_sums(blocks * threads / 32 * 4, 0, true), sums(blocks * 4, 0, true);
+		const unsigned *from = (const unsigned *)numbers.at;
+		lanes::seed = turn;
+		scenario("sums, order %u", turn);
+		for (unsigned i = 0; i < blocks * threads; i++)
+			((unsigned *)numbers.at)[i] = i * i + turn;
+		launch(blocks, threads, sum_kernel, from, (unsigned *)warp_sums.at, (unsigned *)sums.at);
+		for (unsigned b = 0; b < blocks; b++)
+			CHECK(((unsigned *)sums.at)[b] == std::accumulate(from + b * threads, from + (b + 1) * threads, 0u));
+	}
+}
+
+/* Halves of a warp take different ways, each with its own mask, and meet again. */
+static void halves_kernel(unsigned long long *out)
+{
+	const unsigned lane = threadIdx.x % 32;
+	unsigned long long value;
+
+	if (lane < 16)
+		value = __shfl_sync(0xffffu, (unsigned long long)lane << 40, 3);
+	else
+		value = __ballot_sync(0xffff0000u, lane % 2);
+	__syncwarp();
+	value += __shfl_up_sync(ALL, 1u, 1) + (unsigned)__popc(__activemask()) + (unsigned)__ffs(8);
+	__stwb(out + threadIdx.x, value);
+	atomicMax(out + 32, (unsigned long long)lane);
+	atomicMin(out + 33, (unsigned long long)lane);
+	atomicAdd(out + 34, (unsigned long long)lane);
+}
+
+static void halves_of_a_warp_may_part_and_meet()
+{
+	lanes::lent.clear();
+	const memory out(35 * 8, 0, true);
+	unsigned long long *at = (unsigned long long *)out.at;
+
+	scenario("halves of a warp");
+	memset(out.at, 0, out.bytes);
+	at[33] = 99;
+	launch(1, 32, halves_kernel, at);
+	for (unsigned lane = 0; lane < 32; lane++)
+		CHECK(at[lane] == (lane < 16 ? 3ull << 40 : 0xaaaa0000ull) + 1 + 1 + 4, "lane %u: %llx", lane, at[lane]);
+	CHECK(at[32] == 31 && at[33] == 0 && at[34] == 31 * 16);
+}
+
+/* ---- wrong kernels --------------------------------------------------------------------------------------------------- */
+
+static void shuffle_in_a_branch(unsigned *) { if (threadIdx.x < 20) __shfl_sync(ALL, 1, 0); }
+static void lane_leaves_early(unsigned *) { if (threadIdx.x == 9) return; __ballot_sync(ALL, 1); }
+static void two_places(unsigned *) {
+	if (threadIdx.x < 16)
+		__syncwarp();
+	else
+		__syncwarp();
+}
+static void not_in_its_own_mask(unsigned *) { __ballot_sync(0x7fffffffu, 1); }
+static void shuffle_from_outside_the_mask(unsigned *) { if (threadIdx.x < 16) __shfl_sync(0xffffu, 1, 20); }
+static void activemask_as_if_all_were_there(unsigned *) { __shfl_sync(__activemask(), 1, 0); }
+static void barrier_for_some(unsigned *) { if (threadIdx.x < 32) __syncthreads(); }
+static void barrier_in_a_branch(unsigned *) { if (threadIdx.x % 32 == 0) __syncthreads(); else __syncwarp(0xfffffffeu); }
+static void load_past_the_end(unsigned *p) { __ldg(p + 4); }
+static void load_across_the_end(unsigned *p) { __ldg((const uint4 *)p + 17); }
+static void load_in_front(unsigned *p) { __ldg(p - 1); }
+static void misaligned_load(unsigned *p) { __ldg((const uint2 *)(p + 1)); }
+static void misaligned_store(unsigned *p) { __stwb((unsigned short *)((unsigned char *)p + 1), (unsigned short)1); }
+static void store_to_what_is_read_only(unsigned *p) { __stwb(p + 64, 1u); }
+static void atomic_outside(unsigned *p) { atomicAdd(p + 1000, 1u); }
+
+static void fails(const char *name, void (*kernel)(unsigned *), const char *says)
+{
+	int ends[2], status;
+	char text[2048];
+	ssize_t got, all = 0;
+
+	scenario("%s", name);
+	fflush(nullptr);
+	CHECK(pipe(ends) == 0);
+	const pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		dup2(ends[1], 2);
+		close(ends[0]);
+		lanes::lent.clear();
+		unsigned *room = (unsigned *)aligned_alloc(64, 512);
+		lanes::lend(room, 16, true);
+		lanes::lend(room + 64, 24, false);
+		launch(1, 64, kernel, room);
+		_exit(0);
+	}
+	close(ends[1]);
+	while ((got = read(ends[0], text + all, sizeof(text) - 1 - (size_t)all)) > 0)
+		all += got;
+	text[all] = 0;
+	close(ends[0]);
+	CHECK(waitpid(child, &status, 0) == child);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 1, "status %x: %s", (unsigned)status, text);
+	CHECK(strstr(text, says), "it said: %s", text);
+}
+
+static void kernels_with_a_mistake_fail()
+{
+	fails("a shuffle that 20 lanes reach", shuffle_in_a_branch, "has left the kernel");
+	fails("a lane that leaves early", lane_leaves_early, "has left the kernel");
+	fails("the same barrier at two places", two_places, "waits elsewhere");
+	fails("a lane that is not in its own mask", not_in_its_own_mask, "not in its own mask");
+	fails("a shuffle from outside the mask", shuffle_from_outside_the_mask, "outside the mask");
+	fails("activemask believed to be the warp", activemask_as_if_all_were_there, "outside the mask");
+	fails("a barrier that one warp reaches", barrier_for_some, "not all threads");
+	fails("a barrier in a branch", barrier_in_a_branch, "not all threads");
+	fails("a load past the end", load_past_the_end, "outside all memory");
+	fails("a load in front", load_in_front, "outside all memory");
+	fails("a wide load across the end", load_across_the_end, "past the end");
+	fails("a misaligned load", misaligned_load, "misaligned");
+	fails("a misaligned store", misaligned_store, "misaligned");
+	fails("a store to what is lent for reading", store_to_what_is_read_only, "for reading");
+	fails("an atomic outside", atomic_outside, "outside all memory");
+}
+
+int main()
+{
+	a_sum_over_blocks_is_right_in_every_order();
+	halves_of_a_warp_may_part_and_meet();
+	kernels_with_a_mistake_fail();
+	printf("harness: %lu cases\n", cases);
+	return 0;
+}

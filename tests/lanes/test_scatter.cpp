@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The scatter kernel, lane by lane, against a naive loop. */
+#include <algorithm>
+
+#include "../../kernels/scatter.cu"
+#include "lanes_test.h"
+
+static random_numbers rnd = { 77 };
+
+struct scatter_case {
+	uint32_t row_bytes = 64;
+	size_t slots = 6;
+	size_t count = 20;               /* slots are repeated where there are more than slots */
+	unsigned slots_misaligned = 0;
+	uint64_t align = 0;              /* of offsets; 0: any offset, and the kernel is told so */
+	unsigned out_misaligned = 0, out_stride_more = 0;
+	unsigned over_link = 1;
+	unsigned block_count = 2;
+};
+
+static void run_case(const scatter_case &c)
+{
+	const uint64_t align = c.align ? c.align : 1;
+	const uint64_t slot_bytes = (c.row_bytes + 24 + align - 1) / align * align;
+	const uint64_t stride = c.row_bytes + c.out_stride_more, out_rows = c.count + 3;
+	std::vector<uint64_t> begins;
+	std::vector<uint32_t> rows(out_rows);
+	struct rung__cuda_scatter s = {};
+
+	for (size_t k = 0; k < c.slots; k++)   /* the last slot's row ends where the memory ends */
+		begins.push_back(k * slot_bytes + (k + 1 < c.slots ? rnd.below(24 / align + 1) * align : 0));
+	lanes::lent.clear();
+	const memory slots(begins.back() + c.row_bytes, c.slots_misaligned, false), offsets(c.count * 8, 8, false);
+	const memory to(c.count * 4, 4, false), out((out_rows - 1) * stride + c.row_bytes, c.out_misaligned, true);
+	std::vector<unsigned char> expected(out.bytes, 0xee);
+
+	memset(slots.at, 0x11, slots.bytes);
+	for (size_t k = 0; k < c.slots; k++)
+		fill_row(slots.at + begins[k], k, c.row_bytes);
+	for (uint32_t r = 0; r < out_rows; r++)
+		rows[r] = r;
+	for (size_t r = out_rows - 1; r > 0; r--)
+		std::swap(rows[r], rows[rnd.below(r + 1)]);
+	for (size_t i = 0; i < c.count; i++) {
+		const uint64_t slot = i < c.slots ? i : rnd.below(c.slots);
+		((uint64_t *)offsets.at)[i] = begins[slot];
+		((uint32_t *)to.at)[i] = rows[i];
+		fill_row(&expected[rows[i] * stride], slot, c.row_bytes);
+	}
+	memset(out.at, 0xee, out.bytes);
+	s.slots = slots.at, s.offsets = (const uint64_t *)offsets.at, s.out_rows = (const uint32_t *)to.at, s.count = c.count;
+	s.offset_align = c.align, s.row_bytes = c.row_bytes, s.over_link = c.over_link, s.out = out.at, s.out_stride = stride;
+	CHECK(rung__cuda_scatter_launch(&s, c.block_count, nullptr) == 0, "%s", rung_last_error());
+	for (size_t k = 0; k < out.bytes; k++)
+		CHECK(out.at[k] == expected[k], "byte %zu of output row %zu", k % stride, k / stride);
+}
+
+static void widths_and_alignments()
+{
+	for (uint32_t w = 1; w <= 4112; w = w == 600 ? 4080 : w + 1) {
+		for (unsigned m = 0; m < 16; m++) {
+			scatter_case c;
+			c.row_bytes = w;
+			c.count = w < 128 ? 20 : 7;
+			c.slots_misaligned = m;
+			c.align = UINT64_C(1) << rnd.below(5);
+			c.out_misaligned = m % 2 ? (unsigned)rnd.below(16) : 0;
+			c.out_stride_more = m % 2 ? (unsigned)rnd.below(40) : (16 - w % 16) % 16;
+			c.over_link = m % 4 != 3;
+			if (m % 3 == 0)
+				c.align = 0;
+			scenario("width %u, slots misaligned by %u, offsets aligned to %u", w, m, (unsigned)c.align);
+			run_case(c);
+		}
+	}
+}
+
+static void counts_and_grids()
+{
+	for (size_t n : { 1u, 2u, 31u, 32u, 33u, 256u, 257u, 3000u }) {
+		for (unsigned blocks : { 1u, 2u, 7u }) {
+			scatter_case c;
+			c.count = n;
+			c.block_count = blocks;
+			c.align = 8;
+			c.row_bytes = 40;
+			scenario("%zu rows, %u blocks", n, blocks);
+			run_case(c);
+			c.slots = 1;   /* one slot to every output row */
+			run_case(c);
+		}
+	}
+}
+
+/* Offsets and output rows whose bytes are beyond 2^32, with memory only where they point. */
+static void offsets_beyond_32_bits()
+{
+	const uint64_t far = (UINT64_C(1) << 33) + 512, stride = 4096;
+	const uint32_t row = 3000000;   /* 12 GB into the output */
+
+	lanes::lent.clear();
+	const memory slot(200, 0, false), offsets(8, 0, false), to(4, 0, false), out(200, 0, true);
+	struct rung__cuda_scatter s = {};
+
+	scenario("an offset of 2^33 + 512");
+	fill_row(slot.at, 9, 200);
+	memcpy(offsets.at, &far, 8);
+	memcpy(to.at, &row, 4);
+	s.slots = slot.at - far, s.offsets = (const uint64_t *)offsets.at, s.out_rows = (const uint32_t *)to.at, s.count = 1;
+	s.offset_align = 512, s.row_bytes = 200, s.over_link = 1, s.out = out.at - row * stride, s.out_stride = stride;
+	CHECK(rung__cuda_scatter_launch(&s, 1, nullptr) == 0, "%s", rung_last_error());
+	for (unsigned k = 0; k < 200; k++)
+		CHECK(out.at[k] == row_byte(9, k));
+}
+
+static void what_is_wrong_is_refused()
+{
+	unsigned char room[64] __attribute__((aligned(16))) = { 0 };
+	struct rung__cuda_scatter good = {}, s;
+	const unsigned before = lanes::launches;
+	unsigned blocks = 0;
+
+	good.slots = room, good.offsets = (const uint64_t *)room, good.out_rows = (const uint32_t *)room, good.out = room;
+	good.row_bytes = 16, good.out_stride = 16;
+	scenario("no rows");
+	CHECK(rung__cuda_scatter_launch(&good, 4, nullptr) == 0);
+	scenario("what is refused");
+	good.count = 1;
+	s = good, s.row_bytes = 0;
+	CHECK(rung__cuda_scatter_launch(&s, 4, nullptr) == RUNG_E_INVAL && strstr(rung_last_error(), "rows of 0 bytes"));
+	s = good, s.out_stride = 15;
+	CHECK(rung__cuda_scatter_launch(&s, 4, nullptr) == RUNG_E_INVAL && strstr(rung_last_error(), "output stride of 15"));
+	s = good, s.count = UINT64_C(1) << 32;
+	CHECK(rung__cuda_scatter_launch(&s, 4, nullptr) == RUNG_E_INVAL && strstr(rung_last_error(), "at most"));
+	s = good, s.offset_align = 24;
+	CHECK(rung__cuda_scatter_launch(&s, 4, nullptr) == RUNG_E_INVAL && strstr(rung_last_error(), "no power of two"));
+	s = good, s.slots = nullptr;
+	CHECK(rung__cuda_scatter_launch(&s, 4, nullptr) == RUNG_E_INVAL && strstr(rung_last_error(), "no blocks"));
+	CHECK(rung__cuda_scatter_launch(&good, 0, nullptr) == RUNG_E_INVAL);
+	lanes::next_error = cudaErrorNoDevice;
+	CHECK(rung__cuda_scatter_launch(&good, 4, nullptr) == RUNG_E_NODEV);
+	CHECK(lanes::launches == before);
+	CHECK(rung__cuda_scatter_blocks(&blocks) == 0 && blocks == (unsigned)(lanes::sm_count * lanes::blocks_per_sm));
+}
+
+int main()
+{
+	widths_and_alignments();
+	counts_and_grids();
+	offsets_beyond_32_bits();
+	what_is_wrong_is_refused();
+	printf("scatter: %lu cases\n", cases);
+	return 0;
+}

@@ -214,6 +214,17 @@ static void numbers_beyond_32_bits()
 			}
 		}
 	}
+	for (enum rung_dtype dtype : { RUNG_I32, RUNG_I64 }) {   /* -1 is no id there either: not 2^32 - 1 */
+		gather_case c;
+		c.row_count = n;
+		c.tiers = { { n } };
+		c.window_first = (__int128)g4 - 20;
+		c.window_rows = 40;
+		c.dtype = dtype;
+		c.ids = { -1, -2, -20, -1 };
+		scenario("negative ids of %s among more than 2^32 rows", rung_dtype_name(dtype));
+		run_case(c);
+	}
 	for (unsigned map_bytes : { 4u, 8u }) {   /* a map longer than 2^32; the ranks it gives are beyond all tiers */
 		gather_case c;
 		c.row_count = map_bytes == 8 ? n : g4 - 3;

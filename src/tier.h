@@ -94,6 +94,7 @@ struct rung__tier_ops {
 	int (*submit)(struct rung__tier *tier, const struct rung__fetch *fetch);
 	/**
 	 * Send what is queued, wait until at least `want` reads have ended or `timeout_ns` has passed, and report up to `max` of them.
+	 * With want, timeout_ns and max 0 it only sends, and fetched may be NULL.
 	 * @return their count, or -errno when the tier cannot go on
 	 */
 	int (*reap)(struct rung__tier *tier, uint32_t want, uint64_t timeout_ns, struct rung__fetched *fetched, uint32_t max);

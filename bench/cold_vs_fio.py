@@ -50,12 +50,12 @@ def run_json(command):
     return json.loads(done.stdout[done.stdout.index("{"):])
 
 
-# ---- the dataset ----------------------------------------------------------------------------------------------------
-
 def as_typed(command):
     """A command of the checkout as one types it there: its path says nothing to others."""
     return shlex.join([os.path.relpath(command[0], ROOT) if command[0].startswith(ROOT + os.sep) else command[0]] + command[1:])
 
+
+# ---- the dataset ----------------------------------------------------------------------------------------------------
 
 def write_random(path, total):
     with open(path, "wb") as out:

@@ -92,17 +92,20 @@ static int load_map(struct rung_store *store, const struct rung_dataset *ds)
 		return 0;
 	rc = rung_dataset_load_array(ds, "rank_of_vertex", &array, &store->rank_of_vertex);   /* checks every entry */
 	if (rc == 0)
-		store->map_bytes = (unsigned)array.row_bytes;
+		store->shape.map_bytes = array.row_bytes;
 	return rc;
 }
 
-static int open_host(struct rung_store *store, const struct rung_dataset *ds, const struct rung_plan *plan)
+static int open_host(struct rung_store *store)
 {
-	const struct rung_plan_tier *tier = &plan->tiers[RUNG__TIER_HOST];
-	struct rung__tier_args args = { .ds = ds, .rank_first = tier->rank_first, .row_count = tier->row_count };
+	struct rung__tier_args args = {
+		.features = &store->features,
+		.rank_first = store->shape.tiers[RUNG__TIER_HOST].rank_first,
+		.row_count = store->shape.tiers[RUNG__TIER_HOST].row_count,
+	};
 	int rc;
 
-	if (tier->row_count == 0)
+	if (args.row_count == 0)
 		return 0;
 	rc = rung__host_tier.open(&args, &store->host);
 	if (rc == 0)
@@ -110,22 +113,20 @@ static int open_host(struct rung_store *store, const struct rung_dataset *ds, co
 	return rc;
 }
 
-static int open_cold(struct rung_store *store, const struct rung_dataset *ds, const struct rung_plan *plan,
-                     const struct rung__tier_ops *ops)
+static int open_cold(struct rung_store *store, const struct rung__tier_ops *ops)
 {
-	const struct rung_plan_tier *tier = &plan->tiers[RUNG__TIER_NVME];
 	struct rung__tier_args args = {
-		.ds = ds,
-		.rank_first = tier->rank_first,
-		.row_count = tier->row_count,
-		.slot_count = (uint32_t)plan->slots.slot_count,
-		.slot_bytes = (uint32_t)plan->slots.slot_bytes,
-		.queue_depth = (uint32_t)RUNG__MIN(store->opts.queue_depth, plan->slots.slot_count),
+		.features = &store->features,
+		.rank_first = store->shape.tiers[RUNG__TIER_NVME].rank_first,
+		.row_count = store->shape.tiers[RUNG__TIER_NVME].row_count,
+		.slot_count = (uint32_t)store->shape.slot_count,
+		.slot_bytes = (uint32_t)store->shape.slot_bytes,
+		.queue_depth = (uint32_t)RUNG__MIN(store->opts.queue_depth, store->shape.slot_count),
 		.engine = store->opts.engine,
 		.buffered = store->opts.buffered,
 	};
 
-	return tier->row_count ? rung__refill_start(store, ops, &args) : 0;
+	return args.row_count ? rung__refill_start(store, ops, &args) : 0;
 }
 
 static void init_locks(struct rung_store *store)
@@ -147,34 +148,66 @@ static void free_store(struct rung_store *store)
 	rung__free(store);
 }
 
-int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan *plan, const struct rung_store_opts *user_opts,
-                          const struct rung__tier_ops *fetchable, struct rung_store **store_out)
+static int new_store(const struct rung_store_opts *user_opts, struct rung_store **store_out)
 {
-	const struct rung_dataset_info *info = rung_dataset_info(ds);
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
 	struct rung_store *store;
 	int rc = take_opts(user_opts, &opts);
 
 	if (rc < 0)
 		return rc;
-	if (plan->vertex_count != info->vertex_count || plan->row_bytes != info->features.row_bytes)
-		return rung__fail(RUNG_E_INVAL, "%s: the plan was made for another dataset", rung_dataset_dir(ds));
 	store = rung__zalloc(sizeof(*store));
 	if (!store)
 		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
 	store->opts = opts;
-	store->vertex_count = info->vertex_count;
-	store->row_bytes = info->features.row_bytes;
-	for (unsigned t = 0; t < RUNG__TIER_COUNT; t++)
-		store->tier_rows[t] = plan->tiers[t].row_count;
 	init_locks(store);
 	rc = init_requests(store);
+	if (rc < 0) {
+		free_store(store);
+		return rc;
+	}
+	*store_out = store;
+	return 0;
+}
+
+static struct rung__shape shape_of(const struct rung_dataset_info *info, const struct rung_plan *plan)
+{
+	struct rung__shape shape = {
+		.vertex_count = info->vertex_count,
+		.array = info->features,
+		.slot_count = plan->slots.slot_count,
+		.slot_bytes = plan->slots.slot_bytes,
+	};
+
+	for (unsigned t = 0; t < RUNG__TIER_COUNT; t++) {
+		shape.tiers[t].rank_first = plan->tiers[t].rank_first;
+		shape.tiers[t].row_count = plan->tiers[t].row_count;
+	}
+	return shape;
+}
+
+int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan *plan, const struct rung_store_opts *user_opts,
+                          const struct rung__tier_ops *fetchable, struct rung_store **store_out)
+{
+	const struct rung_dataset_info *info = rung_dataset_info(ds);
+	struct rung_store *store = NULL;
+	int rc;
+
+	if (plan->vertex_count != info->vertex_count || plan->row_bytes != info->features.row_bytes)
+		return rung__fail(RUNG_E_INVAL, "%s: the plan was made for another dataset", rung_dataset_dir(ds));
+	rc = new_store(user_opts, &store);
+	if (rc < 0)
+		return rc;
+	store->shape = shape_of(info, plan);
+	rc = rung__features_open(ds, &store->features);
+	store->shape.layout = store->features.layout;
 	if (rc == 0)
 		rc = load_map(store, ds);
 	if (rc == 0)
-		rc = open_host(store, ds, plan);
+		rc = open_host(store);
 	if (rc == 0)
-		rc = open_cold(store, ds, plan, fetchable);
+		rc = open_cold(store, fetchable);
+	rung__features_close(&store->features);
 	if (rc < 0) {
 		free_store(store);
 		return rc;
@@ -219,9 +252,9 @@ static void fill_stats(const struct rung_store *store, struct rung_store_stats *
 	stats->tier_count = RUNG__TIER_COUNT;
 	for (unsigned t = 0; t < RUNG__TIER_COUNT; t++) {
 		stats->tiers[t].name = names[t];
-		stats->tiers[t].rows = store->tier_rows[t];
+		stats->tiers[t].rows = store->shape.tiers[t].row_count;
 		stats->tiers[t].hits = counter(&c->tier_hits[t]);
-		stats->tiers[t].bytes = stats->tiers[t].hits * store->row_bytes;
+		stats->tiers[t].bytes = stats->tiers[t].hits * store->shape.layout.row_bytes;
 	}
 	stats->requests = counter(&c->requests);
 	stats->request_errors = counter(&c->request_errors);

@@ -47,17 +47,29 @@ struct rung__counters {
 	_Atomic uint64_t latency[RUNG_LATENCY_BUCKETS];
 };
 
+/** What a store holds and where, in plain numbers. */
+struct rung__shape {
+	uint64_t vertex_count;
+	struct rung_array_info array;     /* the features' type */
+	struct rung__layout layout;
+	struct {
+		uint64_t rank_first;
+		uint64_t row_count;
+	} tiers[RUNG__TIER_COUNT];
+	uint64_t slot_count;
+	uint64_t slot_bytes;
+	uint64_t map_bytes;               /* of an entry of rank_of_vertex; 0: not in memory */
+};
+
 struct rung__refill;
 
 struct rung_store {
 	struct rung_store_opts opts;
-	uint64_t vertex_count;
-	uint64_t row_bytes;
-	uint64_t tier_rows[RUNG__TIER_COUNT];
+	struct rung__shape shape;
+	struct rung__features features;   /* open while tiers are opened */
 	struct rung__view host_view;
 	struct rung__tier *host;
 	void *rank_of_vertex;             /* NULL unless opts.vertex_ids */
-	unsigned map_bytes;               /* of its entries */
 
 	struct rung__refill *refill;      /* NULL when nothing is cold */
 

@@ -53,8 +53,8 @@ static int add_seals(int fd)
 }
 
 /*
- * F_SEAL_WRITE is refused while there is a mapping that is or could be made writable: any shared one through a descriptor open for
- * writing. Hence a second descriptor for reading, whose mapping takes the place of the first, and which is what others get.
+ * F_SEAL_WRITE is refused while there is a mapping that is or could be made writable: any shared one through a descriptor open
+ * for writing. Hence a second descriptor for reading, whose mapping takes the place of the first, and which is what others get.
  */
 int rung__segment_seal(const char *name, struct rung__segment *segment)
 {
@@ -84,7 +84,8 @@ int rung__segment_attach(const char *name, int fd, uint64_t bytes, struct rung__
 	if (fstat(fd, &st) < 0)
 		return rung__fail_errno(errno, "%s: shared memory", name);
 	if ((uint64_t)st.st_size != segment.bytes)
-		return rung__fail(RUNG_E_FORMAT, "%s: the shared memory has %jd bytes, not %" PRIu64, name, (intmax_t)st.st_size, segment.bytes);
+		return rung__fail(RUNG_E_FORMAT, "%s: the shared memory has %jd bytes, not %" PRIu64, name, (intmax_t)st.st_size,
+		                  segment.bytes);
 	segment.base = rung__map_shared(fd, segment.bytes, false);
 	if (!segment.base)
 		return rung__fail(RUNG_E_NOMEM, "%s: no room to map %" PRIu64 " bytes of shared memory", name, segment.bytes);

@@ -2,8 +2,8 @@
 /**
  * Segments: memory that several processes map, a sealed memfd each.
  *
- * The creator fills a segment and seals it: from then on nobody, the creator included, can write to it, shrink or grow it, so that
- * who attaches can check it once and trust it afterwards. The memory lives as long as one process maps it.
+ * The creator fills a segment and seals it: from then on nobody, the creator included, can write to it, shrink or grow it, so
+ * that who attaches can check it once and trust it afterwards. The memory lives as long as one process maps it.
  */
 #ifndef RUNG_SEGMENT_H
 #define RUNG_SEGMENT_H

@@ -35,8 +35,8 @@ struct rung__layout {
 };
 
 /**
- * The staged features. Tiers open the file behind the descriptor, not the path: a dataset staged anew under a running store, or the
- * working folder of another process, cannot put another file in its place.
+ * The staged features. Tiers open the file behind the descriptor, not the path: a dataset staged anew under a running store, or
+ * the working folder of another process, cannot put another file in its place.
  */
 struct rung__features {
 	char *path;   /* for messages; NULL when nothing is open */

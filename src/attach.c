@@ -176,7 +176,7 @@ static bool tiers_ok(const struct rung__shape *shape)
 		return false;
 	if (shape->tiers[RUNG__TIER_NVME].row_count == 0)
 		return true;
-	return shape->slot_count > 0 && shape->slot_count <= UINT32_MAX && shape->slot_bytes <= UINT32_MAX &&
+	return shape->slot_count > 0 && shape->slot_count <= RUNG__SLOT_COUNT_MAX && shape->slot_bytes <= UINT32_MAX &&
 	       layout->row_bytes <= UINT32_MAX && shape->slot_bytes % RUNG__PAGE_BYTES == 0 &&
 	       shape->slot_bytes >= rung__row_span(layout->row_bytes, layout->row_stride, layout->data_offset, RUNG__PAGE_BYTES);
 }
@@ -184,9 +184,15 @@ static bool tiers_ok(const struct rung__shape *shape)
 static bool array_ok(const struct rung__shape *shape)
 {
 	const struct rung_array_info *array = &shape->array;
+	uint64_t bytes = rung_dtype_bytes(array->dtype);
 
-	return rung_dtype_bytes(array->dtype) > 0 && array->dim_count >= 1 && array->dim_count <= RUNG_DIMS_MAX &&
-	       array->row_count == shape->vertex_count && array->row_bytes == shape->layout.row_bytes;
+	if (bytes == 0 || array->dim_count < 1 || array->dim_count > RUNG_DIMS_MAX || array->dims[0] != shape->vertex_count)
+		return false;
+	for (unsigned d = 1; d < array->dim_count; d++) {
+		if (!rung__mul(bytes, array->dims[d], &bytes))
+			return false;
+	}
+	return bytes == shape->layout.row_bytes && array->row_bytes == bytes && array->row_count == shape->vertex_count;
 }
 
 static bool map_ok(const struct rung__shape *shape)

@@ -14,7 +14,7 @@
 #define SLOT_COUNT_MIN 4u        /* fewer cannot overlap reads with copies */
 #define SLOT_SHARE 8u            /* the slots take at most this part of the budget, unless the minimum is more */
 #define QUEUE_DEPTH_DEFAULT 64u
-#define QUEUE_DEPTH_MAX 4096u
+#define QUEUE_DEPTH_MAX (RUNG__SLOT_COUNT_MAX / 2)   /* two slots a read in flight */
 
 static uint64_t gcd(uint64_t a, uint64_t b)
 {

@@ -3,9 +3,9 @@
  * Sharing a store with other processes: what is said over the socket, and who says it.
  *
  * The creator speaks first and last: to each process of the same user that connects it sends one message, the offer, with
- * descriptors of the features file, the host tier's rows and the map, and hangs up. Nothing is read from a client, so no client can
- * make it wait or misunderstand. The attacher takes the offer for untrusted: it checks every number, the seals and the sizes before
- * it maps.
+ * descriptors of the features file, the host tier's rows and the map, and hangs up. Nothing is read from a client, so no client
+ * can make it wait or misunderstand. The attacher takes the offer for untrusted: it checks every number, the seals and the sizes
+ * before it maps.
  *
  * A place is the socket, a lock file beside it (PATH.lock) and their folder. The lock is held as long as the store is shared; the
  * kernel lets go of it when the holder dies, and the next creator then replaces the socket that is left.

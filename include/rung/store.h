@@ -80,8 +80,8 @@ struct rung_ids {
  * With opts.share_path other processes can attach from when this returns until the store is closed, which removes the socket.
  * The socket's folder is made with mode 0700 when it is not there; one that is must belong to us and let nobody else in, else
  * RUNG_E_INVAL, as for a path above 107 bytes. RUNG_E_BUSY: another store is shared there. RUNG_E_EXIST: what is there is no
- * socket. A socket left by a process that died is replaced. The host tier is then a sealed memfd, which gets huge pages only where
- * /sys/kernel/mm/transparent_hugepage/shmem_enabled is not "never"; memory that is not shared gets them by default.
+ * socket. A socket left by a process that died is replaced. The host tier is then a sealed memfd, which gets huge pages only
+ * where /sys/kernel/mm/transparent_hugepage/shmem_enabled is not "never"; memory that is not shared gets them by default.
  * Descriptors close on exec. A child forked without exec must not use the store, and keeps its place until it ends as well.
  */
 RUNG_API int rung_store_open(const struct rung_dataset *ds, const struct rung_plan *plan, const struct rung_store_opts *opts,
@@ -91,8 +91,8 @@ RUNG_API int rung_store_open(const struct rung_dataset *ds, const struct rung_pl
  * Attach to a store that another process of the same user on this machine has opened with opts.share_path.
  *
  * Its host tier and its rank_of_vertex are mapped, not loaded: they exist once, however many processes use them, and are sealed:
- * nobody can write to them, the creator included. Requests, staging slots, the refill thread and the counters are this store's own.
- * Cold rows are read from the file that the creator opened, even if a dataset has been staged in its place since.
+ * nobody can write to them, the creator included. Requests, staging slots, refill thread and counters are this store's own. Cold
+ * rows are read from the file that the creator opened, even if a dataset has been staged in its place since.
  *
  * The memory lives as long as one process uses it: when the creator closes or dies, those who are attached go on, and nobody new
  * gets in until a store is shared there again.

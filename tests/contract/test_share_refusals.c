@@ -213,10 +213,13 @@ Test(refusals, numbers_that_make_no_sense)
 	WRONG(shape.tiers[1].row_count, shape->tiers[1].row_count + 1, "tiers");
 	WRONG(shape.slot_count, 0, "tiers");
 	WRONG(shape.slot_count, UINT64_MAX, "tiers");
+	WRONG(shape.slot_count, 8193, "tiers");
 	WRONG(shape.slot_bytes, 4096, "tiers");   /* a row may lie across two pages */
 	WRONG(shape.slot_bytes, shape->slot_bytes + 1, "tiers");
 	WRONG(shape.array.dtype, RUNG_DTYPE_COUNT, "type");
 	WRONG(shape.array.dim_count, RUNG_DIMS_MAX + 1, "type");
+	WRONG(shape.array.dims[0], 1, "type");
+	WRONG(shape.array.dims[1], UINT64_MAX, "type");
 	WRONG(shape.array.row_count, 1, "type");
 	WRONG(shape.array.row_bytes, 1, "type");
 	WRONG(shape.map_bytes, 3, "map");
@@ -226,6 +229,27 @@ Test(refusals, numbers_that_make_no_sense)
 	WRONG(path[0], 'x', "no absolute path");
 	memset(message.offer.path, '/', sizeof(message.offer.path));
 	refuses(&message, RUNG_E_FORMAT, "no absolute path");
+}
+
+/* Whatever is taken must be safe to gather from, right or not: for the sanitizers to see. */
+Test(refusals, offers_with_random_bytes_are_refused_or_harmless)
+{
+	unsigned char out[400];
+	unsigned before = share_fixture_descriptors(NULL);
+
+	for (uint64_t i = 0; i < 400; i++) {
+		uint64_t draw = rung__mix64(i), id = (draw >> 40) % s.base.vertices;
+		struct rung_ids ids = { &id, 1, RUNG_U64, i % 2 ? RUNG_VERTICES : RUNG_RANKS };
+		struct share_message message = good;
+		struct rung_store *store = NULL;
+
+		((unsigned char *)&message.offer.shape)[draw % sizeof(message.offer.shape)] ^= (unsigned char)(1u << (draw >> 32) % 8);
+		if (attach_to(&message, &store) == 0) {
+			rung_gather(store, &ids, out, 0);
+			rung_store_close(store);
+		}
+	}
+	cr_assert_eq(share_fixture_descriptors(NULL), before);
 }
 
 Test(refusals, what_is_shared_cannot_be_written)

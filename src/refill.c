@@ -7,12 +7,12 @@
  * the queue depth are for. Reads are taken back in groups, which costs fewer system calls and leaves the queue nearly full.
  */
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "refill_internal.h"
+#include "thread.h"
 
 #define TICK_NS 100000000ull   /* how long a wait for reads lasts at most before stop is looked at */
 #define STOP_WAIT_S 60         /* a device that has not answered for so long is given up */
@@ -154,16 +154,10 @@ static void *refill_main(void *ctx)
 	return NULL;
 }
 
-/* Signals are for the program's own threads. */
 static int create_thread(struct rung__refill *refill)
 {
-	sigset_t all, before;
-	int rc;
+	int rc = rung__thread_start(&refill->thread, refill_main, refill);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&refill->thread, NULL, refill_main, refill);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return rc == 0 ? 0 : rung__fail(RUNG_E_NOMEM, "store: the refill thread could not be started: %s", strerror(rc));
 }
 

@@ -50,6 +50,11 @@ def run_json(command):
     return json.loads(done.stdout[done.stdout.index("{"):])
 
 
+def as_typed(command):
+    """A command of the checkout as one types it there: its path says nothing to others."""
+    return shlex.join([os.path.relpath(command[0], ROOT) if command[0].startswith(ROOT + os.sep) else command[0]] + command[1:])
+
+
 # ---- the dataset ----------------------------------------------------------------------------------------------------
 
 def write_random(path, total):
@@ -168,7 +173,7 @@ def measure(args, folder, row_bytes):
         "merging_rows_per_s": spread([m["rows_per_s"] for m in with_merging]),
         "checked_rows": check["rows"], "wrong_rows": check["wrong_rows"], "verified_rows": verified["rows_compared"],
         "pairs": pairs, "merging": with_merging,
-        "commands": {"fio": shlex.join(fio), "rung": shlex.join(plain), "rung_merging": shlex.join(merged)},
+        "commands": {"fio": shlex.join(fio), "rung": as_typed(plain), "rung_merging": as_typed(merged)},
     }
 
 

@@ -7,11 +7,11 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "engine.h"
+#include "thread.h"
 
 #define THREADS_MAX 32u
 
@@ -84,19 +84,6 @@ static void pread_close(struct rung__engine *engine)
 	rung__free(engine);
 }
 
-/* Signals are for the program's own threads. */
-static int start_thread(pthread_t *thread, struct rung__engine *engine)
-{
-	sigset_t all, before;
-	int rc;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(thread, NULL, worker, engine);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return rc;
-}
-
 static int pread_open(const struct rung__engine_args *args, struct rung__engine **engine_out, const char **why_out)
 {
 	struct rung__engine *engine = rung__zalloc(sizeof(*engine));
@@ -116,7 +103,7 @@ static int pread_open(const struct rung__engine_args *args, struct rung__engine 
 	engine->queue = rung__malloc_array(args->queue_depth, sizeof(*engine->queue));
 	engine->ended = rung__malloc_array(args->queue_depth, sizeof(*engine->ended));
 	if (engine->queue && engine->ended) {
-		while (engine->thread_count < wanted && start_thread(&engine->threads[engine->thread_count], engine) == 0)
+		while (engine->thread_count < wanted && rung__thread_start(&engine->threads[engine->thread_count], worker, engine) == 0)
 			engine->thread_count++;
 		*why_out = "no thread could be started";
 	}

@@ -37,12 +37,17 @@ static void add_why(struct rung__tier *tier, const char *reason)
 		snprintf(tier->why + used, sizeof(tier->why) - used, "%s%s", used ? "; " : "", reason);
 }
 
-static int reopen_buffered(struct rung__tier *tier, const char *reason)
+static int reopen_failed(const struct rung__tier *tier)
 {
-	int fd = open(tier->path, O_RDONLY | O_CLOEXEC);
+	return rung__fail_errno(errno, "%s: opening it again through /proc/self/fd", tier->path);
+}
+
+static int reopen_buffered(struct rung__tier *tier, int from_fd, const char *reason)
+{
+	int fd = rung__reopen(from_fd, 0);
 
 	if (fd < 0)
-		return rung__fail_errno(errno, "%s: opening", tier->path);
+		return reopen_failed(tier);
 	if (tier->fd >= 0)
 		close(tier->fd);
 	tier->fd = fd;
@@ -53,16 +58,15 @@ static int reopen_buffered(struct rung__tier *tier, const char *reason)
 	return 0;
 }
 
-static int open_file(struct rung__tier *tier, bool buffered)
+static int open_file(struct rung__tier *tier, int from_fd, bool buffered)
 {
-	tier->fd = -1;
 	if (buffered)
-		return reopen_buffered(tier, "page cache asked for");
-	tier->fd = open(tier->path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+		return reopen_buffered(tier, from_fd, "page cache asked for");
+	tier->fd = rung__reopen(from_fd, O_DIRECT);
 	if (tier->fd < 0 && errno != EINVAL)
-		return rung__fail_errno(errno, "%s: opening", tier->path);
+		return reopen_failed(tier);
 	if (tier->fd < 0)
-		return reopen_buffered(tier, "the file system refuses O_DIRECT: reads go through the page cache");
+		return reopen_buffered(tier, from_fd, "the file system refuses O_DIRECT: reads go through the page cache");
 	tier->direct = true;
 	tier->geometry.align = rung__dio_align(tier->fd);
 	return 0;
@@ -78,7 +82,7 @@ static void nvme_close(struct rung__tier *tier)
 
 static int nvme_open(const struct rung__tier_args *args, struct rung__tier **tier_out)
 {
-	const struct rung_dataset_info *info = rung_dataset_info(args->ds);
+	const struct rung__layout *layout = &args->features->layout;
 	struct rung__tier *tier = rung__zalloc(sizeof(*tier));
 	int rc;
 
@@ -86,14 +90,20 @@ static int nvme_open(const struct rung__tier_args *args, struct rung__tier **tie
 		return rung__fail(RUNG_E_NOMEM, "nvme tier: out of memory");
 	tier->fd = -1;
 	tier->args = *args;
-	tier->args.ds = NULL;   /* may be closed before us */
-	rc = rung__features_file(args->ds, &tier->path, &tier->geometry.data_offset, &tier->geometry.file_bytes);
-	if (rc < 0)
+	tier->args.features = NULL;   /* may be closed before us */
+	tier->path = rung__strdup(args->features->path);
+	if (!tier->path) {
+		rc = rung__fail(RUNG_E_NOMEM, "nvme tier: out of memory");
 		goto close_tier;
-	tier->geometry.path = tier->path;
-	tier->geometry.row_stride = info->row_stride;
-	tier->geometry.row_bytes = info->features.row_bytes;
-	rc = open_file(tier, args->buffered);
+	}
+	tier->geometry = (struct rung__geometry){
+		.data_offset = layout->data_offset,
+		.row_stride = layout->row_stride,
+		.row_bytes = layout->row_bytes,
+		.file_bytes = layout->file_bytes,
+		.path = tier->path,
+	};
+	rc = open_file(tier, args->features->fd, args->buffered);
 	if (rc < 0)
 		goto close_tier;
 	*tier_out = tier;
@@ -185,7 +195,7 @@ static int nvme_start(struct rung__tier *tier)
 		ssize_t got = pread(tier->fd, tier->args.slots, RUNG__MAX(tier->geometry.align, 512u), 0);
 
 		if (got < 0 && errno == EINVAL) {
-			rc = reopen_buffered(tier, "the file system refuses direct reads: they go through the page cache");
+			rc = reopen_buffered(tier, tier->fd, "the file system refuses direct reads: they go through the page cache");
 			if (rc < 0)
 				return rc;
 		}

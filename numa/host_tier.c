@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The host tier: the hottest rows in anonymous memory, one after the other as in the file.
+ * The host tier: the hottest rows in memory, one after the other as in the file. The memory is anonymous unless one is given that
+ * other processes see too.
  *
  * The rows are read with large direct reads straight into place, so that loading leaves no second copy in the page cache.
  * With several NUMA nodes the pages are interleaved over the nodes we may use, so that no node's memory controller serves all hits.
@@ -19,8 +20,8 @@
 #define LOAD_BYTES (4u << 20)   /* one read: large enough for any disk's full rate */
 
 struct rung__tier {
-	unsigned char *rows;
-	uint64_t map_bytes;
+	unsigned char *own;    /* memory taken here; NULL when it was given */
+	uint64_t own_bytes;
 	struct rung__view view;
 };
 
@@ -60,21 +61,21 @@ static int load_piece(int fd, const char *path, unsigned char *to, uint64_t byte
 	return 0;
 }
 
-static int load_rows(const char *path, uint64_t offset, unsigned char *to, uint64_t bytes)
+static int load_rows(const struct rung__features *features, uint64_t offset, unsigned char *to, uint64_t bytes)
 {
 	uint64_t pieces = (bytes + LOAD_BYTES - 1) / LOAD_BYTES;
 	bool direct = offset % RUNG__PAGE_BYTES == 0;
-	int fd = direct ? open(path, O_RDONLY | O_CLOEXEC | O_DIRECT) : -1;
+	int fd = direct ? rung__reopen(features->fd, O_DIRECT) : -1;
 	int rc = 0;
 
 	if (fd < 0)
-		fd = open(path, O_RDONLY | O_CLOEXEC);
+		fd = rung__reopen(features->fd, 0);
 	if (fd < 0)
-		return rung__fail_errno(errno, "%s: opening", path);
+		return rung__fail_errno(errno, "%s: opening it again through /proc/self/fd", features->path);
 	for (uint64_t i = 0; i < pieces && rc == 0; i++) {
 		uint64_t first = i * LOAD_BYTES;
 
-		rc = load_piece(fd, path, to + first, RUNG__MIN(LOAD_BYTES, bytes - first), offset + first);
+		rc = load_piece(fd, features->path, to + first, RUNG__MIN(LOAD_BYTES, bytes - first), offset + first);
 	}
 	close(fd);
 	return rc;
@@ -82,41 +83,40 @@ static int load_rows(const char *path, uint64_t offset, unsigned char *to, uint6
 
 static void host_close(struct rung__tier *tier)
 {
-	rung__unmap_pages(tier->rows, tier->map_bytes);
+	rung__unmap_pages(tier->own, tier->own_bytes);
 	rung__free(tier);
 }
 
 static int host_open(const struct rung__tier_args *args, struct rung__tier **tier_out)
 {
-	const struct rung_dataset_info *info = rung_dataset_info(args->ds);
-	uint64_t bytes = args->row_count * info->row_stride;   /* inside the file's size, which was checked */
+	const struct rung__layout *layout = &args->features->layout;
+	uint64_t bytes = args->row_count * layout->row_stride;   /* inside the file's size, which was checked */
+	uint64_t map_bytes = rung__align_up(bytes, RUNG__PAGE_BYTES);
 	struct rung__tier *tier = rung__zalloc(sizeof(*tier));
-	uint64_t data_offset, file_bytes;
-	char *path = NULL;
+	unsigned char *rows = args->memory;
 	int rc;
 
 	if (!tier)
 		return rung__fail(RUNG_E_NOMEM, "host tier: out of memory");
-	rc = rung__features_file(args->ds, &path, &data_offset, &file_bytes);
-	if (rc < 0)
-		goto close_tier;
-	tier->map_bytes = rung__align_up(bytes, RUNG__PAGE_BYTES);
-	tier->rows = rung__map_pages(tier->map_bytes);
-	if (!tier->rows) {
+	if (!rows) {
+		rows = tier->own = rung__map_pages(map_bytes);
+		tier->own_bytes = map_bytes;
+	}
+	if (!rows) {
 		rc = rung__fail(RUNG_E_NOMEM, "host tier: no memory for %" PRIu64 " rows (%" PRIu64 " bytes): give a smaller host budget",
 		                args->row_count, bytes);
 		goto close_tier;
 	}
-	spread_over_nodes(tier->rows, tier->map_bytes);
-	rc = load_rows(path, data_offset + args->rank_first * info->row_stride, tier->rows, bytes);
-	if (rc < 0)
-		goto close_tier;
-	rung__free(path);
-	tier->view = (struct rung__view){ tier->rows, (size_t)info->row_stride, args->rank_first, args->row_count };
+	if (!args->loaded) {
+		spread_over_nodes(rows, map_bytes);
+		rc = load_rows(args->features, layout->data_offset + args->rank_first * layout->row_stride, rows, bytes);
+		if (rc < 0)
+			goto close_tier;
+	}
+	tier->view = (struct rung__view){ rows, (size_t)layout->row_stride, args->rank_first, args->row_count };
 	*tier_out = tier;
 	return 0;
 close_tier:
-	rung__free(path);
 	host_close(tier);
 	return rc;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whole reads and writes. */
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "file.h"
@@ -45,4 +47,12 @@ int rung__pwrite_all(int fd, const char *path, const void *buf, uint64_t bytes, 
 		bytes -= (uint64_t)put;
 	}
 	return 0;
+}
+
+int rung__reopen(int fd, int flags)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	return open(name, O_RDONLY | O_CLOEXEC | flags);
 }

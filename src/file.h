@@ -16,6 +16,13 @@ int rung__pread_all(int fd, const char *path, void *buf, uint64_t bytes, uint64_
 int rung__pwrite_all(int fd, const char *path, const void *buf, uint64_t bytes, uint64_t offset);
 
 /**
+ * Open the file behind a descriptor once more for reading, with `flags` of its own (O_DIRECT): the same file, whatever its path
+ * names by now.
+ * @return descriptor, or -1 with errno
+ */
+int rung__reopen(int fd, int flags);
+
+/**
  * Alignment that O_DIRECT asks of offset, length and memory on an open file: STATX_DIOALIGN (Linux 6.1), and
  * RUNG__PAGE_BYTES where the kernel or the file system does not say.
  */

@@ -49,6 +49,10 @@ void rung__free(void *ptr);
  * be writing to it, and a child's copy-on-write would take the pages away from under a read.
  */
 void *rung__map_pages(uint64_t bytes);
+/** The same over the memory of a descriptor, which other processes may map too. */
+void *rung__map_shared(int fd, uint64_t bytes, bool writable);
+/** Put a read-only mapping in the place of a writable one. @return false with errno, the old one still there or nothing */
+bool rung__map_readonly(void *base, int fd, uint64_t bytes);
 void rung__unmap_pages(void *ptr, uint64_t bytes);
 
 /** Tests: the number of allocations that still succeed, negative for no limit (the default). */

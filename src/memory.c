@@ -120,16 +120,15 @@ void rung_free(void *ptr)
 
 #define HUGE_BYTES (2u << 20)
 
-/* Maps a huge page more than asked for and gives the ends back, since mmap only aligns to small pages. */
-void *rung__map_pages(uint64_t bytes)
+/* Address space only. Takes a huge page more than asked for and gives the ends back, since mmap only aligns to small pages. */
+static unsigned char *reserve(uint64_t size)
 {
-	uint64_t size = rung__align_up(bytes ? bytes : 1, RUNG__PAGE_BYTES);
 	unsigned char *map, *base;
 	size_t lead, tail;
 
-	if (size < bytes || size > PTRDIFF_MAX - HUGE_BYTES || !may_allocate())
+	if (size > PTRDIFF_MAX - HUGE_BYTES || !may_allocate())
 		return NULL;
-	map = mmap(NULL, (size_t)size + HUGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	map = mmap(NULL, (size_t)size + HUGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (map == MAP_FAILED)
 		return NULL;
 	base = (unsigned char *)rung__align_up((uint64_t)(uintptr_t)map, HUGE_BYTES);
@@ -139,9 +138,44 @@ void *rung__map_pages(uint64_t bytes)
 		munmap(map, lead);
 	if (tail)
 		munmap(base + size, tail);
+	return base;
+}
+
+/* Over what is mapped at `base`. */
+static bool map_at(unsigned char *base, uint64_t size, int prot, int flags, int fd)
+{
+	if (mmap(base, (size_t)size, prot, flags | MAP_FIXED, fd, 0) == MAP_FAILED)
+		return false;
 	madvise(base, (size_t)size, MADV_HUGEPAGE);   /* advice: small pages serve as well */
 	madvise(base, (size_t)size, MADV_DONTFORK);
+	return true;
+}
+
+static void *map_new(uint64_t bytes, int prot, int flags, int fd)
+{
+	uint64_t size = rung__align_up(bytes ? bytes : 1, RUNG__PAGE_BYTES);
+	unsigned char *base = size < bytes ? NULL : reserve(size);
+
+	if (base && !map_at(base, size, prot, flags, fd)) {
+		munmap(base, (size_t)size);
+		return NULL;
+	}
 	return base;
+}
+
+void *rung__map_pages(uint64_t bytes)
+{
+	return map_new(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+}
+
+void *rung__map_shared(int fd, uint64_t bytes, bool writable)
+{
+	return map_new(bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_NORESERVE, fd);
+}
+
+bool rung__map_readonly(void *base, int fd, uint64_t bytes)
+{
+	return map_at(base, rung__align_up(bytes ? bytes : 1, RUNG__PAGE_BYTES), PROT_READ, MAP_SHARED | MAP_NORESERVE, fd);
 }
 
 void rung__unmap_pages(void *ptr, uint64_t bytes)

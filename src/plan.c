@@ -5,10 +5,7 @@
  * Rank order is heat order, so a tier holds a range of ranks and the tier of a row is found by comparing its rank with the
  * borders. The host budget holds the staging slots as well as the rows: what `--host` says is what is used.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
-#include <unistd.h>
 
 #include "file.h"
 #include "plan_internal.h"
@@ -17,7 +14,7 @@
 #define SLOT_COUNT_MIN 4u        /* fewer cannot overlap reads with copies */
 #define SLOT_SHARE 8u            /* the slots take at most this part of the budget, unless the minimum is more */
 #define QUEUE_DEPTH_DEFAULT 64u
-#define QUEUE_DEPTH_MAX 4096u
+#define QUEUE_DEPTH_MAX (RUNG__SLOT_COUNT_MAX / 2)   /* two slots a read in flight */
 
 static uint64_t gcd(uint64_t a, uint64_t b)
 {
@@ -85,22 +82,15 @@ static int place(struct rung_plan *plan, uint64_t budget, uint32_t depth)
 
 static int sector_of_features(const struct rung_dataset *ds, struct rung_plan *plan)
 {
-	uint64_t file_bytes;
-	char *path;
-	int fd, rc;
+	struct rung__features features;
+	int rc = rung__features_open(ds, &features);
 
-	rc = rung__features_file(ds, &path, &plan->data_offset, &file_bytes);
 	if (rc < 0)
 		return rc;
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0) {
-		rc = rung__fail_errno(errno, "%s: opening", path);
-	} else {
-		plan->sector_bytes = rung__dio_align(fd);
-		close(fd);
-	}
-	rung__free(path);
-	return rc;
+	plan->data_offset = features.layout.data_offset;
+	plan->sector_bytes = rung__dio_align(features.fd);
+	rung__features_close(&features);
+	return 0;
 }
 
 int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts *user_opts, struct rung_plan **plan_out)

@@ -6,6 +6,8 @@
 #include "rung/plan.h"
 #include "tier_list.h"
 
+#define RUNG__SLOT_COUNT_MAX 8192u
+
 struct rung_plan {
 	struct rung_plan_tier tiers[RUNG__TIER_COUNT];
 	struct rung_plan_slots slots;

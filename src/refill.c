@@ -2,16 +2,17 @@
 /*
  * The refill thread: reads the cold rows of queued requests into staging slots and copies them to their output rows.
  *
- * The device's queue is never drained between requests: as reads end, their slots take the next reads of the oldest request, then of
- * the one behind it. Reads are taken back in groups, which costs fewer system calls and leaves the queue nearly full.
+ * The device's queue is never drained between requests: as reads end, free slots take the next reads of the oldest request, then of
+ * the one behind it, and are sent before the rows that came are copied: the device works while we do. That is what the slots beyond
+ * the queue depth are for. Reads are taken back in groups, which costs fewer system calls and leaves the queue nearly full.
  */
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "refill_internal.h"
+#include "thread.h"
 
 #define TICK_NS 100000000ull   /* how long a wait for reads lasts at most before stop is looked at */
 #define STOP_WAIT_S 60         /* a device that has not answered for so long is given up */
@@ -20,7 +21,7 @@
 /* Hand free slots to the requests that wait, oldest first. */
 static void issue(struct rung__refill *refill)
 {
-	while (refill->issuing && refill->in_flight < refill->depth) {
+	while (refill->issuing && refill->in_flight < refill->depth && refill->free_count > 0) {
 		struct rung_request *request = refill->issuing;
 
 		if (request->status < 0) {   /* failed already: no more of it is read */
@@ -29,7 +30,7 @@ static void issue(struct rung__refill *refill)
 			if (request->reads_pending == 0)
 				rung__request_finish(request, request->status);
 		} else {
-			uint32_t slot_idx = refill->free_slots[--refill->free_count];   /* depth <= slot_count: there is one */
+			uint32_t slot_idx = refill->free_slots[--refill->free_count];
 
 			rung__read_begin(refill, slot_idx, request);
 			if (request->cursor == request->misses.count)
@@ -84,16 +85,31 @@ static void reap(struct rung__refill *refill)
 	uint32_t group = RUNG__MIN(RUNG__MAX(refill->depth / 8, 1u), GROUP_MAX);
 	uint32_t want = refill->in_flight < group ? 1 : group;
 	int count = refill->ops->reap(refill->tier, want, TICK_NS, refill->fetched, refill->depth);
+	uint32_t whole = 0;
 
 	if (count < 0) {
 		refill->broken = -count;
 		rung__reads_give_up(refill);
 		return;
 	}
-	for (int i = 0; i < count; i++) {
-		refill->in_flight--;
-		rung__read_end(refill, refill->fetched[i].slot_idx, refill->fetched[i].result);
+	refill->in_flight -= (uint32_t)count;
+	for (int i = 0; i < count; i++) {   /* those that have to be sent again, before new reads take their places in the queue */
+		struct rung__fetched *fetched = &refill->fetched[i];
+
+		if (rung__read_is_whole(refill, fetched))
+			refill->fetched[whole++] = *fetched;
+		else
+			rung__read_end(refill, fetched->slot_idx, fetched->result);
 	}
+	issue(refill);
+	if (whole > 0 && refill->in_flight > 0 && !refill->broken) {
+		int rc = refill->ops->reap(refill->tier, 0, 0, NULL, 0);   /* send, so that the device is busy while we copy */
+
+		if (rc < 0)
+			refill->broken = -rc;   /* the next wait for reads says so again and gives them up */
+	}
+	for (uint32_t i = 0; i < whole; i++)
+		rung__read_end(refill, refill->fetched[i].slot_idx, refill->fetched[i].result);
 }
 
 static void run(struct rung__refill *refill)
@@ -138,16 +154,10 @@ static void *refill_main(void *ctx)
 	return NULL;
 }
 
-/* Signals are for the program's own threads. */
 static int create_thread(struct rung__refill *refill)
 {
-	sigset_t all, before;
-	int rc;
+	int rc = rung__thread_start(&refill->thread, refill_main, refill);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&refill->thread, NULL, refill_main, refill);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return rc == 0 ? 0 : rung__fail(RUNG_E_NOMEM, "store: the refill thread could not be started: %s", strerror(rc));
 }
 

@@ -50,6 +50,9 @@ void rung__read_begin(struct rung__refill *refill, uint32_t slot_idx, struct run
 /** Send the read in a slot; a tier that refuses fails the request and is not asked again. */
 void rung__read_send(struct rung__refill *refill, uint32_t slot_idx);
 
+/** True when a read has all its bytes and nothing follows it in its slot: rung__read_end() will only copy. */
+bool rung__read_is_whole(const struct rung__refill *refill, const struct rung__fetched *fetched);
+
 /** A read came back with bytes or -errno: copy its rows, or fetch the rest, try again, take it apart, fail. */
 void rung__read_end(struct rung__refill *refill, uint32_t slot_idx, int32_t result);
 

@@ -173,6 +173,13 @@ static void retry(struct rung__refill *refill, uint32_t slot_idx, int32_t result
 	next_alone(refill, slot_idx);
 }
 
+bool rung__read_is_whole(const struct rung__refill *refill, const struct rung__fetched *fetched)
+{
+	const struct rung__read *read = &refill->reads[fetched->slot_idx];
+
+	return fetched->result > 0 && read->done + (uint32_t)fetched->result >= read->needed && !read->alone_end;
+}
+
 void rung__read_end(struct rung__refill *refill, uint32_t slot_idx, int32_t result)
 {
 	struct rung__read *read = &refill->reads[slot_idx];

@@ -131,8 +131,9 @@ static void enqueue(struct rung_store *store, struct rung_request *request)
 
 static int check(const struct rung_store *store, const struct rung_ids *ids, size_t out_stride)
 {
-	if (out_stride < store->row_bytes)
-		return rung__fail(RUNG_E_INVAL, "gather: output stride %zu is less than a row of %" PRIu64 " bytes", out_stride, store->row_bytes);
+	if (out_stride < store->shape.layout.row_bytes)
+		return rung__fail(RUNG_E_INVAL, "gather: output stride %zu is less than a row of %" PRIu64 " bytes", out_stride,
+		                  store->shape.layout.row_bytes);
 	if (ids->space == RUNG_VERTICES && !store->rank_of_vertex)
 		return rung__fail(RUNG_E_INVAL, "gather: vertex ids need a store opened with vertex_ids set");
 	return 0;
@@ -141,7 +142,7 @@ static int check(const struct rung_store *store, const struct rung_ids *ids, siz
 /* Rank bits that can differ: fewer passes of the sort. */
 static unsigned rank_bits(const struct rung_store *store)
 {
-	return 64u - (unsigned)__builtin_clzll(store->vertex_count | 1);
+	return 64u - (unsigned)__builtin_clzll(store->shape.vertex_count | 1);
 }
 
 /* Copy what is in memory; what is not goes to refill. The request is BUSY from here on and nobody else's yet. */
@@ -152,9 +153,9 @@ static int start(struct rung_request *request, const struct rung_ids *ids, uint6
 	struct rung__gather gather = {
 		.view = &store->host_view,
 		.rank_of_vertex = ids->space == RUNG_VERTICES ? store->rank_of_vertex : NULL,
-		.map_bytes = store->map_bytes,
-		.vertex_count = store->vertex_count,
-		.row_bytes = (size_t)store->row_bytes,
+		.map_bytes = (unsigned)store->shape.map_bytes,
+		.vertex_count = store->shape.vertex_count,
+		.row_bytes = (size_t)store->shape.layout.row_bytes,
 		.out = out,
 		.out_stride = out_stride,
 		.index_first = index_first,
@@ -190,7 +191,7 @@ int rung_gather_submit(struct rung_store *store, const struct rung_ids *ids, voi
 	struct rung_request *request;
 	int rc;
 
-	out_stride = out_stride ? out_stride : (size_t)store->row_bytes;
+	out_stride = out_stride ? out_stride : (size_t)store->shape.layout.row_bytes;
 	rc = check(store, ids, out_stride);
 	if (rc < 0)
 		return rc;
@@ -215,7 +216,7 @@ int rung_gather(struct rung_store *store, const struct rung_ids *ids, void *out,
 	struct rung_request *request;
 	int rc;
 
-	out_stride = out_stride ? out_stride : (size_t)store->row_bytes;
+	out_stride = out_stride ? out_stride : (size_t)store->shape.layout.row_bytes;
 	rc = check(store, ids, out_stride);
 	if (rc < 0)
 		return rc;

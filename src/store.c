@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "plan_internal.h"
-#include "store_internal.h"
+#include "share.h"
 
 #define REQUESTS_DEFAULT 8u
 #define REQUESTS_MAX 4096u
@@ -83,6 +83,20 @@ static int init_requests(struct rung_store *store)
 	return 0;
 }
 
+/* Move the map into memory that others can have. */
+static int share_map(struct rung_store *store)
+{
+	uint64_t bytes = store->shape.vertex_count * store->shape.map_bytes;   /* the file's, which was checked */
+	void *loaded = store->rank_of_vertex;
+	int rc = rung__segment_create("rung-map", bytes, &store->map_memory);
+
+	if (rc < 0)
+		return rc;
+	store->rank_of_vertex = memcpy(store->map_memory.base, loaded, bytes);
+	rung__free(loaded);
+	return rung__segment_seal("rung-map", &store->map_memory);
+}
+
 static int load_map(struct rung_store *store, const struct rung_dataset *ds)
 {
 	struct rung_array_info array;
@@ -91,41 +105,51 @@ static int load_map(struct rung_store *store, const struct rung_dataset *ds)
 	if (!store->opts.vertex_ids)
 		return 0;
 	rc = rung_dataset_load_array(ds, "rank_of_vertex", &array, &store->rank_of_vertex);   /* checks every entry */
-	if (rc == 0)
-		store->map_bytes = (unsigned)array.row_bytes;
-	return rc;
+	if (rc < 0)
+		return rc;
+	store->shape.map_bytes = array.row_bytes;
+	return store->share ? share_map(store) : 0;
 }
 
-static int open_host(struct rung_store *store, const struct rung_dataset *ds, const struct rung_plan *plan)
+/* Anonymous memory, which gets huge pages everywhere, unless others are to have it too. */
+static int open_host(struct rung_store *store)
 {
-	const struct rung_plan_tier *tier = &plan->tiers[RUNG__TIER_HOST];
-	struct rung__tier_args args = { .ds = ds, .rank_first = tier->rank_first, .row_count = tier->row_count };
-	int rc;
-
-	if (tier->row_count == 0)
-		return 0;
-	rc = rung__host_tier.open(&args, &store->host);
-	if (rc == 0)
-		rung__host_tier.view(store->host, &store->host_view);
-	return rc;
-}
-
-static int open_cold(struct rung_store *store, const struct rung_dataset *ds, const struct rung_plan *plan,
-                     const struct rung__tier_ops *ops)
-{
-	const struct rung_plan_tier *tier = &plan->tiers[RUNG__TIER_NVME];
 	struct rung__tier_args args = {
-		.ds = ds,
-		.rank_first = tier->rank_first,
-		.row_count = tier->row_count,
-		.slot_count = (uint32_t)plan->slots.slot_count,
-		.slot_bytes = (uint32_t)plan->slots.slot_bytes,
-		.queue_depth = (uint32_t)RUNG__MIN(store->opts.queue_depth, plan->slots.slot_count),
+		.features = &store->features,
+		.rank_first = store->shape.tiers[RUNG__TIER_HOST].rank_first,
+		.row_count = store->shape.tiers[RUNG__TIER_HOST].row_count,
+		.loaded = store->attached,
+	};
+	int rc = 0;
+
+	if (args.row_count == 0)
+		return 0;
+	if (store->share)
+		rc = rung__segment_create("rung-host", args.row_count * store->shape.layout.row_stride, &store->host_memory);
+	if (rc < 0)
+		return rc;
+	args.memory = store->host_memory.base;
+	rc = rung__host_tier.open(&args, &store->host);
+	if (rc < 0)
+		return rc;
+	rung__host_tier.view(store->host, &store->host_view);
+	return store->share ? rung__segment_seal("rung-host", &store->host_memory) : 0;
+}
+
+static int open_cold(struct rung_store *store, const struct rung__tier_ops *ops)
+{
+	struct rung__tier_args args = {
+		.features = &store->features,
+		.rank_first = store->shape.tiers[RUNG__TIER_NVME].rank_first,
+		.row_count = store->shape.tiers[RUNG__TIER_NVME].row_count,
+		.slot_count = (uint32_t)store->shape.slot_count,
+		.slot_bytes = (uint32_t)store->shape.slot_bytes,
+		.queue_depth = (uint32_t)RUNG__MIN(store->opts.queue_depth, store->shape.slot_count),
 		.engine = store->opts.engine,
 		.buffered = store->opts.buffered,
 	};
 
-	return tier->row_count ? rung__refill_start(store, ops, &args) : 0;
+	return args.row_count ? rung__refill_start(store, ops, &args) : 0;
 }
 
 static void init_locks(struct rung_store *store)
@@ -135,48 +159,107 @@ static void init_locks(struct rung_store *store)
 	pthread_cond_init(&store->freed, NULL);
 }
 
+int rung__store_open_tiers(struct rung_store *store, const struct rung__tier_ops *fetchable)
+{
+	int rc = open_host(store);
+
+	return rc < 0 ? rc : open_cold(store, fetchable);
+}
+
 static void free_store(struct rung_store *store)
 {
 	if (store->host)
 		rung__host_tier.close(store->host);
+	rung__features_close(&store->features);
+	if (!store->map_memory.base)
+		rung__free(store->rank_of_vertex);
+	rung__segment_fini(&store->map_memory);
+	rung__segment_fini(&store->host_memory);
+	rung__free(store->dataset_dir);
 	fini_requests(store);
 	pthread_cond_destroy(&store->freed);
 	pthread_cond_destroy(&store->queued);
 	pthread_mutex_destroy(&store->lock);
-	rung__free(store->rank_of_vertex);
 	rung__free(store);
 }
 
-int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan *plan, const struct rung_store_opts *user_opts,
-                          const struct rung__tier_ops *fetchable, struct rung_store **store_out)
+int rung__store_new(const struct rung_store_opts *user_opts, struct rung_store **store_out)
 {
-	const struct rung_dataset_info *info = rung_dataset_info(ds);
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
 	struct rung_store *store;
 	int rc = take_opts(user_opts, &opts);
 
 	if (rc < 0)
 		return rc;
-	if (plan->vertex_count != info->vertex_count || plan->row_bytes != info->features.row_bytes)
-		return rung__fail(RUNG_E_INVAL, "%s: the plan was made for another dataset", rung_dataset_dir(ds));
 	store = rung__zalloc(sizeof(*store));
 	if (!store)
 		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
 	store->opts = opts;
-	store->vertex_count = info->vertex_count;
-	store->row_bytes = info->features.row_bytes;
-	for (unsigned t = 0; t < RUNG__TIER_COUNT; t++)
-		store->tier_rows[t] = plan->tiers[t].row_count;
 	init_locks(store);
 	rc = init_requests(store);
+	if (rc < 0) {
+		free_store(store);
+		return rc;
+	}
+	*store_out = store;
+	return 0;
+}
+
+static struct rung__shape shape_of(const struct rung_dataset_info *info, const struct rung_plan *plan)
+{
+	struct rung__shape shape = {
+		.vertex_count = info->vertex_count,
+		.array = info->features,
+		.slot_count = plan->slots.slot_count,
+		.slot_bytes = plan->slots.slot_bytes,
+	};
+
+	for (unsigned t = 0; t < RUNG__TIER_COUNT; t++) {
+		shape.tiers[t].rank_first = plan->tiers[t].rank_first;
+		shape.tiers[t].row_count = plan->tiers[t].row_count;
+	}
+	return shape;
+}
+
+/* The place is taken first, because loading takes long, and others are let in last. */
+static int open_all(struct rung_store *store, const struct rung_dataset *ds, const struct rung__tier_ops *fetchable)
+{
+	int rc = 0;
+
+	store->dataset_dir = rung__strdup(rung_dataset_dir(ds));
+	if (!store->dataset_dir)
+		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
+	if (store->opts.share_path)
+		rc = rung__share_reserve(store->opts.share_path, &store->share);
+	if (rc == 0)
+		rc = rung__features_open(ds, &store->features);
+	store->shape.layout = store->features.layout;
 	if (rc == 0)
 		rc = load_map(store, ds);
 	if (rc == 0)
-		rc = open_host(store, ds, plan);
-	if (rc == 0)
-		rc = open_cold(store, ds, plan, fetchable);
+		rc = rung__store_open_tiers(store, fetchable);
+	if (rc == 0 && store->share)
+		return rung__share_start(store->share, store);
+	rung__features_close(&store->features);   /* tiers have their own descriptors */
+	return rc;
+}
+
+int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan *plan, const struct rung_store_opts *user_opts,
+                          const struct rung__tier_ops *fetchable, struct rung_store **store_out)
+{
+	const struct rung_dataset_info *info = rung_dataset_info(ds);
+	struct rung_store *store = NULL;
+	int rc;
+
+	if (plan->vertex_count != info->vertex_count || plan->row_bytes != info->features.row_bytes)
+		return rung__fail(RUNG_E_INVAL, "%s: the plan was made for another dataset", rung_dataset_dir(ds));
+	rc = rung__store_new(user_opts, &store);
+	if (rc < 0)
+		return rc;
+	store->shape = shape_of(info, plan);
+	rc = open_all(store, ds, fetchable);
 	if (rc < 0) {
-		free_store(store);
+		rung_store_close(store);
 		return rc;
 	}
 	*store_out = store;
@@ -195,6 +278,8 @@ int rung_store_close(struct rung_store *store)
 
 	if (!store)
 		return 0;
+	rung__share_stop(store->share);
+	store->share = NULL;
 	rc = store->refill ? rung__refill_stop(store->refill) : 0;
 	if (rc < 0)   /* the device may still write into slots, and refill into requests: leave them be */
 		return rc;
@@ -219,9 +304,9 @@ static void fill_stats(const struct rung_store *store, struct rung_store_stats *
 	stats->tier_count = RUNG__TIER_COUNT;
 	for (unsigned t = 0; t < RUNG__TIER_COUNT; t++) {
 		stats->tiers[t].name = names[t];
-		stats->tiers[t].rows = store->tier_rows[t];
+		stats->tiers[t].rows = store->shape.tiers[t].row_count;
 		stats->tiers[t].hits = counter(&c->tier_hits[t]);
-		stats->tiers[t].bytes = stats->tiers[t].hits * store->row_bytes;
+		stats->tiers[t].bytes = stats->tiers[t].hits * store->shape.layout.row_bytes;
 	}
 	stats->requests = counter(&c->requests);
 	stats->request_errors = counter(&c->request_errors);
@@ -234,15 +319,24 @@ static void fill_stats(const struct rung_store *store, struct rung_store_stats *
 		stats->latency[b] = counter(&c->latency[b]);
 }
 
+/* Give a caller as much of a struct as it knows; both begin with their size. */
+static int give(void *out, const void *known, size_t known_bytes, const char *what)
+{
+	size_t size;
+
+	memcpy(&size, out, sizeof(size));
+	if (size < sizeof(size))
+		return rung__fail(RUNG_E_INVAL, "%s: size is %zu: set it to sizeof(struct %s)", what, size, what);
+	if (size > known_bytes)
+		return rung__fail(RUNG_E_ABI, "%s: has %zu bytes, this rung knows %zu: update the library", what, size, known_bytes);
+	memcpy((char *)out + sizeof(size), (const char *)known + sizeof(size), size - sizeof(size));
+	return 0;
+}
+
 int rung_store_stats(const struct rung_store *store, struct rung_store_stats *stats_out)
 {
-	struct rung_store_stats stats = { .size = sizeof(stats), .engine = "none", .engine_why = "every row is in memory" };
-	size_t size = stats_out->size;
+	struct rung_store_stats stats = { .engine = "none", .engine_why = "every row is in memory" };
 
-	if (size < sizeof(stats.size))
-		return rung__fail(RUNG_E_INVAL, "rung_store_stats: size is %zu: set it to sizeof(struct rung_store_stats)", size);
-	if (size > sizeof(stats))
-		return rung__fail(RUNG_E_ABI, "rung_store_stats: has %zu bytes, this rung knows %zu: update the library", size, sizeof(stats));
 	fill_stats(store, &stats);
 	if (store->refill) {
 		struct rung__engine_state engine;
@@ -252,7 +346,17 @@ int rung_store_stats(const struct rung_store *store, struct rung_store_stats *st
 		stats.engine_why = engine.why;
 		stats.direct = engine.direct;
 	}
-	memcpy(stats_out, &stats, size);
-	stats_out->size = size;
-	return 0;
+	return give(stats_out, &stats, sizeof(stats), "rung_store_stats");
+}
+
+int rung_store_info(const struct rung_store *store, struct rung_store_info *info_out)
+{
+	struct rung_store_info info = {
+		.vertex_count = store->shape.vertex_count,
+		.features = store->shape.array,
+		.dataset_dir = store->dataset_dir,
+		.attached = store->attached,
+	};
+
+	return give(info_out, &info, sizeof(info), "rung_store_info");
 }

@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 
 #include "gather.h"
+#include "segment.h"
 #include "tier_list.h"
 
 enum rung__request_state { RUNG__REQUEST_FREE, RUNG__REQUEST_BUSY, RUNG__REQUEST_DONE };
@@ -47,17 +48,35 @@ struct rung__counters {
 	_Atomic uint64_t latency[RUNG_LATENCY_BUCKETS];
 };
 
+/** What a store holds and where, in plain numbers. */
+struct rung__shape {
+	uint64_t vertex_count;
+	struct rung_array_info array;     /* the features' type */
+	struct rung__layout layout;
+	struct {
+		uint64_t rank_first;
+		uint64_t row_count;
+	} tiers[RUNG__TIER_COUNT];
+	uint64_t slot_count;
+	uint64_t slot_bytes;
+	uint64_t map_bytes;               /* of an entry of rank_of_vertex; 0: not in memory */
+};
+
 struct rung__refill;
+struct rung__share;
 
 struct rung_store {
 	struct rung_store_opts opts;
-	uint64_t vertex_count;
-	uint64_t row_bytes;
-	uint64_t tier_rows[RUNG__TIER_COUNT];
+	struct rung__shape shape;
+	struct rung__features features;   /* open while tiers are opened, and as long as the store is shared */
+	char *dataset_dir;
+	bool attached;
+	struct rung__share *share;        /* NULL unless opts.share_path */
+	struct rung__segment host_memory; /* of the host tier and of rank_of_vertex when other processes have them too */
+	struct rung__segment map_memory;
 	struct rung__view host_view;
 	struct rung__tier *host;
 	void *rank_of_vertex;             /* NULL unless opts.vertex_ids */
-	unsigned map_bytes;               /* of its entries */
 
 	struct rung__refill *refill;      /* NULL when nothing is cold */
 
@@ -77,6 +96,12 @@ struct rung_store {
 /** The same as rung_store_open(), with another table for the fetchable tier: tests put one there that injects faults. */
 int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan *plan, const struct rung_store_opts *opts,
                           const struct rung__tier_ops *fetchable, struct rung_store **store_out);
+
+/** A store with its requests, and nothing in it yet. */
+int rung__store_new(const struct rung_store_opts *user_opts, struct rung_store **store_out);
+
+/** Open the tiers of a store whose shape and features are set; rows are loaded unless host_memory has them. */
+int rung__store_open_tiers(struct rung_store *store, const struct rung__tier_ops *fetchable);
 
 /** Complete a request; `status` and request->error are final. Refill, or the submitter of a request without misses. */
 void rung__request_finish(struct rung_request *request, int status);

@@ -26,7 +26,25 @@ struct rung__view {
 	uint64_t row_count;
 };
 
-/** How rows lie in a fetchable tier: rank r begins at data_offset + r * row_stride. */
+/** How rows lie in the features file: rank r begins at data_offset + r * row_stride. */
+struct rung__layout {
+	uint64_t data_offset;
+	uint64_t row_stride;
+	uint64_t row_bytes;
+	uint64_t file_bytes;
+};
+
+/**
+ * The staged features. Tiers open the file behind the descriptor, not the path: a dataset staged anew under a running store, or
+ * the working folder of another process, cannot put another file in its place.
+ */
+struct rung__features {
+	char *path;   /* for messages; NULL when nothing is open */
+	int fd;
+	struct rung__layout layout;
+};
+
+/** How rows lie in a fetchable tier. */
 struct rung__geometry {
 	uint64_t data_offset;
 	uint64_t row_stride;
@@ -51,9 +69,12 @@ struct rung__fetched {
 };
 
 struct rung__tier_args {
-	const struct rung_dataset *ds;
+	const struct rung__features *features;   /* may be closed once the tier is open */
 	uint64_t rank_first;
 	uint64_t row_count;
+	/* addressable tiers only */
+	unsigned char *memory;      /* whole pages that outlive the tier; NULL: the tier takes its own */
+	bool loaded;                /* the rows are in `memory` already */
 	/* fetchable tiers only */
 	unsigned char *slots;       /* slot_count * slot_bytes, page aligned; outlives the tier */
 	uint32_t slot_count;
@@ -76,7 +97,7 @@ struct rung__tier_ops {
 	const char *name;
 	enum rung__tier_kind kind;
 
-	/** Take memory and files, load the rows of an addressable tier. */
+	/** Take memory and files, load the rows of an addressable tier unless they are loaded. */
 	int (*open)(const struct rung__tier_args *args, struct rung__tier **tier_out);
 	void (*close)(struct rung__tier *tier);
 
@@ -94,6 +115,7 @@ struct rung__tier_ops {
 	int (*submit)(struct rung__tier *tier, const struct rung__fetch *fetch);
 	/**
 	 * Send what is queued, wait until at least `want` reads have ended or `timeout_ns` has passed, and report up to `max` of them.
+	 * With want, timeout_ns and max 0 it only sends, and fetched may be NULL.
 	 * @return their count, or -errno when the tier cannot go on
 	 */
 	int (*reap)(struct rung__tier *tier, uint32_t want, uint64_t timeout_ns, struct rung__fetched *fetched, uint32_t max);
@@ -109,7 +131,10 @@ static inline bool rung__tier_ops_valid(const struct rung__tier_ops *ops)
 	return ops->geometry && ops->start && ops->stop && ops->engine && ops->submit && ops->reap;
 }
 
-/** Path of the staged features of a dataset and where its rows begin. @param path_out free with rung__free() */
-int rung__features_file(const struct rung_dataset *ds, char **path_out, uint64_t *data_offset_out, uint64_t *file_bytes_out);
+/** Open the staged features of a dataset for reading. */
+int rung__features_open(const struct rung_dataset *ds, struct rung__features *features_out);
+
+/** Close; nothing when nothing is open. */
+void rung__features_close(struct rung__features *features);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tiers there are, fastest first: X(enumerator, table of functions, name). The only place that names them. */
+/* The tiers there are, fastest first: X(enumerator, table of functions, name). The one list: all else is made from it. */
 #ifndef RUNG_TIER_LIST_H
 #define RUNG_TIER_LIST_H
 

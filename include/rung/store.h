@@ -40,6 +40,7 @@ struct rung_store_opts {
 	int no_merge;              /**< nonzero: read neighbouring rows one by one (for measuring) */
 	int buffered;              /**< nonzero: through the page cache instead of O_DIRECT */
 	int vertex_ids;            /**< nonzero: ids of space RUNG_VERTICES will be used; keeps rank_of_vertex in memory */
+	const char *share_path;    /**< socket through which other processes attach, see rung_store_attach(); NULL: not shared */
 };
 
 #ifdef __cplusplus
@@ -75,9 +76,35 @@ struct rung_ids {
  * @param opts       NULL: defaults
  * @param store_out  close with rung_store_close()
  * @return 0, RUNG_E_NOSUP (the engine asked for does not work here, with the reason), RUNG_E_NOMEM, RUNG_E_IO, RUNG_E_INVAL
+ *
+ * With opts.share_path other processes can attach from when this returns until the store is closed, which removes the socket.
+ * The socket's folder is made with mode 0700 when it is not there; one that is must belong to us and let nobody else in, else
+ * RUNG_E_INVAL, as for a path above 107 bytes. RUNG_E_BUSY: another store is shared there. RUNG_E_EXIST: what is there is no
+ * socket. A socket left by a process that died is replaced. The host tier is then a sealed memfd, which gets huge pages only
+ * where /sys/kernel/mm/transparent_hugepage/shmem_enabled is not "never"; memory that is not shared gets them by default.
+ * Descriptors close on exec. A child forked without exec must not use the store, and keeps its place until it ends as well.
  */
 RUNG_API int rung_store_open(const struct rung_dataset *ds, const struct rung_plan *plan, const struct rung_store_opts *opts,
                              struct rung_store **store_out);
+
+/**
+ * Attach to a store that another process of the same user on this machine has opened with opts.share_path.
+ *
+ * Its host tier and its rank_of_vertex are mapped, not loaded: they exist once, however many processes use them, and are sealed:
+ * nobody can write to them, the creator included. Requests, staging slots, refill thread and counters are this store's own. Cold
+ * rows are read from the file that the creator opened, even if a dataset has been staged in its place since.
+ *
+ * The memory lives as long as one process uses it: when the creator closes or dies, those who are attached go on, and nobody new
+ * gets in until a store is shared there again.
+ *
+ * @param share_path  at most 107 bytes
+ * @param opts        NULL: defaults; share_path must be NULL; vertex_ids only where the creator has set it
+ * @param store_out   close with rung_store_close()
+ * @return 0, RUNG_E_NOENT (nobody shares a store there, or no longer), RUNG_E_INVAL (path, opts, another user's store),
+ *         RUNG_E_ABI (shared by another version of rung), RUNG_E_TIMEDOUT (no answer for 5 s), RUNG_E_FORMAT, RUNG_E_RANGE
+ *         (what came is no store), RUNG_E_IO, RUNG_E_NOMEM, and what opening the engine returns
+ */
+RUNG_API int rung_store_attach(const char *share_path, const struct rung_store_opts *opts, struct rung_store **store_out);
 
 /**
  * Close: requests still queued fail with RUNG_E_CANCELED, reads in flight are waited for. Requests must have been put,
@@ -125,6 +152,18 @@ RUNG_API const char *rung_request_error(const struct rung_request *req);
 
 /** Give a request back; waits for it when it is still in flight. NULL is allowed. */
 RUNG_API void rung_request_put(struct rung_request *req);
+
+/** What a store serves. */
+struct rung_store_info {
+	size_t size;                       /**< sizeof(struct rung_store_info), set by the caller */
+	uint64_t vertex_count;
+	struct rung_array_info features;   /**< row_bytes: bytes of a row */
+	const char *dataset_dir;           /**< as given at open; of an attached store absolute, as its creator found it. Until close */
+	int attached;                      /**< 1: by rung_store_attach() */
+};
+
+/** Say what a store serves. @return 0, or RUNG_E_ABI */
+RUNG_API int rung_store_info(const struct rung_store *store, struct rung_store_info *info_out);
 
 #define RUNG_TIERS_MAX 8
 #define RUNG_LATENCY_BUCKETS 64

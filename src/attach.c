@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The attacher's side: ask for the offer, check all of it, and open a store on it. */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "plan_internal.h"
+#include "share.h"
+
+#define ANSWER_WAIT_NS 5000000000ull   /* the answer needs no work on the other side: who is silent so long is stopped or stuck */
+#define CONNECT_PAUSE_NS 10000000      /* while the queue of those who ask is full */
+
+struct answer {
+	struct rung__offer offer;
+	size_t bytes;
+	int flags;
+	int fds[RUNG__OFFER_FDS];   /* [fd_count] */
+	unsigned fd_count;
+};
+
+/* ---- asking ---- */
+
+static int silent(const char *path)
+{
+	return rung__fail(RUNG_E_TIMEDOUT, "%s: the process that shares the store has not answered for %llu s: it is stopped or stuck; "
+	                  "let it go on, or end it and start it again", path, ANSWER_WAIT_NS / 1000000000u);
+}
+
+static int refused(const char *path, int err)
+{
+	if (err == ENOENT)
+		return rung__fail(RUNG_E_NOENT, "%s: no store is shared there: start the process that shares it, and wait until it has loaded",
+		                  path);
+	if (err == ECONNREFUSED)
+		return rung__fail(RUNG_E_NOENT, "%s: nobody answers there: the process that shared a store is gone; start it again, it "
+		                  "replaces the socket", path);
+	if (err == EPROTOTYPE)
+		return rung__fail(RUNG_E_FORMAT, "%s: is another program's socket, not a shared store", path);
+	return rung__fail_errno(err, "%s: connecting", path);
+}
+
+static int ask(const char *path, uint64_t until_ns, int *fd_out)
+{
+	const struct timespec pause = { .tv_nsec = CONNECT_PAUSE_NS };
+	struct sockaddr_un address;
+	int fd, rc = rung__share_address(path, &address);
+	unsigned uid;
+
+	if (rc < 0)
+		return rc;
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return rung__fail_errno(errno, "%s: making a socket", path);
+	while (rc == 0 && connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
+		if (errno != EAGAIN && errno != EINTR)
+			rc = refused(path, errno);
+		else if (rung__now_ns() > until_ns)
+			rc = silent(path);
+		else
+			nanosleep(&pause, NULL);
+	}
+	if (rc == 0 && !rung__share_peer_is_us(fd, &uid))
+		rc = rung__fail(RUNG_E_INVAL, "%s: shared by user %u, we are user %u: stores are shared with one's own processes only", path,
+		                uid, (unsigned)geteuid());
+	if (rc < 0) {
+		close(fd);
+		return rc;
+	}
+	*fd_out = fd;
+	return 0;
+}
+
+static int await(const char *path, int fd, uint64_t until_ns)
+{
+	for (;;) {
+		uint64_t now = rung__now_ns();
+		struct pollfd ready = { .fd = fd, .events = POLLIN };
+
+		if (now >= until_ns)
+			return silent(path);
+		if (poll(&ready, 1, (int)((until_ns - now) / 1000000u) + 1) > 0)
+			return 0;
+	}
+}
+
+static void take_descriptors(struct msghdr *message, struct answer *answer)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+		size_t bytes = c->cmsg_len - CMSG_LEN(0);
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t at = 0; at + sizeof(int) <= bytes && answer->fd_count < RUNG__OFFER_FDS; at += sizeof(int))
+			memcpy(&answer->fds[answer->fd_count++], CMSG_DATA(c) + at, sizeof(int));
+	}
+}
+
+/* The control buffer has room for RUNG__OFFER_FDS descriptors and no more: the kernel closes what does not fit. */
+static int receive(const char *path, int fd, struct answer *answer)
+{
+	struct iovec part = { .iov_base = &answer->offer, .iov_len = sizeof(answer->offer) };
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_LEN(sizeof(int) * RUNG__OFFER_FDS)];
+	} control;
+	struct msghdr message = {
+		.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes),
+	};
+	ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	if (got < 0 && errno == ECONNRESET)   /* not taken from the queue before the socket was closed */
+		got = 0;
+	if (got < 0)
+		return rung__fail_errno(errno, "%s: receiving the shared store", path);
+	answer->bytes = (size_t)got;
+	answer->flags = message.msg_flags;
+	take_descriptors(&message, answer);
+	return 0;
+}
+
+/* ---- checking ---- */
+
+static int check_answer(const char *path, const struct answer *answer)
+{
+	const struct rung__offer *offer = &answer->offer;
+	unsigned wanted = 0;
+
+	if (answer->bytes == 0)
+		return rung__fail(RUNG_E_IO, "%s: the process that shares the store hung up: it is closing, or short of descriptors; "
+		                  "attach again", path);
+	if (answer->bytes < offsetof(struct rung__offer, shape) || memcmp(offer->magic, RUNG__SHARE_MAGIC, sizeof(offer->magic)) != 0)
+		return rung__fail(RUNG_E_FORMAT, "%s: what answers there is no shared store", path);
+	if (offer->version != RUNG__SHARE_VERSION)
+		return rung__fail(RUNG_E_ABI, "%s: shared in version %u of the protocol, this rung knows %u: use one version of rung on "
+		                  "both sides", path, offer->version, RUNG__SHARE_VERSION);
+	if (offer->bytes != sizeof(*offer) || answer->bytes != sizeof(*offer) || (answer->flags & MSG_TRUNC))
+		return rung__fail(RUNG_E_ABI, "%s: the offer has %u bytes (%zu came), this rung's has %zu: use one build of rung on "
+		                  "both sides", path, offer->bytes, answer->bytes, sizeof(*offer));
+	for (unsigned i = 0; i < RUNG__OFFER_FDS; i++)
+		wanted += rung__offer_has(&offer->shape, i);
+	if ((answer->flags & MSG_CTRUNC) || answer->fd_count != wanted)
+		return rung__fail(RUNG_E_IO, "%s: %u descriptors came with the shared store, %u belong to it: raise the limit of open files "
+		                  "(ulimit -n) when this process is near it", path, answer->fd_count, wanted);
+	return 0;
+}
+
+static bool layout_ok(const struct rung__shape *shape)
+{
+	const struct rung__layout *layout = &shape->layout;
+	uint64_t rows, end;
+
+	return shape->vertex_count > 0 && layout->row_bytes > 0 && layout->row_stride >= layout->row_bytes &&
+	       layout->file_bytes <= INT64_MAX && rung__mul(shape->vertex_count - 1, layout->row_stride, &rows) &&
+	       rung__add(rows, layout->row_bytes, &rows) && rung__add(rows, layout->data_offset, &end) && end <= layout->file_bytes;
+}
+
+/* Every row in one tier; slots that a row fits in, when some are cold. */
+static bool tiers_ok(const struct rung__shape *shape)
+{
+	const struct rung__layout *layout = &shape->layout;
+	uint64_t next = 0;
+
+	for (unsigned t = 0; t < RUNG__TIER_COUNT; t++) {
+		if (shape->tiers[t].rank_first != next || shape->tiers[t].row_count > shape->vertex_count - next)
+			return false;
+		next += shape->tiers[t].row_count;
+	}
+	if (next != shape->vertex_count)
+		return false;
+	if (shape->tiers[RUNG__TIER_NVME].row_count == 0)
+		return true;
+	return shape->slot_count > 0 && shape->slot_count <= RUNG__SLOT_COUNT_MAX && shape->slot_bytes <= UINT32_MAX &&
+	       layout->row_bytes <= UINT32_MAX && shape->slot_bytes % RUNG__PAGE_BYTES == 0 &&
+	       shape->slot_bytes >= rung__row_span(layout->row_bytes, layout->row_stride, layout->data_offset, RUNG__PAGE_BYTES);
+}
+
+static bool array_ok(const struct rung__shape *shape)
+{
+	const struct rung_array_info *array = &shape->array;
+	uint64_t bytes = rung_dtype_bytes(array->dtype);
+
+	if (bytes == 0 || array->dim_count < 1 || array->dim_count > RUNG_DIMS_MAX || array->dims[0] != shape->vertex_count)
+		return false;
+	for (unsigned d = 1; d < array->dim_count; d++) {
+		if (!rung__mul(bytes, array->dims[d], &bytes))
+			return false;
+	}
+	return bytes == shape->layout.row_bytes && array->row_bytes == bytes && array->row_count == shape->vertex_count;
+}
+
+static bool map_ok(const struct rung__shape *shape)
+{
+	return shape->map_bytes == 0 || (shape->map_bytes == 8 && shape->vertex_count <= INT64_MAX / 8) ||
+	       (shape->map_bytes == 4 && shape->vertex_count <= (uint64_t)UINT32_MAX + 1);
+}
+
+static int check_shape(const char *path, const struct rung__offer *offer)
+{
+	const struct rung__shape *shape = &offer->shape;
+	const char *what = !layout_ok(shape)  ? "layout"
+	                   : !tiers_ok(shape) ? "tiers"
+	                   : !array_ok(shape) ? "type"
+	                   : !map_ok(shape)   ? "map"
+	                                      : NULL;
+
+	if (what)
+		return rung__fail(RUNG_E_FORMAT, "%s: the offered store's %s does not make sense", path, what);
+	if (offer->path[0] != '/' || !memchr(offer->path, 0, sizeof(offer->path)))
+		return rung__fail(RUNG_E_FORMAT, "%s: the offered store's file has no absolute path", path);
+	return 0;
+}
+
+static int check_file(const char *path, const struct rung__offer *offer, int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return rung__fail_errno(errno, "%s: the shared features file", path);
+	if (!S_ISREG(st.st_mode) || st.st_dev != offer->file_device || st.st_ino != offer->file_inode)
+		return rung__fail(RUNG_E_FORMAT, "%s: the descriptor that came is not of %s", path, offer->path);
+	if ((uint64_t)st.st_size != offer->shape.layout.file_bytes)
+		return rung__fail(RUNG_E_FORMAT, "%s: %s has %jd bytes, not %" PRIu64 ": it was changed under the shared store; stage the "
+		                  "dataset again and share it anew", path, offer->path, (intmax_t)st.st_size, offer->shape.layout.file_bytes);
+	return 0;
+}
+
+/* Once: the memory is sealed. */
+static int check_map(const char *path, const struct rung_store *store)
+{
+	unsigned bytes = (unsigned)store->shape.map_bytes;
+
+	for (uint64_t v = 0; v < store->shape.vertex_count; v++) {
+		uint64_t rank = rung__id_get(store->rank_of_vertex, bytes, v);
+
+		if (rank >= store->shape.vertex_count)
+			return rung__fail(RUNG_E_RANGE, "%s: entry %" PRIu64 " of the shared map is %" PRIu64 ", there are %" PRIu64 " vertices",
+			                  path, v, rank, store->shape.vertex_count);
+	}
+	return 0;
+}
+
+/* ---- opening ---- */
+
+static int take_map(const char *path, struct rung_store *store, int fd)
+{
+	int rc;
+
+	if (!store->opts.vertex_ids) {
+		store->shape.map_bytes = 0;
+		return 0;
+	}
+	if (store->shape.map_bytes == 0)
+		return rung__fail(RUNG_E_INVAL, "%s: vertex ids need a store shared with vertex_ids set: set it where the "
+		                  "store is opened", path);
+	rc = rung__segment_attach(path, fd, store->shape.vertex_count * store->shape.map_bytes, &store->map_memory);
+	if (rc < 0)
+		return rc;
+	store->rank_of_vertex = store->map_memory.base;
+	return check_map(path, store);
+}
+
+static int take_features(struct rung_store *store, struct answer *answer)
+{
+	const char *file = answer->offer.path;
+	int dir_len = (int)(strrchr(file, '/') - file);
+
+	store->dataset_dir = rung__format("%.*s", dir_len ? dir_len : 1, file);
+	store->features.path = rung__strdup(file);
+	if (!store->dataset_dir || !store->features.path) {
+		rung__free(store->features.path);   /* would stand for an open file */
+		store->features.path = NULL;
+		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
+	}
+	store->features.layout = store->shape.layout;
+	store->features.fd = answer->fds[RUNG__OFFER_FEATURES];
+	answer->fds[RUNG__OFFER_FEATURES] = -1;   /* the store's now */
+	return 0;
+}
+
+static int fill(const char *path, struct rung_store *store, struct answer *answer)
+{
+	const struct rung__shape *shape = &answer->offer.shape;
+	unsigned host_idx = RUNG__OFFER_HOST;
+	unsigned map_idx = host_idx + rung__offer_has(shape, RUNG__OFFER_HOST);
+	int rc;
+
+	store->attached = true;
+	store->shape = *shape;
+	rc = take_map(path, store, rung__offer_has(shape, RUNG__OFFER_MAP) ? answer->fds[map_idx] : -1);
+	if (rc == 0 && rung__offer_has(shape, RUNG__OFFER_HOST))
+		rc = rung__segment_attach(path, answer->fds[host_idx], shape->tiers[RUNG__TIER_HOST].row_count * shape->layout.row_stride,
+		                          &store->host_memory);
+	if (rc == 0)
+		rc = take_features(store, answer);
+	if (rc == 0)
+		rc = rung__store_open_tiers(store, &rung__nvme_tier);
+	rung__features_close(&store->features);   /* tiers have their own descriptors */
+	return rc;
+}
+
+static int open_answer(const char *path, const struct rung_store_opts *opts, struct answer *answer, struct rung_store **store_out)
+{
+	struct rung_store *store = NULL;
+	int rc = check_answer(path, answer);
+
+	if (rc == 0)
+		rc = check_shape(path, &answer->offer);
+	if (rc == 0)
+		rc = check_file(path, &answer->offer, answer->fds[RUNG__OFFER_FEATURES]);
+	if (rc == 0)
+		rc = rung__store_new(opts, &store);
+	if (rc < 0)
+		return rc;
+	if (store->opts.share_path)
+		rc = rung__fail(RUNG_E_INVAL, "%s: an attached store cannot be shared on: attach to %s from everywhere",
+		                store->opts.share_path, path);
+	else
+		rc = fill(path, store, answer);
+	if (rc < 0) {
+		rung_store_close(store);
+		return rc;
+	}
+	*store_out = store;
+	return 0;
+}
+
+int rung_store_attach(const char *share_path, const struct rung_store_opts *opts, struct rung_store **store_out)
+{
+	uint64_t until_ns = rung__now_ns() + ANSWER_WAIT_NS;
+	struct answer answer = { .fd_count = 0 };
+	int fd = -1, rc;
+
+	if (!share_path || !store_out)
+		return rung__fail(RUNG_E_INVAL, "rung_store_attach: NULL given");
+	rc = ask(share_path, until_ns, &fd);
+	if (rc < 0)
+		return rc;
+	rc = await(share_path, fd, until_ns);
+	if (rc == 0)
+		rc = receive(share_path, fd, &answer);
+	if (rc == 0)
+		rc = open_answer(share_path, opts, &answer, store_out);
+	for (unsigned i = 0; i < answer.fd_count; i++) {
+		if (answer.fds[i] >= 0)
+			close(answer.fds[i]);
+	}
+	close(fd);
+	return rc;
+}

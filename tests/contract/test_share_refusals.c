@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Neither end of the socket believes the other: offers that are wrong, servers that are not ours, clients that misbehave. */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "share_child.h"
+#include "share_fixture.h"
+
+static struct share_fixture s;
+static struct rung_store *creator;
+static struct share_message good;   /* what the creator sends */
+static char impostor[450];          /* a socket beside the creator's */
+static int listen_fd;
+
+static void set_up(void)
+{
+	share_fixture_open(&s);
+	creator = share_fixture_create(&s);
+	cr_assert_eq(share_message_receive(s.path, &good), (ssize_t)sizeof(good.offer));
+	cr_assert_eq(good.fd_count, 3);
+	snprintf(impostor, sizeof(impostor), "%s/impostor", s.folder);
+	listen_fd = share_impostor_listen(impostor, 16);
+}
+
+static void tear_down(void)
+{
+	close(listen_fd);
+	share_message_close(&good);
+	rung_store_close(creator);
+	share_fixture_close(&s);
+}
+
+TestSuite(refusals, .init = set_up, .fini = tear_down);
+
+static void *answer(void *message)
+{
+	share_impostor_answer(listen_fd, message);
+	return NULL;
+}
+
+/* Attach to an impostor that sends `message`. */
+static int attach_to(struct share_message *message, struct rung_store **store_out)
+{
+	struct rung_store_opts opts = { .size = sizeof(opts), .vertex_ids = 1 };
+	pthread_t thread;
+	int rc;
+
+	pthread_create(&thread, NULL, answer, message);
+	rc = rung_store_attach(impostor, &opts, store_out);
+	pthread_join(thread, NULL);
+	return rc;
+}
+
+static void refuses(struct share_message *message, int status, const char *words)
+{
+	unsigned before = share_fixture_descriptors(NULL);
+	struct rung_store *store = NULL;
+	int rc = attach_to(message, &store);
+
+	cr_assert_eq(rc, status, "wanted '%s', got %s: %s", words, rung_status_name(rc), rung_last_error());
+	cr_assert(strstr(rung_last_error(), words), "'%s' not in '%s'", words, rung_last_error());
+	cr_assert_eq(share_fixture_descriptors(NULL), before, "%s", words);
+}
+
+Test(refusals, the_offer_as_it_was_sent_is_taken)
+{
+	struct rung_store *store;
+	uint64_t ids[300];
+
+	cr_assert_eq(attach_to(&good, &store), 0, "%s", rung_last_error());
+	rung_store_close(s.base.store);
+	s.base.store = store;
+	fixture_random_ids(&s.base, ids, 300, 1);
+	fixture_gather_and_check(&s.base, ids, 300);
+}
+
+Test(refusals, messages_that_are_no_offer)
+{
+	struct share_message message = good;
+
+	message.offer.magic[3] ^= 1;
+	refuses(&message, RUNG_E_FORMAT, "no shared store");
+	message = good;
+	message.bytes = 10;
+	refuses(&message, RUNG_E_FORMAT, "no shared store");
+	message = good;
+	message.bytes = 0;
+	refuses(&message, RUNG_E_IO, "hung up");
+	message = good;
+	memset(&message.offer, 0xa5, sizeof(message.offer));
+	message.fd_count = 0;
+	refuses(&message, RUNG_E_FORMAT, "no shared store");
+}
+
+Test(refusals, other_versions)
+{
+	struct share_message message = good;
+
+	message.offer.version++;
+	refuses(&message, RUNG_E_ABI, "version 2");
+	message = good;
+	message.offer.version = 0;
+	message.bytes = 16;   /* the head is all that versions have in common */
+	refuses(&message, RUNG_E_ABI, "version 0");
+	message = good;
+	message.offer.bytes++;
+	refuses(&message, RUNG_E_ABI, "one build of rung");
+	message = good;
+	message.bytes -= 8;
+	refuses(&message, RUNG_E_ABI, "one build of rung");
+}
+
+Test(refusals, descriptors_that_are_not_those_of_the_offer)
+{
+	struct share_message message = good;
+	int other = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+
+	message.fd_count = 2;
+	refuses(&message, RUNG_E_IO, "2 descriptors came");
+	message.fd_count = 0;
+	refuses(&message, RUNG_E_IO, "0 descriptors came");
+	message = good;
+	message.fds[message.fd_count++] = other;
+	refuses(&message, RUNG_E_IO, "ulimit -n");   /* the fourth is cut off */
+	message = good;
+	message.fds[RUNG__OFFER_FEATURES] = other;
+	refuses(&message, RUNG_E_FORMAT, "is not of");
+	message = good;
+	message.fds[RUNG__OFFER_HOST] = other;
+	refuses(&message, RUNG_E_FORMAT, "not sealed");
+	message = good;
+	message.fds[RUNG__OFFER_HOST] = good.fds[RUNG__OFFER_MAP];
+	refuses(&message, RUNG_E_FORMAT, "the shared memory has");
+	close(other);
+}
+
+static int memory(uint64_t bytes, unsigned char fill, unsigned seals)
+{
+	int fd = memfd_create("impostor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	for (uint64_t i = 0; i < bytes; i++)
+		cr_assert_eq(write(fd, &fill, 1), 1);
+	cr_assert_eq(fcntl(fd, F_ADD_SEALS, seals), 0);
+	return fd;
+}
+
+Test(refusals, memory_that_could_change)
+{
+	static const unsigned missing[] = { F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE };
+	struct share_message message = good;
+	struct stat st;
+
+	cr_assert_eq(fstat(good.fds[RUNG__OFFER_MAP], &st), 0);
+	for (unsigned m = 0; m < RUNG__ARRAY_LEN(missing); m++) {
+		unsigned seals = (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) & ~missing[m];
+		int fd = memory((uint64_t)st.st_size, 0, seals);
+
+		message.fds[RUNG__OFFER_MAP] = fd;
+		refuses(&message, RUNG_E_FORMAT, "not sealed");
+		close(fd);
+	}
+}
+
+Test(refusals, a_map_with_entries_outside)
+{
+	struct share_message message = good;
+	struct stat st;
+
+	cr_assert_eq(fstat(good.fds[RUNG__OFFER_MAP], &st), 0);
+	message.fds[RUNG__OFFER_MAP] = memory((uint64_t)st.st_size, 0xff, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
+	refuses(&message, RUNG_E_RANGE, "entry 0 of the shared map");
+	close(message.fds[RUNG__OFFER_MAP]);
+}
+
+/* One number of the offer each. */
+#define WRONG(field, value, words)                              \
+	do {                                                    \
+		struct share_message wrong = good;              \
+		wrong.offer.field = (value);                    \
+		refuses(&wrong, RUNG_E_FORMAT, words);          \
+	} while (0)
+
+Test(refusals, numbers_that_make_no_sense)
+{
+	const struct rung__shape *shape = &good.offer.shape;
+	struct share_message message = good;
+
+	WRONG(shape.vertex_count, 0, "layout");
+	WRONG(shape.vertex_count, UINT64_MAX, "layout");
+	WRONG(shape.vertex_count, shape->vertex_count + 1, "layout");
+	WRONG(shape.vertex_count, shape->vertex_count - 1, "tiers");
+	WRONG(shape.layout.row_stride, UINT64_MAX / 2, "layout");
+	WRONG(shape.layout.row_stride, shape->layout.row_stride - 1, "layout");
+	WRONG(shape.layout.row_bytes, 0, "layout");
+	WRONG(shape.layout.row_bytes, shape->layout.row_bytes - 1, "type");
+	WRONG(shape.layout.data_offset, UINT64_MAX, "layout");
+	WRONG(shape.layout.file_bytes, shape->layout.file_bytes - 1, "layout");
+	WRONG(shape.layout.file_bytes, UINT64_MAX, "layout");
+	WRONG(shape.layout.file_bytes, shape->layout.file_bytes + 1, "changed under");
+	WRONG(shape.tiers[0].rank_first, 1, "tiers");
+	WRONG(shape.tiers[0].row_count, UINT64_MAX, "tiers");
+	WRONG(shape.tiers[1].rank_first, shape->tiers[1].rank_first - 1, "tiers");
+	WRONG(shape.tiers[1].row_count, shape->tiers[1].row_count + 1, "tiers");
+	WRONG(shape.slot_count, 0, "tiers");
+	WRONG(shape.slot_count, UINT64_MAX, "tiers");
+	WRONG(shape.slot_count, 8193, "tiers");
+	WRONG(shape.slot_bytes, 4096, "tiers");   /* a row may lie across two pages */
+	WRONG(shape.slot_bytes, shape->slot_bytes + 1, "tiers");
+	WRONG(shape.array.dtype, RUNG_DTYPE_COUNT, "type");
+	WRONG(shape.array.dim_count, RUNG_DIMS_MAX + 1, "type");
+	WRONG(shape.array.dims[0], 1, "type");
+	WRONG(shape.array.dims[1], UINT64_MAX, "type");
+	WRONG(shape.array.row_count, 1, "type");
+	WRONG(shape.array.row_bytes, 1, "type");
+	WRONG(shape.map_bytes, 3, "map");
+	WRONG(shape.map_bytes, 8, "the shared memory has");
+	WRONG(file_inode, good.offer.file_inode + 1, "is not of");
+	WRONG(file_device, good.offer.file_device + 1, "is not of");
+	WRONG(path[0], 'x', "no absolute path");
+	memset(message.offer.path, '/', sizeof(message.offer.path));
+	refuses(&message, RUNG_E_FORMAT, "no absolute path");
+}
+
+/* Whatever is taken must be safe to gather from, right or not: for the sanitizers to see. */
+Test(refusals, offers_with_random_bytes_are_refused_or_harmless)
+{
+	unsigned char out[400];
+	unsigned before = share_fixture_descriptors(NULL);
+
+	for (uint64_t i = 0; i < 400; i++) {
+		uint64_t draw = rung__mix64(i), id = (draw >> 40) % s.base.vertices;
+		struct rung_ids ids = { &id, 1, RUNG_U64, i % 2 ? RUNG_VERTICES : RUNG_RANKS };
+		struct share_message message = good;
+		struct rung_store *store = NULL;
+
+		((unsigned char *)&message.offer.shape)[draw % sizeof(message.offer.shape)] ^= (unsigned char)(1u << (draw >> 32) % 8);
+		if (attach_to(&message, &store) == 0) {
+			rung_gather(store, &ids, out, 0);
+			rung_store_close(store);
+		}
+	}
+	cr_assert_eq(share_fixture_descriptors(NULL), before);
+}
+
+Test(refusals, what_is_shared_cannot_be_written)
+{
+	for (unsigned i = RUNG__OFFER_HOST; i <= RUNG__OFFER_MAP; i++) {
+		char name[64];
+		int fd;
+
+		snprintf(name, sizeof(name), "/proc/self/fd/%d", good.fds[i]);
+		fd = open(name, O_RDWR | O_CLOEXEC);
+		cr_assert_geq(fd, 0);
+		cr_assert_eq(pwrite(fd, "x", 1, 0), -1);
+		cr_assert_eq(errno, EPERM);
+		cr_assert_eq(ftruncate(fd, 0), -1);
+		cr_assert_eq(errno, EPERM);
+		cr_assert_eq(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+		close(fd);
+	}
+}
+
+Test(refusals, an_attacher_short_of_descriptors_says_so)
+{
+	struct rlimit before, tight;
+	struct rung_store *store;
+	int lowest[3];   /* free ones: for its socket, the creator's end of it, one of the three that come */
+	int rc;
+
+	for (unsigned i = 0; i < 3; i++)
+		lowest[i] = dup(good.fds[0]);
+	for (unsigned i = 0; i < 3; i++)
+		close(lowest[i]);
+	getrlimit(RLIMIT_NOFILE, &before);
+	tight = before;
+	tight.rlim_cur = (rlim_t)lowest[2] + 1;
+	setrlimit(RLIMIT_NOFILE, &tight);
+	rc = rung_store_attach(s.path, NULL, &store);
+	setrlimit(RLIMIT_NOFILE, &before);
+	cr_assert_eq(rc, RUNG_E_IO, "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "ulimit -n"), "%s", rung_last_error());
+	cr_assert_eq(rung_store_attach(s.path, NULL, &store), 0, "%s", rung_last_error());
+	rung_store_close(store);
+}
+
+Test(refusals, a_server_that_is_silent_is_given_up)
+{
+	struct rung_store *store;
+
+	cr_assert_eq(rung_store_attach(impostor, NULL, &store), RUNG_E_TIMEDOUT);
+	cr_assert(strstr(rung_last_error(), "stopped or stuck"), "%s", rung_last_error());
+}
+
+Test(refusals, a_server_whose_queue_is_full_is_given_up)
+{
+	struct sockaddr_un address;
+	struct rung_store *store;
+	int fds[40];
+
+	cr_assert_eq(rung__share_address(impostor, &address), 0);
+	for (unsigned i = 0; i < RUNG__ARRAY_LEN(fds); i++) {
+		fds[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+		if (connect(fds[i], (struct sockaddr *)&address, sizeof(address)) < 0)
+			cr_assert_eq(errno, EAGAIN);
+	}
+	cr_assert_eq(rung_store_attach(impostor, NULL, &store), RUNG_E_TIMEDOUT, "%s", rung_last_error());
+	for (unsigned i = 0; i < RUNG__ARRAY_LEN(fds); i++)
+		close(fds[i]);
+}
+
+Test(refusals, another_programs_socket_is_told)
+{
+	int stream_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_un address;
+	struct rung_store *store;
+
+	close(listen_fd);
+	unlink(impostor);
+	cr_assert_eq(rung__share_address(impostor, &address), 0);
+	cr_assert_eq(bind(stream_fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	cr_assert_eq(listen(stream_fd, 1), 0);
+	cr_assert_eq(rung_store_attach(impostor, NULL, &store), RUNG_E_FORMAT);
+	cr_assert(strstr(rung_last_error(), "another program's"), "%s", rung_last_error());
+	listen_fd = stream_fd;
+}
+
+Test(refusals, clients_that_are_silent_or_talk_nonsense_are_in_nobodys_way)
+{
+	struct sockaddr_un address;
+	struct rung_store *store;
+	char nonsense[5000];
+	int fds[200];
+
+	cr_assert_eq(rung__share_address(s.path, &address), 0);
+	memset(nonsense, 0xa5, sizeof(nonsense));
+	for (unsigned i = 0; i < RUNG__ARRAY_LEN(fds); i++) {
+		fds[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+		cr_assert_eq(connect(fds[i], (struct sockaddr *)&address, sizeof(address)), 0);
+		if (i % 2)
+			send(fds[i], nonsense, sizeof(nonsense), MSG_NOSIGNAL);   /* may find it hung up already */
+	}
+	store = share_fixture_attach(&s);
+	rung_store_close(store);
+	for (unsigned i = 0; i < RUNG__ARRAY_LEN(fds); i++)
+		close(fds[i]);
+	store = share_fixture_attach(&s);
+	rung_store_close(store);
+}
+
+/* ---- other users: only root can become one ---- */
+
+static void let_everybody_reach_the_socket(void)
+{
+	cr_assert_eq(chmod(s.base.parent, 0755), 0);
+	cr_assert_eq(chmod(s.folder, 0777), 0);
+	cr_assert_eq(chmod(s.path, 0777), 0);
+}
+
+Test(refusals, another_users_store_is_refused_by_the_attacher)
+{
+	struct share_child child;
+
+	if (geteuid() != 0)
+		cr_skip_test("needs root, to become another user");
+	let_everybody_reach_the_socket();
+	cr_assert_eq(share_child_start(&child, "attach-as-nobody", s.path, s.base.dir), RUNG_E_INVAL, "%s", child.line);
+	cr_assert(strstr(child.line, "shared by user 0, we are user 65534"), "%s", child.line);
+	cr_assert_eq(share_child_end(&child), 0);
+}
+
+Test(refusals, a_store_that_another_user_pretends_to_share_is_refused)
+{
+	struct rung_store *store;
+	char path[450], byte;
+	int ready[2], status;
+	pid_t pid;
+
+	if (geteuid() != 0)
+		cr_skip_test("needs root, to become another user");
+	let_everybody_reach_the_socket();
+	snprintf(path, sizeof(path), "%s/nobodys", s.folder);
+	cr_assert_eq(pipe2(ready, O_CLOEXEC), 0);
+	pid = fork();
+	if (pid == 0) {
+		if (setgid(SHARE_NOBODY) < 0 || setuid(SHARE_NOBODY) < 0)
+			_exit(1);
+		listen_fd = share_impostor_listen(path, 4);
+		if (write(ready[1], "x", 1) != 1)
+			_exit(1);
+		share_impostor_answer(listen_fd, &good);
+		_exit(0);
+	}
+	cr_assert_eq(read(ready[0], &byte, 1), 1);
+	cr_assert_eq(rung_store_attach(path, NULL, &store), RUNG_E_INVAL);
+	cr_assert(strstr(rung_last_error(), "shared by user 65534, we are user 0"), "%s", rung_last_error());
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	close(ready[0]);
+	close(ready[1]);
+}
+
+Test(refusals, the_creator_sends_nothing_to_another_user)
+{
+	struct share_message message;
+	int status;
+	pid_t pid;
+
+	if (geteuid() != 0)
+		cr_skip_test("needs root, to become another user");
+	let_everybody_reach_the_socket();
+	pid = fork();
+	if (pid == 0) {
+		if (setgid(SHARE_NOBODY) < 0 || setuid(SHARE_NOBODY) < 0)
+			_exit(1);
+		_exit(share_message_receive(s.path, &message) == 0 && message.fd_count == 0 ? 0 : 2);
+	}
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	cr_assert_eq(status, 0);
+}

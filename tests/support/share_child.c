@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The sharing or attached program, and those who talk to it. */
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "share_child.h"
+#include "store_fixture.h"
+
+#define MARK "--share-child"
+#define HOST_BYTES 300000u
+#define ASKED 500u
+#define NOBODY 65534u
+
+/* ---- the child ---- */
+
+static struct store_fixture f;
+
+static int open_child(const char *role, const char *socket_path, const char *dataset_dir)
+{
+	struct rung_plan_opts plan_opts = { .size = sizeof(plan_opts), .host_bytes = HOST_BYTES };
+	struct rung_store_opts opts = { .size = sizeof(opts), .vertex_ids = 1 };
+	uint64_t count;
+	int rc = rung_dataset_open(dataset_dir, &f.ds);
+
+	if (rc < 0)
+		return rc;
+	f.vertices = rung_dataset_info(f.ds)->vertex_count;
+	f.row_bytes = rung_dataset_info(f.ds)->features.row_bytes;
+	rc = rung_dataset_load_ids(f.ds, "vertex_of_rank", &count, &f.vertex_of_rank);
+	if (rc < 0)
+		return rc;
+	if (strcmp(role, "create") == 0) {
+		rc = rung_plan_create(f.ds, &plan_opts, &f.plan);
+		opts.share_path = socket_path;
+		return rc < 0 ? rc : rung_store_open(f.ds, f.plan, &opts, &f.store);
+	}
+	if (strcmp(role, "attach-as-nobody") == 0 && (setgid(NOBODY) < 0 || setuid(NOBODY) < 0))
+		return RUNG_E_INVAL;
+	return rung_store_attach(socket_path, &opts, &f.store);
+}
+
+static uint64_t wrong_rows(uint64_t seed)
+{
+	unsigned char *out = malloc(ASKED * f.row_bytes);
+	uint64_t ranks[ASKED], vertices[ASKED], wrong = 0;
+	struct rung_ids lists[] = { { ranks, ASKED, RUNG_U64, RUNG_RANKS }, { vertices, ASKED, RUNG_U64, RUNG_VERTICES } };
+
+	fixture_random_ids(&f, ranks, ASKED, seed);
+	for (unsigned i = 0; i < ASKED; i++)
+		vertices[i] = f.vertex_of_rank[ranks[i]];
+	for (unsigned l = 0; l < 2; l++) {
+		memset(out, 0x5a, ASKED * f.row_bytes);
+		if (rung_gather(f.store, &lists[l], out, 0) != 0)
+			fprintf(stderr, "child: %s\n", rung_last_error());
+		wrong += fixture_wrong_rows(&f, ranks, ASKED, out, f.row_bytes);
+	}
+	free(out);
+	return wrong;
+}
+
+static bool told_more(void)
+{
+	struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
+
+	return poll(&input, 1, 0) > 0;
+}
+
+/* Lines by read(), one at a time: what poll() says must not be hidden in a buffer. */
+static bool read_line(char *line, size_t bytes)
+{
+	size_t len = 0;
+
+	while (len + 1 < bytes && read(STDIN_FILENO, line + len, 1) == 1) {
+		if (line[len] == '\n') {
+			line[len] = 0;
+			return true;
+		}
+		len++;
+	}
+	return false;
+}
+
+static void serve_lines(void)
+{
+	char line[100];
+
+	while (read_line(line, sizeof(line))) {
+		uint64_t wrong = 0;
+
+		if (strcmp(line, "go") == 0) {
+			printf("0\n");
+			fflush(stdout);
+			for (uint64_t seed = 1; !told_more(); seed++)
+				wrong += wrong_rows(seed);
+			read_line(line, sizeof(line));
+		} else if (strncmp(line, "gather ", 7) == 0) {
+			wrong = wrong_rows(strtoull(line + 7, NULL, 10));
+		}
+		printf("%llu\n", (unsigned long long)wrong);
+		fflush(stdout);
+	}
+}
+
+/* Before main(), which is Criterion's and does not let itself be replaced; glibc hands constructors main's arguments. */
+__attribute__((constructor)) static void child_main(int argc, char **argv)
+{
+	int rc;
+
+	if (argc != 5 || strcmp(argv[1], MARK) != 0)
+		return;
+	rc = open_child(argv[2], argv[3], argv[4]);
+	printf("%d %s\n", rc, rc < 0 ? rung_last_error() : "");
+	fflush(stdout);
+	if (rc == 0)
+		serve_lines();
+	rc = rung_store_close(f.store);
+	rung_plan_destroy(f.plan);
+	rung_dataset_close(f.ds);
+	rung_free(f.vertex_of_rank);
+	exit(rc < 0 ? 1 : 0);
+}
+
+/* ---- its parent ---- */
+
+static void need(bool ok, const char *what)
+{
+	if (ok)
+		return;
+	perror(what);
+	abort();
+}
+
+static bool hear(struct share_child *child)
+{
+	child->line[0] = 0;
+	return fgets(child->line, sizeof(child->line), child->from) != NULL;
+}
+
+int share_child_start(struct share_child *child, const char *role, const char *socket_path, const char *dataset_dir)
+{
+	int to[2], from[2];
+
+	need(pipe2(to, O_CLOEXEC) == 0 && pipe2(from, O_CLOEXEC) == 0, "pipe");
+	child->pid = fork();
+	need(child->pid >= 0, "fork");
+	if (child->pid == 0) {
+		dup2(to[0], STDIN_FILENO);
+		dup2(from[1], STDOUT_FILENO);
+		execl("/proc/self/exe", "share-child", MARK, role, socket_path, dataset_dir, (char *)NULL);
+		_exit(127);
+	}
+	close(to[0]);
+	close(from[1]);
+	child->to = fdopen(to[1], "w");
+	child->from = fdopen(from[0], "r");
+	need(child->to && child->from, "fdopen");
+	need(hear(child), "the child's first line");
+	return atoi(child->line);
+}
+
+int share_child_ask(struct share_child *child, const char *line)
+{
+	fprintf(child->to, "%s\n", line);
+	return fflush(child->to) == 0 && hear(child) ? atoi(child->line) : -1;
+}
+
+static int reap(struct share_child *child)
+{
+	int status = -1;
+
+	fclose(child->to);
+	need(waitpid(child->pid, &status, 0) == child->pid, "waitpid");
+	fclose(child->from);
+	return status;
+}
+
+int share_child_end(struct share_child *child)
+{
+	return reap(child);
+}
+
+void share_child_kill(struct share_child *child)
+{
+	kill(child->pid, SIGKILL);
+	reap(child);
+}

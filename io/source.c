@@ -233,23 +233,30 @@ const char *rung_source_spec(const struct rung_source *src)
 	return src->spec;
 }
 
+int rung_source_read_bytes(const struct rung_source *src, uint64_t byte_first, uint64_t byte_count, void *buf)
+{
+	const uint64_t bytes = src->info.row_count * src->info.row_bytes; /* checked against the file when it was opened */
+
+	if (byte_first > bytes || byte_count > bytes - byte_first)
+		return rung__fail(RUNG_E_INVAL, "%s: %" PRIu64 " bytes from byte %" PRIu64 " on asked for, it has %" PRIu64,
+				  src->spec, byte_count, byte_first, bytes);
+	if (byte_count == 0)
+		return 0;
+	if (src->data) {
+		memcpy(buf, src->data + src->data_offset + byte_first, (size_t)byte_count);
+		return 0;
+	}
+	return rung__pread_all(src->fd, src->path, buf, byte_count, src->data_offset + byte_first);
+}
+
 int rung_source_read(const struct rung_source *src, uint64_t row_first, uint64_t row_count, void *buf)
 {
 	const struct rung_array_info *info = &src->info;
-	uint64_t bytes, offset;
 
 	if (row_first > info->row_count || row_count > info->row_count - row_first)
 		return rung__fail(RUNG_E_INVAL, "%s: rows %" PRIu64 " to %" PRIu64 " asked for, it has %" PRIu64, src->spec,
 				  row_first, row_first + row_count, info->row_count);
-	bytes = row_count * info->row_bytes; /* inside the array, whose size was checked */
-	offset = src->data_offset + row_first * info->row_bytes;
-	if (bytes == 0)
-		return 0;
-	if (src->data) {
-		memcpy(buf, src->data + offset, (size_t)bytes);
-		return 0;
-	}
-	return rung__pread_all(src->fd, src->path, buf, bytes, offset);
+	return rung_source_read_bytes(src, row_first * info->row_bytes, row_count * info->row_bytes, buf);
 }
 
 void rung_source_close(struct rung_source *src)

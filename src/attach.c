@@ -115,8 +115,8 @@ static int receive(const char *path, int fd, struct answer *answer)
 	};
 	ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
-	if (got < 0 && errno == ECONNRESET)   /* not taken from the queue before the socket was closed */
-		got = 0;
+	if (got < 0 && errno == ECONNRESET)   /* not taken from the queue before the socket was closed: an answer of 0 bytes */
+		return 0;
 	if (got < 0)
 		return rung__fail_errno(errno, "%s: receiving the shared store", path);
 	answer->bytes = (size_t)got;

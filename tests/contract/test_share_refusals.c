@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -70,6 +71,38 @@ static void refuses(struct share_message *message, int status, const char *words
 	cr_assert_eq(rc, status, "wanted '%s', got %s: %s", words, rung_status_name(rc), rung_last_error());
 	cr_assert(strstr(rung_last_error(), words), "'%s' not in '%s'", words, rung_last_error());
 	cr_assert_eq(share_fixture_descriptors(NULL), before, "%s", words);
+}
+
+/* Hang up on those who wait to be accepted. */
+static void *stop_listening(void *arg)
+{
+	struct pollfd asked = { .fd = *(int *)arg, .events = POLLIN };
+
+	poll(&asked, 1, -1);
+	close(asked.fd);
+	return NULL;
+}
+
+Test(refusals, a_connection_that_is_reset_brings_no_descriptors)
+{
+	struct rung_store_opts opts = { .size = sizeof(opts), .vertex_ids = 1 };
+	struct rung_store *store;
+	pthread_t thread;
+	int files[32];
+	int rc;
+
+	/* an answer first, then files with the numbers that its descriptors had */
+	cr_assert_eq(rung_store_attach(s.path, &opts, &store), 0, "%s", rung_last_error());
+	rung_store_close(store);
+	for (unsigned i = 0; i < 32; i++)
+		cr_assert_geq(files[i] = open("/dev/null", O_RDONLY | O_CLOEXEC), 0);
+	pthread_create(&thread, NULL, stop_listening, &listen_fd);
+	rc = rung_store_attach(impostor, &opts, &store);
+	pthread_join(thread, NULL);
+	cr_assert(rc == RUNG_E_IO || rc == RUNG_E_NOENT, "%s: %s", rung_status_name(rc), rung_last_error());
+	for (unsigned i = 0; i < 32; i++)
+		cr_assert_eq(close(files[i]), 0, "descriptor %d was closed behind our back", files[i]);
+	listen_fd = open("/dev/null", O_RDONLY);   /* for tear_down to close */
 }
 
 Test(refusals, the_offer_as_it_was_sent_is_taken)

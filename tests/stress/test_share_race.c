@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Races: threads that share a store at one place, over and over and against each other, and threads that attach there, gather, and
- * close, often after the creator has gone. A plain program (0, 1, 77), so that it runs under ThreadSanitizer. Engine pread: liburing
- * maps and unmaps its rings behind ThreadSanitizer's back, which takes the next store's ring at the same address for a race.
+ * close, often after the creator has gone. The first thing that goes wrong ends it. A plain program (0, 1, 77), so that it runs under
+ * ThreadSanitizer. Engine pread: liburing maps and unmaps its rings behind ThreadSanitizer's back, which takes the next store's ring
+ * at the same address for a race.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -48,7 +49,7 @@ static void *sharer(void *arg)
 	struct rung_store_opts opts = { .size = sizeof(opts), .batch_rows_max = 1000, .engine = RUNG_ENGINE_PREAD, .queue_depth = 4,
 	                                .vertex_ids = 1, .share_path = s.path };
 
-	for (uint64_t round = 0; round < ROUNDS;) {
+	for (uint64_t round = 0; round < ROUNDS && atomic_load(&wrong) == 0;) {
 		struct rung_store *store;
 		int rc = rung_store_open(s.base.ds, s.base.plan, &opts, &store);
 
@@ -57,7 +58,7 @@ static void *sharer(void *arg)
 
 			atomic_fetch_add(&shared, 1);
 			gather(store, round);
-			while (atomic_load(&attached) == seen)
+			while (atomic_load(&attached) == seen && atomic_load(&wrong) == 0)
 				sched_yield();
 			rc = rung_store_close(store);
 			round++;
@@ -78,7 +79,7 @@ static void *attacher(void *arg)
 	struct rung_store_opts opts = { .size = sizeof(opts), .batch_rows_max = 1000, .engine = RUNG_ENGINE_PREAD, .queue_depth = 4,
 	                                .vertex_ids = 1 };
 
-	for (uint64_t round = 0; atomic_load(&sharing) > 0; round++) {
+	for (uint64_t round = 0; atomic_load(&sharing) > 0 && atomic_load(&wrong) == 0; round++) {
 		struct rung_store *store;
 		int rc = rung_store_attach(s.path, &opts, &store);
 

@@ -21,22 +21,24 @@
 /* Hand free slots to the requests that wait, oldest first. */
 static void issue(struct rung__refill *refill)
 {
-	while (refill->issuing && refill->in_flight < refill->depth && refill->free_count > 0) {
+	while (refill->issuing) {
 		struct rung_request *request = refill->issuing;
+		uint32_t slot_idx;
 
-		if (request->status < 0) {   /* failed already: no more of it is read */
+		if (request->status < 0) {   /* failed already: no more of it is read, and it needs no slot to end */
 			request->cursor = request->misses.count;
 			refill->issuing = request->next;
 			if (request->reads_pending == 0)
 				rung__request_finish(request, request->status);
-		} else {
-			uint32_t slot_idx = refill->free_slots[--refill->free_count];
-
-			rung__read_begin(refill, slot_idx, request);
-			if (request->cursor == request->misses.count)
-				refill->issuing = request->next;   /* before a failing send can complete it */
-			rung__read_send(refill, slot_idx);
+			continue;
 		}
+		if (refill->in_flight >= refill->depth || refill->free_count == 0)
+			return;
+		slot_idx = refill->free_slots[--refill->free_count];
+		rung__read_begin(refill, slot_idx, request);
+		if (request->cursor == request->misses.count)
+			refill->issuing = request->next;   /* before a failing send can complete it */
+		rung__read_send(refill, slot_idx);
 	}
 }
 

@@ -214,3 +214,25 @@ Test(faults, a_device_that_is_gone_fails_every_request_and_hangs_none)
 	support_fault.kind = SUPPORT_FAULT_NONE;
 	close_all();
 }
+
+Test(faults, a_device_that_is_gone_with_every_slot_in_flight_hangs_nobody)
+{
+	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 4 };
+	struct rung_request *requests[3];
+
+	support_fault_reset();
+	fixture_open(&f, ROWS, WIDTH, 4 * 4096, &opts, &support_fault_tier);
+	cr_assert_eq(rung_plan_slots(f.plan)->slot_count, 4);
+	fixture_random_ids(&f, ids, ASKED, 3);
+	out = malloc(ASKED * WIDTH);
+	support_fault.kind = SUPPORT_FAULT_GONE;
+	support_fault.err = ENODEV;
+	for (unsigned i = 0; i < 3; i++)
+		requests[i] = submit(i * 200, 200);
+	for (unsigned i = 0; i < 3; i++) {
+		cr_assert_eq(rung_request_wait(requests[i], 10000000000), RUNG_E_IO, "%s", rung_last_error());
+		rung_request_put(requests[i]);
+	}
+	support_fault.kind = SUPPORT_FAULT_NONE;
+	close_all();
+}

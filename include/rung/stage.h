@@ -71,7 +71,8 @@ struct rung_stage_report {
  * The folder appears under its name only when every file in it is complete and synced; its manifest is the last thing
  * written. Until then the work lies in "OUT.partial", which a later run removes; a second run on the same folder while
  * one is at work returns RUNG_E_BUSY. Inputs and free disk space are checked before the first byte is written. After an
- * error nothing is left of the folder, and with `force` the folder that was to be replaced is untouched.
+ * error nothing is left of the folder, and with `force` the folder that was to be replaced is untouched. (One exception: when only
+ * the last sync, of the parent folder, fails, the complete dataset stays; it opens and verifies.)
  *
  * Memory in this version: the graph twice (CSC and relabelled) and a few bytes per vertex; the features are streamed.
  *

@@ -1,31 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** CUDA errors as rung's. Valid CUDA and C++17. */
+/** CUDA errors as rung's: the one funnel. Valid C11, CUDA and C++17. */
 #ifndef RUNG_KERNELS_CUDA_STATUS_H
 #define RUNG_KERNELS_CUDA_STATUS_H
 
+#ifdef __cplusplus
 #include <cuda_runtime.h>
+#else
+#include <cuda_runtime_api.h>
+#endif
 
 #include "internal.h"
+
+static inline int cuda_status_of(cudaError_t err)
+{
+	switch (err) {
+	case cudaErrorNoDevice:
+	case cudaErrorInvalidDevice:
+	case cudaErrorInsufficientDriver: return RUNG_E_NODEV;
+	case cudaErrorNotSupported:
+	case cudaErrorNoKernelImageForDevice: return RUNG_E_NOSUP;
+	case cudaErrorMemoryAllocation: return RUNG_E_NOMEM;
+	case cudaErrorInvalidValue: return RUNG_E_INVAL;
+	default: return RUNG_E_IO;
+	}
+}
 
 /** 0 for cudaSuccess, else a failure with CUDA's own text; `what` was being done. Takes the error off the thread's record. */
 static inline int cuda_status(cudaError_t err, const char *what)
 {
-	int status;
-
 	if (err == cudaSuccess)
 		return 0;
 	(void)cudaGetLastError();
-	switch (err) {
-	case cudaErrorNoDevice:
-	case cudaErrorInsufficientDriver: status = RUNG_E_NODEV; break;
-	case cudaErrorNoKernelImageForDevice: status = RUNG_E_NOSUP; break;
-	case cudaErrorMemoryAllocation: status = RUNG_E_NOMEM; break;
-	case cudaErrorInvalidValue: status = RUNG_E_INVAL; break;
-	default: status = RUNG_E_IO; break;
-	}
-	return rung__fail(status, "cuda: %s: %s (%s)", what, cudaGetErrorString(err), cudaGetErrorName(err));
+	return rung__fail(cuda_status_of(err), "cuda: %s: %s (%s)", what, cudaGetErrorString(err), cudaGetErrorName(err));
 }
 
+#ifdef __cplusplus
 /** Blocks of a kernel that the current device holds at once. */
 template <class Kernel>
 static inline int cuda_blocks(Kernel *kernel, unsigned threads, const char *what, unsigned *block_count_out)
@@ -42,5 +51,6 @@ static inline int cuda_blocks(Kernel *kernel, unsigned threads, const char *what
 	*block_count_out = (unsigned)(sm_count * (blocks > 0 ? blocks : 1));
 	return 0;
 }
+#endif
 
 #endif

@@ -6,6 +6,9 @@
  * tile. Then it copies the tile (rows.h). The grid is bounded and strides over the tiles: more warps than the device holds gain
  * nothing and take it from the training. No kernel here waits for anything.
  *
+ * What was found is counted in device memory; the block that ends last writes it to the report, which the host reads, and zeroes the
+ * counts for the next gather: one launch a batch, no copy and no clearing before or behind it.
+ *
  * Ids and map entries are untrusted: both are compared with row_count before anything is read by them.
  */
 #include "cuda_status.h"
@@ -48,19 +51,16 @@ static __device__ __forceinline__ const unsigned char *row_in_view(const struct 
 }
 
 /* NULL when no view holds the rank. All lanes look at the same view at a time, so that its numbers are one constant load. */
-static __device__ __forceinline__ const unsigned char *row_of_rank(const struct rung__cuda_gather &g, uint64_t rank,
-                                                                   uint32_t *over_link_out)
+static __device__ __forceinline__ const unsigned char *row_of_rank(const struct rung__cuda_gather &g, uint64_t rank, uint32_t *view_out)
 {
 	uint64_t rank_first = 0;
 
 	for (uint32_t v = 0; v < g.view_count; v++) {
-		const struct rung__cuda_view &view = g.views[v];
-
-		if (rank < view.rank_end) {
-			*over_link_out = view.over_link;
-			return row_in_view(view, rank - rank_first);
+		if (rank < g.views[v].rank_end) {
+			*view_out = v;
+			return row_in_view(g.views[v], rank - rank_first);
 		}
-		rank_first = view.rank_end;
+		rank_first = g.views[v].rank_end;
 	}
 	return NULL;
 }
@@ -70,8 +70,8 @@ static __device__ __forceinline__ void report_bad(const struct rung__cuda_gather
 	const unsigned lanes = __ballot_sync(WARP_ALL, bad);
 
 	if (lanes && threadIdx.x % WARP_LANES == 0) {
-		atomicAdd(&g.report->bad_count, (unsigned long long)__popc(lanes));
-		atomicMax(&g.report->bad_index_inverted, ~(unsigned long long)(index_first + (unsigned)__ffs((int)lanes) - 1));
+		atomicAdd(&g.counts->bad_count, (unsigned long long)__popc(lanes));
+		atomicMax(&g.counts->bad_index_inverted, ~(unsigned long long)(index_first + (unsigned)__ffs((int)lanes) - 1));
 	}
 }
 
@@ -84,7 +84,7 @@ static __device__ __forceinline__ void list_misses(const struct rung__cuda_gathe
 	if (!lanes)
 		return;
 	if (lane == 0)
-		at = atomicAdd(&g.report->miss_count, (unsigned long long)__popc(lanes));
+		at = atomicAdd(&g.counts->miss_count, (unsigned long long)__popc(lanes));
 	at = __shfl_sync(WARP_ALL, at, 0) + (unsigned)__popc(lanes & ((1u << lane) - 1));
 	if (miss) {
 		__stwb((unsigned long long *)g.miss_ranks + at, (unsigned long long)rank);
@@ -92,17 +92,75 @@ static __device__ __forceinline__ void list_misses(const struct rung__cuda_gathe
 	}
 }
 
+/* Lane v keeps the rows of view v. */
+static __device__ __forceinline__ uint64_t count_views(const struct rung__cuda_gather &g, uint32_t view, uint64_t counted)
+{
+	for (uint32_t v = 0; v < g.view_count; v++) {
+		const unsigned lanes = __ballot_sync(WARP_ALL, view == v);
+
+		if (threadIdx.x % WARP_LANES == v)
+			counted += (unsigned)__popc(lanes);
+	}
+	return counted;
+}
+
+/* All that the lanes of warp 0 write, one word each: misses, ids outside, rows of the views. */
+static __device__ __forceinline__ void write_report(const struct rung__cuda_gather &g)
+{
+	const unsigned lane = threadIdx.x % WARP_LANES;
+
+	if (lane < g.view_count)
+		__stwb((unsigned long long *)&g.report->view_rows[lane], atomicExch(&g.counts->view_rows[lane], 0ull));
+	if (lane != 0)
+		return;
+	__stwb((unsigned long long *)&g.report->miss_count, atomicExch(&g.counts->miss_count, 0ull));
+	const unsigned long long bad_count = atomicExch(&g.counts->bad_count, 0ull);
+	const unsigned long long bad_index = ~atomicExch(&g.counts->bad_index_inverted, 0ull);
+
+	__stwb((unsigned long long *)&g.report->bad_count, bad_count);
+	if (bad_count) {
+		__stwb((unsigned long long *)&g.report->bad_index, bad_index);
+		__stwb((unsigned long long *)&g.report->bad_id, (unsigned long long)id_at(g, bad_index));
+	}
+	atomicExch(&g.counts->blocks_done, 0ull);
+}
+
+/*
+ * The last block to come here has all counts before it: each block's are in memory, by the fence, before its number is taken. Every
+ * thread of the grid comes here once.
+ */
+static __device__ __forceinline__ void finish_block(const struct rung__cuda_gather &g, uint64_t view_rows)
+{
+	const unsigned lane = threadIdx.x % WARP_LANES;
+	unsigned long long done = 0;
+
+	if (lane < g.view_count && view_rows)
+		atomicAdd(&g.counts->view_rows[lane], (unsigned long long)view_rows);
+	__threadfence();
+	__syncthreads();
+	if (threadIdx.x >= WARP_LANES)
+		return;
+	if (lane == 0)
+		done = atomicAdd(&g.counts->blocks_done, 1ull) + 1;
+	if (__shfl_sync(WARP_ALL, done, 0) < gridDim.x)
+		return;
+	__threadfence();
+	write_report(g);
+}
+
 template <class Piece>
 static __global__ void gather_rows(const __grid_constant__ struct rung__cuda_gather g,
                                    const __grid_constant__ struct rows_shape shape)
 {
 	const uint32_t lane = threadIdx.x % WARP_LANES;
+	uint64_t view_rows = 0;
 
 	for (uint64_t first = global_warp() * shape.tile_rows; first < g.id_count; first += global_warps() * shape.tile_rows) {
 		const uint64_t i = first + lane;
 		const bool mine = lane < shape.tile_rows && i < g.id_count;
 		struct row_move move = { NULL, (uint32_t)i, 0 };
 		uint64_t rank = UINT64_MAX;
+		uint32_t view = RUNG__CUDA_VIEWS_MAX;
 		bool bad = false;
 
 		if (mine) {
@@ -113,15 +171,15 @@ static __global__ void gather_rows(const __grid_constant__ struct rung__cuda_gat
 			bad = rank >= g.row_count;
 		}
 		if (mine && !bad) {
-			uint32_t over_link = 0;
-
-			move.from = row_of_rank(g, rank, &over_link);
-			move.head = row_head(move.from, over_link, shape.head_mask);
+			move.from = row_of_rank(g, rank, &view);
+			move.head = move.from ? row_head(move.from, g.views[view].over_link, shape.head_mask) : 0;
 		}
 		report_bad(g, first, bad);
 		list_misses(g, i, rank, mine && !bad && !move.from);
+		view_rows = count_views(g, view, view_rows);
 		copy_tile<Piece>(move, shape, g.out, g.out_stride);
 	}
+	finish_block(g, view_rows);
 }
 
 /* ---- host side ------------------------------------------------------------------------------------------------------ */
@@ -173,8 +231,8 @@ static int check_gather(const struct rung__cuda_gather *g, unsigned block_count)
 	if (g->out_stride < g->row_bytes)
 		return rung__fail(RUNG_E_INVAL, "gather kernel: an output stride of %" PRIu64 " bytes, rows have %u", g->out_stride,
 		                  (unsigned)g->row_bytes);
-	if (block_count < 1 || !g->report || (g->id_count && (!g->ids || !g->out || !g->miss_ranks || !g->miss_rows)))
-		return rung__fail(RUNG_E_INVAL, "gather kernel: no blocks, ids, output, miss list or report");
+	if (block_count < 1 || !g->counts || !g->report || (g->id_count && (!g->ids || !g->out || !g->miss_ranks || !g->miss_rows)))
+		return rung__fail(RUNG_E_INVAL, "gather kernel: no blocks, ids, output, miss list, counts or report");
 	return check_views(g);
 }
 
@@ -217,11 +275,8 @@ extern "C" int rung__cuda_gather_launch(const struct rung__cuda_gather *g, unsig
 	cudaError_t err;
 	int rc = check_gather(g, block_count);
 
-	if (rc < 0)
+	if (rc < 0 || g->id_count == 0)
 		return rc;
-	err = cudaMemsetAsync(g->report, 0, sizeof(*g->report), stream);
-	if (err != cudaSuccess || g->id_count == 0)
-		return cuda_status(err, "clearing the gather's report");
 	piece = piece_bytes(ored_addresses(g, &link));
 	shape = rows_shape_make(g->row_bytes, piece, link, g->id_count, block_count);
 	blocks = rows_blocks(&shape, g->id_count, block_count);

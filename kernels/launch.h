@@ -9,7 +9,7 @@
  *
  * Rows, maps and ids are read through the read-only path: nothing may write them while the kernel runs.
  *
- * Threads: any number, each with its own report and outputs; the device is the calling thread's current one.
+ * Threads: any number, each with its own counts, report and outputs; the device is the calling thread's current one.
  */
 #ifndef RUNG_KERNELS_LAUNCH_H
 #define RUNG_KERNELS_LAUNCH_H
@@ -40,18 +40,23 @@ struct rung__cuda_view {
 	uint64_t rank_end;     /* not below that of the view before, at most row_count */
 };
 
-/** What a gather found, in device memory. The launch zeroes it on the stream. */
-struct rung__cuda_report {
-	unsigned long long miss_count;           /* entries of miss_ranks and miss_rows */
-	unsigned long long bad_count;            /* ids outside 0..row_count-1; their output rows are left alone */
-	unsigned long long bad_index_inverted;   /* see rung__cuda_bad_index() */
+/** Counted while a gather runs, in device memory: all zero before the first one; each gather leaves it zero again. */
+struct rung__cuda_counts {
+	unsigned long long miss_count;
+	unsigned long long bad_count;
+	unsigned long long bad_index_inverted;   /* so that zero, and a maximum, will do */
+	unsigned long long view_rows[RUNG__CUDA_VIEWS_MAX];
+	unsigned long long blocks_done;
 };
 
-/** Smallest index of an id that is outside; UINT64_MAX when there is none. */
-static inline uint64_t rung__cuda_bad_index(const struct rung__cuda_report *report)
-{
-	return ~(uint64_t)report->bad_index_inverted;   /* so that zero, and a maximum, will do on the device */
-}
+/** What a gather found, written by its last block: memory of the device, or mapped memory of the host. */
+struct rung__cuda_report {
+	uint64_t miss_count;           /* entries of miss_ranks and miss_rows */
+	uint64_t bad_count;            /* ids outside 0..row_count-1; their output rows are left alone */
+	uint64_t bad_index;            /* smallest index of one, and the id there (negative ones sign-extended): valid while bad_count > 0 */
+	uint64_t bad_id;
+	uint64_t view_rows[RUNG__CUDA_VIEWS_MAX];   /* rows copied from each view */
+};
 
 struct rung__cuda_gather {
 	const void *ids;
@@ -67,7 +72,8 @@ struct rung__cuda_gather {
 	uint64_t out_stride;         /* at least row_bytes */
 	uint64_t *miss_ranks;        /* room for id_count entries each, in any order; rank and output row of those behind all views */
 	uint32_t *miss_rows;
-	struct rung__cuda_report *report;
+	struct rung__cuda_counts *counts;     /* of no other gather at the same time */
+	struct rung__cuda_report *report;     /* written unless id_count is 0 */
 };
 
 /**

@@ -94,6 +94,10 @@ inline unsigned __activemask()
 	return 1u << threadIdx.x % lanes::WARP;
 }
 
+/* Lanes run one at a time: all they wrote is there. */
+inline void __threadfence() {}
+inline void __threadfence_system() {}
+
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
 
@@ -125,6 +129,7 @@ template <class T, class Change> inline T lanes_atomic(T *ptr, Change change)
 
 #define LANES_ATOMICS(T)                                                                                                         \
 	inline T atomicAdd(T *ptr, T value) { return lanes_atomic(ptr, [value](T old) { return (T)(old + value); }); }            \
+	inline T atomicExch(T *ptr, T value) { return lanes_atomic(ptr, [value](T) { return value; }); }                         \
 	inline T atomicMin(T *ptr, T value) { return lanes_atomic(ptr, [value](T old) { return old < value ? old : value; }); }   \
 	inline T atomicMax(T *ptr, T value) { return lanes_atomic(ptr, [value](T old) { return old > value ? old : value; }); }
 LANES_ATOMICS(int)
@@ -140,8 +145,10 @@ enum cudaError_t {
 	cudaErrorMemoryAllocation = 2,
 	cudaErrorInsufficientDriver = 35,
 	cudaErrorNoDevice = 100,
+	cudaErrorInvalidDevice = 101,
 	cudaErrorNoKernelImageForDevice = 209,
-	cudaErrorLaunchFailure = 719
+	cudaErrorLaunchFailure = 719,
+	cudaErrorNotSupported = 801
 };
 enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
 

@@ -36,7 +36,7 @@ struct gather_case {
 struct gather_seen {
 	uint64_t misses;
 	std::vector<lanes::access> row_loads, stores, in_order;   /* in_order: both */
-	unsigned long atomics;
+	unsigned long atomics;   /* on the number of misses */
 	uintptr_t out_begin;
 };
 
@@ -107,6 +107,7 @@ static void compare_with_naive_loop(const gather_case &c, const memory &out, con
 	std::vector<unsigned char> rows(out.bytes, 0xee);
 	std::vector<std::pair<uint64_t, uint32_t>> misses, listed;
 	uint64_t bad = 0, bad_first = UINT64_MAX;
+	std::vector<uint64_t> tier_rows(RUNG__CUDA_VIEWS_MAX, 0);
 
 	for (size_t i = 0; i < c.ids.size(); i++) {
 		uint64_t rank, tiers_end = 0;
@@ -116,15 +117,22 @@ static void compare_with_naive_loop(const gather_case &c, const memory &out, con
 			continue;
 		}
 		rank = c.map_bytes ? map_of(c, (uint64_t)c.ids[i]) : (uint64_t)c.ids[i];
-		for (const tier &t : c.tiers)
-			tiers_end += t.rows;
+		for (size_t t = 0; t < c.tiers.size(); t++) {
+			tier_rows[t] += rank >= tiers_end && rank < tiers_end + c.tiers[t].rows;
+			tiers_end += c.tiers[t].rows;
+		}
 		if (rank < tiers_end)
 			fill_row(&rows[i * stride], rank, c.row_bytes);
 		else
 			misses.push_back({ rank, (uint32_t)i });
 	}
 	CHECK(g.report->bad_count == bad, "%llu, not %llu", (unsigned long long)g.report->bad_count, (unsigned long long)bad);
-	CHECK(rung__cuda_bad_index(g.report) == bad_first);
+	if (bad)
+		CHECK(g.report->bad_index == bad_first && g.report->bad_id == (uint64_t)c.ids[bad_first], "index %llu, id %llu",
+		      (unsigned long long)g.report->bad_index, (unsigned long long)g.report->bad_id);
+	for (size_t t = 0; t < c.tiers.size(); t++)
+		CHECK(g.report->view_rows[t] == tier_rows[t], "view %zu: %llu rows, not %llu", t,
+		      (unsigned long long)g.report->view_rows[t], (unsigned long long)tier_rows[t]);
 	CHECK(g.report->miss_count == misses.size(), "%llu, not %zu", (unsigned long long)g.report->miss_count, misses.size());
 	for (size_t k = 0; k < misses.size(); k++)
 		listed.push_back({ g.miss_ranks[k], g.miss_rows[k] });
@@ -160,9 +168,11 @@ static void run_case(gather_case c, gather_seen *seen = nullptr)
 	const uint64_t stride = c.row_bytes + c.out_stride_more, n = c.ids.size();
 	const memory out(n ? (n - 1) * stride + c.row_bytes : 0, c.out_misaligned, true);
 	const memory miss_ranks(n * 8, 0, true), miss_rows(n * 4, 4, true), report(sizeof(struct rung__cuda_report), 8, true);
+	const memory counts(sizeof(struct rung__cuda_counts), 8, true);
 
 	memset(out.at, 0xee, out.bytes);
-	memset(report.at, 0x77, report.bytes);
+	memset(report.at, n ? 0x77 : 0, report.bytes);   /* without ids it stays as it is */
+	memset(counts.at, 0, counts.bytes);
 	g.ids = ids.at;
 	g.id_count = n;
 	g.id_dtype = c.dtype;
@@ -174,14 +184,16 @@ static void run_case(gather_case c, gather_seen *seen = nullptr)
 	g.out_stride = stride;
 	g.miss_ranks = (uint64_t *)miss_ranks.at;
 	g.miss_rows = (uint32_t *)miss_rows.at;
+	g.counts = (struct rung__cuda_counts *)counts.at;
 	g.report = (struct rung__cuda_report *)report.at;
 	if (seen) {
 		*seen = {};
 		const std::vector<lanes::region> lent = lanes::lent;
 		const uintptr_t out_begin = (uintptr_t)out.at, out_end = out_begin + out.bytes;
+		const uintptr_t miss_counter = (uintptr_t)counts.at + offsetof(struct rung__cuda_counts, miss_count);
 		seen->out_begin = out_begin;
 		lanes::watch = [=](const lanes::access &a) {
-			seen->atomics += a.kind == lanes::ATOMIC;
+			seen->atomics += a.kind == lanes::ATOMIC && a.at == miss_counter;
 			bool row = a.kind == lanes::STORE && a.at >= out_begin && a.at < out_end;
 			if (row)
 				seen->stores.push_back(a);
@@ -199,6 +211,8 @@ static void run_case(gather_case c, gather_seen *seen = nullptr)
 	CHECK(rc == 0, "%s", rung_last_error());
 	CHECK(lanes::blocks_started <= c.block_count);
 	compare_with_naive_loop(c, out, g);
+	for (size_t k = 0; k < counts.bytes; k++)
+		CHECK(counts.at[k] == 0, "byte %zu of the counts is left for the next gather", k);
 	if (seen) {
 		uint64_t loaded = 0, stored = 0, hits;
 		seen->misses = g.report->miss_count;

@@ -165,6 +165,8 @@ static void map_entries_outside_are_reported_and_not_read()
 		lanes::lent.clear();
 		const memory rows(8 * 16, 0, false), ids(n * 4, 0, false), map(8 * map_bytes, 0, false), out(n * 16, 0, true);
 		const memory ranks(n * 8, 0, true), miss_rows(n * 4, 0, true), report(sizeof(struct rung__cuda_report), 0, true);
+		const memory counts(sizeof(struct rung__cuda_counts), 0, true);
+		memset(counts.at, 0, counts.bytes);
 		memset(map.at, 0, map.bytes);
 		memset(map.at + 5 * map_bytes, 0xff, map_bytes);
 		map.at[6 * map_bytes] = 8;   /* the first rank that is none */
@@ -175,10 +177,10 @@ static void map_entries_outside_are_reported_and_not_read()
 		g.row_count = 8, g.row_bytes = 16, g.view_count = 1;
 		g.views[0].base[0] = rows.at, g.views[0].base_count = 1, g.views[0].stride = 16, g.views[0].rank_end = 8;
 		g.out = out.at, g.out_stride = 16, g.miss_ranks = (uint64_t *)ranks.at, g.miss_rows = (uint32_t *)miss_rows.at;
-		g.report = (struct rung__cuda_report *)report.at;
+		g.report = (struct rung__cuda_report *)report.at, g.counts = (struct rung__cuda_counts *)counts.at;
 		scenario("a map of %u-byte entries, two of them wrong", map_bytes);
 		CHECK(rung__cuda_gather_launch(&g, 2, nullptr) == 0);
-		CHECK(g.report->bad_count == 2 && rung__cuda_bad_index(g.report) == 37 && g.report->miss_count == 0);
+		CHECK(g.report->bad_count == 2 && g.report->bad_index == 37 && g.report->bad_id == 5 && g.report->miss_count == 0);
 	}
 }
 

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Devices: what gathers run on, and what memory they write to. */
+#ifndef RUNG_DEVICE_H
+#define RUNG_DEVICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RUNG_GPUS_MAX 16   /**< that rows are interleaved over */
+
+enum rung_device {
+	RUNG_DEVICE_CPU = 0,   /**< rows go to host memory, copied by the caller's thread */
+	RUNG_DEVICE_CUDA,      /**< rows go to GPU memory, copied by kernels on a stream */
+	RUNG_DEVICE_AUTO       /**< CUDA where there is a GPU with a driver, else the CPU, and the reason is kept */
+};
+
+/** "cpu", "cuda", "auto"; NULL for no device. */
+RUNG_API const char *rung_device_name(enum rung_device device);
+
+struct rung_gpu_info {
+	size_t size;            /**< sizeof(struct rung_gpu_info), set by the caller */
+	char name[128];         /**< "NVIDIA H200" */
+	char bus_id[32];        /**< "0000:3b:00.0" */
+	uint64_t total_bytes;
+	uint64_t free_bytes;
+	int node;               /**< NUMA node its link leads to; -1: unknown */
+};
+
+/**
+ * Look at a GPU.
+ *
+ * @param gpu  its number among those that CUDA shows to this process; negative: the one the calling thread has current
+ * @return 0, RUNG_E_NODEV (no GPU, no driver, or not so many), RUNG_E_NOSUP (built without CUDA), RUNG_E_ABI
+ *
+ * Makes CUDA start in this process, which takes some 100 ms and some 100 MB of host and GPU memory. After fork() a child cannot
+ * use CUDA when its parent has: fork first, or execute a program.
+ */
+RUNG_API int rung_gpu_info(int gpu, struct rung_gpu_info *info_out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

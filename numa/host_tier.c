@@ -3,81 +3,95 @@
  * The host tier: the hottest rows in memory, one after the other as in the file. The memory is anonymous unless one is given that
  * other processes see too.
  *
- * The rows are read with large direct reads straight into place, so that loading leaves no second copy in the page cache.
- * With several NUMA nodes the pages are interleaved over the nodes we may use, so that no node's memory controller serves all hits.
+ * With several NUMA nodes the pages lie on the node that the device is at; for the CPU they are interleaved over the nodes we may
+ * use, so that no node's memory controller serves all hits. The policy is set before the first touch, which is the load, and what
+ * came of it is looked up afterwards: a full node makes the kernel take pages elsewhere without a word.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <unistd.h>
-
-#include "file.h"
+#include "load.h"
 #include "rung_config.h"
 #include "tier_list.h"
 #if RUNG_HAVE_NUMA
 #include <numa.h>
+#include <numaif.h>
 #endif
 
-#define LOAD_BYTES (4u << 20)   /* one read: large enough for any disk's full rate */
+#define PAGES_LOOKED_AT 1024u
 
 struct rung__tier {
 	unsigned char *own;    /* memory taken here; NULL when it was given */
 	uint64_t own_bytes;
 	struct rung__view view;
+	double node_share;
 };
 
-static void spread_over_nodes(void *mem, uint64_t bytes)
+#if RUNG_HAVE_NUMA
+static bool has_nodes(void)
+{
+	return numa_available() >= 0 && numa_num_task_nodes() > 1;
+}
+
+static bool may_use(int node)
+{
+	return node >= 0 && numa_bitmask_isbitset(numa_all_nodes_ptr, (unsigned)node);
+}
+#endif
+
+static void choose_nodes(void *mem, uint64_t bytes, int node)
 {
 #if RUNG_HAVE_NUMA
-	if (numa_available() >= 0 && numa_num_task_nodes() > 1)
+	if (!has_nodes())
+		return;
+	if (may_use(node)) {   /* preferred, not bound: a full node is no reason to be killed */
+		struct bitmask *nodes = numa_bitmask_setbit(numa_allocate_nodemask(), (unsigned)node);
+
+		mbind(mem, (size_t)bytes, MPOL_PREFERRED, nodes->maskp, nodes->size + 1, 0);
+		numa_free_nodemask(nodes);
+	} else {
 		numa_interleave_memory(mem, (size_t)bytes, numa_get_mems_allowed());
+	}
 #else
 	(void)mem;
 	(void)bytes;
+	(void)node;
 #endif
 }
 
-/* A direct read must cover whole sectors; the map has room for the last one, and the file may end before it. */
-static int load_piece(int fd, const char *path, unsigned char *to, uint64_t bytes, uint64_t offset)
+/* Share of some pages, spread over the memory, that lie on the node; 1 where there is no choice. */
+static double share_on_node(unsigned char *mem, uint64_t bytes, int node)
 {
-	uint64_t done = 0;
+#if RUNG_HAVE_NUMA
+	uint64_t page_count = bytes / RUNG__PAGE_BYTES;
+	uint64_t count = RUNG__MIN(page_count, PAGES_LOOKED_AT);
+	void *pages[PAGES_LOOKED_AT];
+	int nodes[PAGES_LOOKED_AT];
+	uint64_t there = 0;
 
-	while (done < bytes) {
-		uint64_t rest = rung__align_up(bytes - done, RUNG__PAGE_BYTES);
-		ssize_t got = pread(fd, to + done, (size_t)rest, (off_t)(offset + done));
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return rung__fail_errno(errno, "%s: reading %" PRIu64 " bytes at offset %" PRIu64, path, rest, offset + done);
-		if (got == 0)
-			return rung__fail(RUNG_E_IO, "%s: ends at offset %" PRIu64 ", %" PRIu64 " bytes short: the file was truncated",
-			                  path, offset + done, bytes - done);
-		if ((uint64_t)got < bytes - done)
-			got = (ssize_t)rung__align_down((uint64_t)got, RUNG__PAGE_BYTES);
-		if (got == 0)   /* less than a page at a time: this file system does not do direct reads properly */
-			return rung__pread_all(fd, path, to + done, bytes - done, offset + done);
-		done += (uint64_t)got;
-	}
-	return 0;
+	if (!has_nodes() || !may_use(node))
+		return 1;
+	for (uint64_t i = 0; i < count; i++)
+		pages[i] = mem + i * (page_count / count) * RUNG__PAGE_BYTES;
+	if (numa_move_pages(0, count, pages, NULL, nodes, 0) < 0)   /* moves nothing: tells */
+		return 1;
+	for (uint64_t i = 0; i < count; i++)
+		there += nodes[i] == node;
+	return count ? (double)there / (double)count : 1;
+#else
+	(void)mem;
+	(void)bytes;
+	(void)node;
+	return 1;
+#endif
 }
 
 static int load_rows(const struct rung__features *features, uint64_t offset, unsigned char *to, uint64_t bytes)
 {
-	uint64_t pieces = (bytes + LOAD_BYTES - 1) / LOAD_BYTES;
-	bool direct = offset % RUNG__PAGE_BYTES == 0;
-	int fd = direct ? rung__reopen(features->fd, O_DIRECT) : -1;
-	int rc = 0;
+	struct rung__loader loader;
+	int rc = rung__loader_open(features, &loader);
 
-	if (fd < 0)
-		fd = rung__reopen(features->fd, 0);
-	if (fd < 0)
-		return rung__fail_errno(errno, "%s: opening it again through /proc/self/fd", features->path);
-	for (uint64_t i = 0; i < pieces && rc == 0; i++) {
-		uint64_t first = i * LOAD_BYTES;
-
-		rc = load_piece(fd, features->path, to + first, RUNG__MIN(LOAD_BYTES, bytes - first), offset + first);
-	}
-	close(fd);
+	if (rc < 0)
+		return rc;
+	rc = rung__loader_read(&loader, offset, bytes, to);
+	rung__loader_close(&loader);
 	return rc;
 }
 
@@ -108,11 +122,12 @@ static int host_open(const struct rung__tier_args *args, struct rung__tier **tie
 		goto close_tier;
 	}
 	if (!args->loaded) {
-		spread_over_nodes(rows, map_bytes);
+		choose_nodes(rows, map_bytes, args->node);
 		rc = load_rows(args->features, layout->data_offset + args->rank_first * layout->row_stride, rows, bytes);
 		if (rc < 0)
 			goto close_tier;
 	}
+	tier->node_share = share_on_node(rows, map_bytes, args->node);
 	tier->view = (struct rung__view){ rows, (size_t)layout->row_stride, args->rank_first, args->row_count };
 	*tier_out = tier;
 	return 0;
@@ -126,6 +141,11 @@ static void host_view(const struct rung__tier *tier, struct rung__view *view_out
 	*view_out = tier->view;
 }
 
+static double host_node_share(const struct rung__tier *tier)
+{
+	return tier->node_share;
+}
+
 const struct rung__tier_ops rung__host_tier = {
 	.abi = RUNG__TIER_ABI,
 	.size = sizeof(struct rung__tier_ops),
@@ -134,4 +154,5 @@ const struct rung__tier_ops rung__host_tier = {
 	.open = host_open,
 	.close = host_close,
 	.view = host_view,
+	.node_share = host_node_share,
 };

@@ -300,7 +300,7 @@ static int fill(const char *path, struct rung_store *store, struct answer *answe
 	if (rc == 0)
 		rc = take_features(store, answer);
 	if (rc == 0)
-		rc = rung__store_open_tiers(store, &rung__nvme_tier);
+		rc = rung__store_open_tiers(store, &rung__nvme_tier, NULL);
 	rung__features_close(&store->features);   /* tiers have their own descriptors */
 	return rc;
 }

@@ -64,6 +64,9 @@ void rung__alloc_limit(int64_t count);
  */
 int rung__opts_take(void *dst, size_t dst_size, const void *src, const char *what);
 
+/** Give a caller as much of a struct as it knows; both begin with their size, which the caller has set. @return 0 or RUNG_E_ABI, _INVAL */
+int rung__opts_give(void *dst, const void *known, size_t known_bytes, const char *what);
+
 /* Sizes: false on overflow, *out untouched. */
 static inline bool rung__mul(uint64_t a, uint64_t b, uint64_t *out)
 {

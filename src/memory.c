@@ -203,6 +203,19 @@ int rung__opts_take(void *dst, size_t dst_size, const void *src, const char *wha
 	return 0;
 }
 
+int rung__opts_give(void *dst, const void *known, size_t known_bytes, const char *what)
+{
+	size_t size;
+
+	memcpy(&size, dst, sizeof(size));
+	if (size < sizeof(size))
+		return rung__fail(RUNG_E_INVAL, "%s: size is %zu: set it to sizeof(struct %s)", what, size, what);
+	if (size > known_bytes)
+		return rung__fail(RUNG_E_ABI, "%s: has %zu bytes, this rung knows %zu: update the library", what, size, known_bytes);
+	memcpy((char *)dst + sizeof(size), (const char *)known + sizeof(size), size - sizeof(size));
+	return 0;
+}
+
 uint64_t rung__now_ns(void)
 {
 	struct timespec ts;

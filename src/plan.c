@@ -14,6 +14,8 @@
 #define SLOT_COUNT_MIN 4u        /* fewer cannot overlap reads with copies */
 #define SLOT_SHARE 8u            /* the slots take at most this part of the budget, unless the minimum is more */
 #define QUEUE_DEPTH_DEFAULT 64u
+#define SLOTS_OF_CPU 2u          /* for each read in flight: one being copied from */
+#define SLOTS_OF_GPU 16u         /* slots wait for a kernel that copies many at once */
 #define QUEUE_DEPTH_MAX (RUNG__SLOT_COUNT_MAX / 2)   /* two slots a read in flight */
 
 static uint64_t gcd(uint64_t a, uint64_t b)
@@ -45,7 +47,8 @@ static int choose_slots(struct rung_plan *plan, uint64_t budget, uint32_t depth)
 		slot = span;
 		count = budget / SLOT_SHARE / slot;
 	}
-	count = RUNG__MIN(RUNG__MAX(count, SLOT_COUNT_MIN), (uint64_t)depth * 2);
+	count = RUNG__MIN(RUNG__MAX(count, SLOT_COUNT_MIN), depth * (plan->device.device == RUNG_DEVICE_CPU ? SLOTS_OF_CPU : SLOTS_OF_GPU));
+	count = RUNG__MIN(count, RUNG__SLOT_COUNT_MAX);
 	if (slot > UINT32_MAX)
 		return rung__fail(RUNG_E_INVAL, "rows of %" PRIu64 " bytes are too large for a staging slot (4 GiB): split the features",
 		                  plan->row_bytes);
@@ -59,23 +62,50 @@ static int choose_slots(struct rung_plan *plan, uint64_t budget, uint32_t depth)
 	return 0;
 }
 
-static int place(struct rung_plan *plan, uint64_t budget, uint32_t depth)
+/* The next ranks, as many as are left of them. @return how many */
+static uint64_t give_ranks(struct rung_plan *plan, enum rung__tier_id tier, uint64_t first, uint64_t rows)
 {
-	uint64_t all = plan->vertex_count * plan->row_stride;   /* checked by rung_dataset_open */
-	uint64_t host_rows = plan->vertex_count;
+	plan->tiers[tier].rank_first = first;
+	plan->tiers[tier].row_count = RUNG__MIN(rows, plan->vertex_count - first);
+	return plan->tiers[tier].row_count;
+}
+
+/* The map may take half of a GPU's memory; rows that every GPU has for itself, then rows that all of them share. */
+static uint64_t place_on_gpus(struct rung_plan *plan, const struct rung_plan_opts *opts, uint64_t gpu_bytes)
+{
+	uint64_t map_bytes = plan->vertex_count * (plan->vertex_count <= UINT32_MAX ? 4 : 8);
+	uint64_t gpu_count = plan->device.gpu_count;
+	uint64_t local = gpu_bytes, peer = 0, rows;
+
+	if (opts->vertex_ids && map_bytes <= gpu_bytes / 2) {
+		plan->device.map_on_gpu = 1;
+		local -= map_bytes;
+	}
+	if (gpu_count > 1) {
+		peer = local - RUNG__MIN(local, opts->replicate_bytes);
+		local -= peer;
+	}
+	rows = give_ranks(plan, RUNG__TIER_GPU, 0, local / plan->row_stride);
+	peer /= plan->row_stride;
+	if (gpu_count > 1 && !rung__mul(peer, gpu_count, &peer))
+		peer = UINT64_MAX;
+	return rows + give_ranks(plan, RUNG__TIER_PEER, rows, peer);
+}
+
+/* Behind the ranks that the GPUs have. */
+static int place_on_host(struct rung_plan *plan, uint64_t budget, uint32_t depth, uint64_t first)
+{
+	uint64_t host_rows = plan->vertex_count - first;
 	int rc;
 
-	if (all > budget) {
+	if (host_rows * plan->row_stride > budget) {   /* no overflow: inside the file, whose size was checked */
 		rc = choose_slots(plan, budget, depth);
 		if (rc < 0)
 			return rc;
-		host_rows = (budget - plan->slots.slot_bytes * plan->slots.slot_count) / plan->row_stride;
-		host_rows = RUNG__MIN(host_rows, plan->vertex_count);
+		host_rows = RUNG__MIN(host_rows, (budget - plan->slots.slot_bytes * plan->slots.slot_count) / plan->row_stride);
 	}
-	plan->tiers[RUNG__TIER_HOST].row_count = host_rows;
-	plan->tiers[RUNG__TIER_NVME].rank_first = host_rows;
-	plan->tiers[RUNG__TIER_NVME].row_count = plan->vertex_count - host_rows;
-	if (host_rows == plan->vertex_count)
+	first += give_ranks(plan, RUNG__TIER_HOST, first, host_rows);
+	if (give_ranks(plan, RUNG__TIER_NVME, first, UINT64_MAX) == 0)
 		plan->slots = (struct rung_plan_slots){ 0, 0 };
 	return 0;
 }
@@ -93,16 +123,24 @@ static int sector_of_features(const struct rung_dataset *ds, struct rung_plan *p
 	return 0;
 }
 
+static uint64_t host_budget(const struct rung_plan_opts *opts)
+{
+	if (opts->host_bytes == 0)
+		return rung__host_memory_free("") / 2;
+	return opts->host_bytes == RUNG_BYTES_NONE ? 0 : opts->host_bytes;
+}
+
 int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts *user_opts, struct rung_plan **plan_out)
 {
 	static const char *const names[] = {
-#define TIER_NAME(id, ops, name) [id] = name,
+#define TIER_NAME(id, name) [id] = name,
 		RUNG__TIER_LIST(TIER_NAME)
 #undef TIER_NAME
 	};
 	struct rung_plan_opts opts = RUNG_PLAN_OPTS_INIT;
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
 	struct rung_plan *plan;
+	uint64_t gpu_bytes;
 	uint32_t depth;
 	int rc = rung__opts_take(&opts, sizeof(opts), user_opts, "rung_plan_opts");
 
@@ -120,7 +158,10 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 	rc = sector_of_features(ds, plan);
 	if (rc < 0)
 		goto free_plan;
-	rc = place(plan, opts.host_bytes ? opts.host_bytes : rung__host_memory_free("") / 2, depth);
+	rc = rung__plan_choose_device(plan, &opts, &gpu_bytes);
+	if (rc < 0)
+		goto free_plan;
+	rc = place_on_host(plan, host_budget(&opts), depth, place_on_gpus(plan, &opts, gpu_bytes));
 	if (rc < 0)
 		goto free_plan;
 	for (unsigned t = 0; t < RUNG__TIER_COUNT; t++) {
@@ -142,10 +183,16 @@ void rung_plan_destroy(struct rung_plan *plan)
 
 const struct rung_plan_tier *rung_plan_tier(const struct rung_plan *plan, unsigned idx)
 {
+	idx += rung__first_tier(plan->device.device == RUNG_DEVICE_CUDA);
 	return idx < RUNG__TIER_COUNT ? &plan->tiers[idx] : NULL;
 }
 
 const struct rung_plan_slots *rung_plan_slots(const struct rung_plan *plan)
 {
 	return &plan->slots;
+}
+
+const struct rung_plan_device *rung_plan_device(const struct rung_plan *plan)
+{
+	return &plan->device;
 }

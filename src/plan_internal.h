@@ -4,6 +4,7 @@
 #define RUNG_PLAN_INTERNAL_H
 
 #include "rung/plan.h"
+#include "device.h"
 #include "tier_list.h"
 
 #define RUNG__SLOT_COUNT_MAX 8192u
@@ -11,12 +12,18 @@
 struct rung_plan {
 	struct rung_plan_tier tiers[RUNG__TIER_COUNT];
 	struct rung_plan_slots slots;
+	struct rung_plan_device device;
+	int gpus[RUNG_GPUS_MAX];
+	char device_why[RUNG__ERROR_BYTES];
 	uint64_t vertex_count;
 	uint64_t row_bytes;
 	uint64_t row_stride;
 	uint64_t data_offset;
 	uint32_t sector_bytes;
 };
+
+/** Choose device and GPUs. @param gpu_bytes_out  the budget of each GPU, 0 on the CPU */
+int rung__plan_choose_device(struct rung_plan *plan, const struct rung_plan_opts *opts, uint64_t *gpu_bytes_out);
 
 /** Most bytes that the aligned read of one row takes: rows begin at multiples of gcd(stride, align) into a block. */
 uint64_t rung__row_span(uint64_t row_bytes, uint64_t row_stride, uint64_t data_offset, uint32_t align);

@@ -22,16 +22,16 @@ static void count_batch(const struct rung_plan *plan, const struct rung_batch *b
 {
 	uint64_t count;
 	const uint64_t *ranks = rung_batch_vertices(batch, &count);
-	uint64_t border = plan->tiers[RUNG__TIER_NVME].rank_first;
 
 	counts->rows += count;
 	for (uint64_t i = 0; i < count; i++) {
-		if (ranks[i] < border) {
-			counts->tier_rows[RUNG__TIER_HOST]++;
-		} else {
-			counts->tier_rows[RUNG__TIER_NVME]++;
+		unsigned tier = RUNG__TIER_GPU;
+
+		while (ranks[i] - plan->tiers[tier].rank_first >= plan->tiers[tier].row_count)   /* every rank is in one */
+			tier++;
+		counts->tier_rows[tier]++;
+		if (tier == RUNG__TIER_NVME)
 			counts->read_bytes += row_read_bytes(plan, ranks[i]);
-		}
 	}
 }
 

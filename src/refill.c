@@ -28,8 +28,7 @@ static void issue(struct rung__refill *refill)
 		if (request->status < 0) {   /* failed already: no more of it is read, and it needs no slot to end */
 			request->cursor = request->misses.count;
 			refill->issuing = request->next;
-			if (request->reads_pending == 0)
-				rung__request_finish(request, request->status);
+			rung__read_over(refill, request);
 			continue;
 		}
 		if (refill->in_flight >= refill->depth || refill->free_count == 0)
@@ -58,16 +57,45 @@ static void fail_issuing(struct rung__refill *refill)
 		rung__read_fail_gone(refill, request);
 }
 
-/* Take over what has been queued, waiting for it when there is nothing else to do. @return true once the store is being closed */
+/* Slots that a device has copied from are free again. */
+static void take_back_slots(struct rung__refill *refill, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		for (uint32_t slot_idx = refill->taken_back[i]; slot_idx != RUNG__SLOT_NONE; slot_idx = refill->slot_next[slot_idx])
+			refill->free_slots[refill->free_count++] = slot_idx;
+	}
+}
+
+/* Nothing can be done but wait: no read is in flight, and no request waits for a slot that is there. */
+static bool is_idle(const struct rung__refill *refill)
+{
+	return refill->in_flight == 0 && (!refill->issuing || (refill->free_count == 0 && refill->device));
+}
+
+/* The store is being closed, and no hand-off thread is left that could bring something. Under store->lock. */
+static bool is_over(const struct rung_store *store)
+{
+	return store->stop && !store->handoff_runs;
+}
+
+/*
+ * Take over what has been queued and what slots have come back, waiting for it when there is nothing else to do.
+ * @return true once nothing more will come
+ */
 static bool take_queue(struct rung__refill *refill)
 {
 	struct rung_store *store = refill->store;
 	struct rung_request *head;
-	bool stop;
+	uint32_t returned;
+	bool over;
 
 	pthread_mutex_lock(&store->lock);
-	while (!store->queue_head && !store->stop && !refill->issuing && refill->in_flight == 0)
+	while (!store->queue_head && store->returned_count == 0 && is_idle(refill) && !is_over(store))
 		pthread_cond_wait(&store->queued, &store->lock);
+	returned = store->returned_count;
+	if (returned > 0)
+		memcpy(refill->taken_back, store->returned, returned * sizeof(*store->returned));
+	store->returned_count = 0;
 	head = store->queue_head;
 	if (head) {
 		if (refill->issuing)
@@ -77,9 +105,24 @@ static bool take_queue(struct rung__refill *refill)
 		refill->issuing_tail = store->queue_tail;
 		store->queue_head = store->queue_tail = NULL;
 	}
-	stop = store->stop;
+	refill->stop = store->stop;
+	over = is_over(store);
 	pthread_mutex_unlock(&store->lock);
-	return stop;
+	take_back_slots(refill, returned);
+	return over;
+}
+
+/* Every slot is full of rows for the device, and it has not been told of some: a parcel need not be full to be sent. */
+static void send_what_is_held(struct rung__refill *refill)
+{
+	struct rung_store *store = refill->store;
+
+	if (!refill->device || !refill->issuing || refill->free_count > 0 || refill->in_flight > 0)
+		return;
+	for (uint32_t i = 0; i < store->request_count; i++) {
+		if (store->requests[i].held_count > 0)
+			rung__parcel_send(refill, &store->requests[i], false);
+	}
 }
 
 static void reap(struct rung__refill *refill)
@@ -117,16 +160,17 @@ static void reap(struct rung__refill *refill)
 static void run(struct rung__refill *refill)
 {
 	for (;;) {
-		bool stop = take_queue(refill);
+		bool over = take_queue(refill);
 
-		if (stop)
+		if (refill->stop)
 			cancel_issuing(refill);
 		if (refill->broken)
 			fail_issuing(refill);
 		issue(refill);
+		send_what_is_held(refill);
 		if (refill->in_flight > 0)
 			reap(refill);
-		else if (stop && !refill->issuing)
+		else if (over && !refill->issuing)
 			return;
 	}
 }
@@ -181,11 +225,32 @@ static void free_refill(struct rung__refill *refill)
 		refill->ops->close(refill->tier);
 	pthread_cond_destroy(&refill->start_cond);
 	pthread_mutex_destroy(&refill->start_lock);
+	if (refill->device && refill->slots)
+		refill->store->device_ops->unpin(refill->store->device, refill->slots);
+	rung__free(refill->store->returned);
+	refill->store->returned = NULL;
 	rung__unmap_pages(refill->slots, (uint64_t)refill->slot_count * refill->slot_bytes);
+	rung__free(refill->taken_back);
+	rung__free(refill->parcels);
+	rung__free(refill->slot_next);
 	rung__free(refill->fetched);
 	rung__free(refill->free_slots);
 	rung__free(refill->reads);
 	rung__free(refill);
+}
+
+static int init_device(struct rung__refill *refill)
+{
+	struct rung_store *store = refill->store;
+	uint64_t count = refill->slot_count;
+
+	refill->slot_next = rung__malloc_array(count, sizeof(*refill->slot_next));
+	refill->parcels = rung__malloc_array(count, sizeof(*refill->parcels));
+	refill->taken_back = rung__malloc_array(count, sizeof(*refill->taken_back));
+	store->returned = rung__malloc_array(count, sizeof(*store->returned));
+	if (!refill->slot_next || !refill->parcels || !refill->taken_back || !store->returned)
+		return rung__fail(RUNG_E_NOMEM, "store: no memory for %u staging slots", refill->slot_count);
+	return store->device_ops->pin(store->device, "staging slots", refill->slots, count * refill->slot_bytes);
 }
 
 static int init_slots(struct rung__refill *refill)
@@ -198,7 +263,7 @@ static int init_slots(struct rung__refill *refill)
 		return rung__fail(RUNG_E_NOMEM, "store: no memory for %u staging slots of %u bytes", refill->slot_count, refill->slot_bytes);
 	for (uint32_t i = 0; i < refill->slot_count; i++)
 		refill->free_slots[refill->free_count++] = refill->slot_count - 1 - i;
-	return 0;
+	return refill->device ? init_device(refill) : 0;
 }
 
 int rung__refill_start(struct rung_store *store, const struct rung__tier_ops *ops, const struct rung__tier_args *args)
@@ -219,6 +284,7 @@ int rung__refill_start(struct rung_store *store, const struct rung__tier_ops *op
 	refill->slot_bytes = args->slot_bytes;
 	refill->depth = args->queue_depth;
 	refill->merge = !store->opts.no_merge;
+	refill->device = store->device != NULL;
 	pthread_mutex_init(&refill->start_lock, NULL);
 	pthread_cond_init(&refill->start_cond, NULL);
 	rc = init_slots(refill);
@@ -243,14 +309,9 @@ free_all:
 
 int rung__refill_stop(struct rung__refill *refill)
 {
-	struct rung_store *store = refill->store;
 	struct timespec until;
 	int rc;
 
-	pthread_mutex_lock(&store->lock);
-	store->stop = true;
-	pthread_cond_signal(&store->queued);
-	pthread_mutex_unlock(&store->lock);
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += STOP_WAIT_S;
 	rc = pthread_timedjoin_np(refill->thread, NULL, &until);
@@ -268,4 +329,13 @@ void rung__refill_engine(const struct rung__refill *refill, struct rung__engine_
 	*state_out = refill->engine;
 	*depth_out = refill->depth;
 	*align_out = refill->geometry.align;
+}
+
+const unsigned char *rung__refill_slots(const struct rung__refill *refill, uint64_t *offset_align_out)
+{
+	const struct rung__geometry *geometry = &refill->geometry;
+	uint64_t ored = refill->slot_bytes | geometry->data_offset | geometry->row_stride | geometry->align;
+
+	*offset_align_out = ored & (0 - ored);   /* rows begin at multiples of it in the file, and reads and slots too */
+	return refill->slots;
 }

@@ -15,6 +15,7 @@ struct rung__read {
 	uint32_t done;             /* of bytes, by earlier short reads */
 	uint32_t tries;
 	uint64_t alone_end;        /* nonzero: taken apart, rows are read one by one up to this miss */
+	uint64_t slot_offset;      /* in the file, of what goes to the slot's first byte: rows read alone go where they would have been */
 };
 
 struct rung__refill {
@@ -26,6 +27,8 @@ struct rung__refill {
 	unsigned char *slots;
 	uint32_t slot_bytes, slot_count, depth;
 	bool merge;
+	bool stop;                 /* the store is being closed: what waits is canceled */
+	bool device;               /* rows stay in their slots until a device has copied them */
 
 	struct rung__read *reads;              /* [slot_count] */
 	uint32_t *free_slots;            /* stack */
@@ -34,6 +37,9 @@ struct rung__refill {
 	struct rung__fetched *fetched;   /* [depth] */
 	struct rung_request *issuing;    /* oldest request with misses not yet read, and those behind it */
 	struct rung_request *issuing_tail;
+	uint32_t *slot_next;             /* [slot_count] device: chains of slots with rows in them */
+	struct rung__parcel *parcels;    /* [slot_count] device: by the first slot of the chain */
+	uint32_t *taken_back;            /* [slot_count] device: scratch */
 	int broken;                      /* errno the tier gave up with */
 
 	pthread_t thread;
@@ -55,6 +61,12 @@ bool rung__read_is_whole(const struct rung__refill *refill, const struct rung__f
 
 /** A read came back with bytes or -errno: copy its rows, or fetch the rest, try again, take it apart, fail. */
 void rung__read_end(struct rung__refill *refill, uint32_t slot_idx, int32_t result);
+
+/** Behind a read, or instead of the next: complete the request, or hand it over to the device, if it was the last. */
+void rung__read_over(struct rung__refill *refill, struct rung_request *request);
+
+/** Hand what lies in slots of a request over to the device, `last` when nothing more comes. Device only. */
+void rung__parcel_send(struct rung__refill *refill, struct rung_request *request, bool last);
 
 /** Fail a request because the tier takes no more reads (refill->broken). */
 void rung__read_fail_gone(const struct rung__refill *refill, struct rung_request *request);

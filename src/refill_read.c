@@ -14,7 +14,8 @@
 
 #include "refill_internal.h"
 
-#define TRIES_MAX 3u   /* of one read, the first included */
+#define TRIES_MAX 3u             /* of one read, the first included */
+#define PARCELS_OF_ALL_SLOTS 8u  /* parcels that hold all slots */
 
 /* ---- one read: where it lies, what it covers ---- */
 
@@ -46,6 +47,8 @@ static void cover(const struct rung__refill *refill, struct rung__read *read, ui
 	read->first = first;
 	read->end = i;
 	read->offset = start;
+	if (!read->alone_end)
+		read->slot_offset = start;
 	read->bytes = (uint32_t)(rung__align_up(row_end, align) - start);
 	read->needed = (uint32_t)(row_end - start);
 	read->done = 0;
@@ -62,17 +65,23 @@ static uint64_t distinct_rows(const struct rung__read *read)
 	return distinct;
 }
 
-/* From the slot to every output row that asked: the one copy of a cold row. */
+/* Rows of a read, which lie in its slot: copied to every output row that asked, or, for a device, listed as (place, output row). */
 static void scatter(const struct rung__refill *refill, const struct rung__read *read, uint32_t slot_idx)
 {
-	const struct rung_request *request = read->request;
-	const unsigned char *slot = refill->slots + (size_t)slot_idx * refill->slot_bytes;
+	struct rung_request *request = read->request;
+	struct rung__misses *misses = &request->misses;
+	uint64_t slot_at = (uint64_t)slot_idx * refill->slot_bytes;
 	size_t row_bytes = (size_t)refill->geometry.row_bytes;
 
 	for (uint64_t i = read->first; i < read->end; i++) {
-		const unsigned char *from = slot + (row_offset(refill, request->misses.ranks[i]) - read->offset);
+		uint64_t from = slot_at + (row_offset(refill, misses->ranks[i]) - read->slot_offset);
 
-		memcpy(request->out + request->misses.rows[i] * request->out_stride, from, row_bytes);
+		if (refill->device) {
+			misses->ranks_tmp[request->placed] = from;
+			misses->rows_tmp[request->placed++] = misses->rows[i];
+		} else {
+			memcpy(request->out + misses->rows[i] * request->out_stride, refill->slots + from, row_bytes);
+		}
 	}
 }
 
@@ -91,28 +100,56 @@ static void count_read(struct rung__refill *refill, const struct rung__read *rea
 
 /* ---- a read's life: sent, come back, tried again, over ---- */
 
-static void fail_request(struct rung_request *request, int status, const char *text)
+void rung__read_over(struct rung__refill *refill, struct rung_request *request)
 {
-	if (request->status == 0) {   /* the first failure is the one told */
-		request->status = status;
-		snprintf(request->error, sizeof(request->error), "%s", text);
-	}
-}
-
-static void finish_if_over(struct rung_request *request)
-{
-	if (request->reads_pending == 0 && request->cursor == request->misses.count)
+	if (request->reads_pending > 0 || request->cursor < request->misses.count)
+		return;
+	if (refill->device)
+		rung__parcel_send(refill, request, true);
+	else
 		rung__request_finish(request, request->status);
 }
 
+/* Enough for a kernel to be worth its launch, and few enough that reads and copies overlap. */
+static bool parcel_is_full(const struct rung__refill *refill, const struct rung_request *request)
+{
+	return request->held_count >= RUNG__MAX(refill->slot_count / PARCELS_OF_ALL_SLOTS, 1u);
+}
+
+/* A read is over. Its slot is free again, unless rows for a device lie in it. */
 static void release(struct rung__refill *refill, uint32_t slot_idx)
 {
 	struct rung_request *request = refill->reads[slot_idx].request;
 
 	refill->reads[slot_idx].request = NULL;
-	refill->free_slots[refill->free_count++] = slot_idx;
+	if (refill->device) {
+		refill->slot_next[slot_idx] = request->held_head;
+		request->held_head = slot_idx;
+		request->held_count++;
+		if (parcel_is_full(refill, request))
+			rung__parcel_send(refill, request, false);
+	} else {
+		refill->free_slots[refill->free_count++] = slot_idx;
+	}
 	request->reads_pending--;
-	finish_if_over(request);
+	rung__read_over(refill, request);
+}
+
+void rung__parcel_send(struct rung__refill *refill, struct rung_request *request, bool last)
+{
+	struct rung__parcel *parcel = last ? &request->last_parcel : &refill->parcels[request->held_head];
+
+	*parcel = (struct rung__parcel){
+		.request = request,
+		.first = request->parcel_first,
+		.count = request->placed - request->parcel_first,
+		.slot_head = request->held_head,
+		.last = last,
+	};
+	request->parcel_first = request->placed;
+	request->held_head = RUNG__SLOT_NONE;
+	request->held_count = 0;
+	rung__handoff_take(refill->store->handoff, parcel);
 }
 
 static void fail_row(struct rung__refill *refill, struct rung__read *read, int32_t result)
@@ -131,7 +168,7 @@ static void fail_row(struct rung__refill *refill, struct rung__read *read, int32
 	else
 		snprintf(text, sizeof(text), "%s: row of rank %" PRIu64 " at offset %" PRIu64 ": %u of %u bytes read after %u tries",
 		         geometry->path, rank, row_offset(refill, rank), read->done + (uint32_t)result, read->needed, TRIES_MAX);
-	fail_request(read->request, RUNG_E_IO, text);
+	rung__request_fail(read->request, RUNG_E_IO, text);
 }
 
 void rung__read_fail_gone(const struct rung__refill *refill, struct rung_request *request)
@@ -140,7 +177,7 @@ void rung__read_fail_gone(const struct rung__refill *refill, struct rung_request
 
 	snprintf(text, sizeof(text), "%s: engine %s takes no more reads: %s: close the store and open it again", refill->geometry.path,
 	         refill->engine.name, strerror(refill->broken));
-	fail_request(request, RUNG_E_IO, text);
+	rung__request_fail(request, RUNG_E_IO, text);
 }
 
 /* Behind a row read alone: the next one of the read that was taken apart, or the end. */
@@ -211,7 +248,7 @@ void rung__read_send(struct rung__refill *refill, uint32_t slot_idx)
 		.offset = read->offset + read->done,
 		.bytes = read->bytes - read->done,
 		.slot_idx = slot_idx,
-		.slot_offset = read->done,
+		.slot_offset = (uint32_t)(read->offset - read->slot_offset) + read->done,
 	};
 	int rc = refill->broken ? -refill->broken : refill->ops->submit(refill->tier, &fetch);
 
@@ -246,7 +283,7 @@ void rung__reads_give_up(struct rung__refill *refill)
 		rung__read_fail_gone(refill, request);
 		refill->reads[i].request = NULL;
 		request->reads_pending--;
-		finish_if_over(request);
+		rung__read_over(refill, request);
 	}
 	refill->in_flight = 0;
 }

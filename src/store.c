@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening and closing the store, and its counters. */
 #include <string.h>
+#include <unistd.h>
 
 #include "plan_internal.h"
 #include "share.h"
@@ -9,6 +10,8 @@
 #define REQUESTS_MAX 4096u
 #define BATCH_ROWS_DEFAULT (1u << 20)
 #define QUEUE_DEPTH_DEFAULT 64u
+#define CLOSE_WAIT_NS 60000000000ull
+#define ALLOC_ALIGN 256u
 #define SYNC_REQUESTS 2u            /* kept for rung_gather, which may block on them: its own always complete */
 
 static int take_opts(const struct rung_store_opts *user_opts, struct rung_store_opts *opts)
@@ -27,28 +30,35 @@ static int take_opts(const struct rung_store_opts *user_opts, struct rung_store_
 	return 0;
 }
 
+/* One block a request: [ranks | ranks_tmp | rows | rows_tmp]. A device reads and writes it too, hence whole pages. */
+static uint64_t request_bytes(const struct rung_store *store)
+{
+	return (uint64_t)store->opts.batch_rows_max * (2 * sizeof(uint64_t) + 2 * sizeof(uint32_t));
+}
+
 static void fini_requests(struct rung_store *store)
 {
 	for (uint32_t i = 0; i < store->request_count; i++) {
 		struct rung_request *request = &store->requests[i];
 
-		rung__free(request->misses.ranks);
+		rung__unmap_pages(request->misses.ranks, request_bytes(store));
 		pthread_cond_destroy(&request->done);
 		pthread_mutex_destroy(&request->lock);
 	}
 	rung__free(store->requests);
 }
 
-/* One block a request: [ranks | ranks_tmp | rows | rows_tmp]; the kernel gives its pages as they are first used. */
+/* The kernel gives the pages as they are first used. */
 static bool init_request(struct rung_store *store, struct rung_request *request)
 {
 	uint64_t rows = store->opts.batch_rows_max;
 	pthread_condattr_t monotonic;
-	uint64_t *block = rung__malloc_array(rows, 2 * sizeof(uint64_t) + 2 * sizeof(uint32_t));
+	uint64_t *block = rung__map_pages(request_bytes(store));
 
 	if (!block)
 		return false;
 	request->store = store;
+	request->held_head = RUNG__SLOT_NONE;
 	request->misses = (struct rung__misses){
 		.ranks = block,
 		.ranks_tmp = block + rows,
@@ -118,6 +128,7 @@ static int open_host(struct rung_store *store)
 		.features = &store->features,
 		.rank_first = store->shape.tiers[RUNG__TIER_HOST].rank_first,
 		.row_count = store->shape.tiers[RUNG__TIER_HOST].row_count,
+		.node = store->node,
 		.loaded = store->attached,
 	};
 	int rc = 0;
@@ -133,6 +144,7 @@ static int open_host(struct rung_store *store)
 	if (rc < 0)
 		return rc;
 	rung__host_tier.view(store->host, &store->host_view);
+	store->node_share = rung__host_tier.node_share(store->host);
 	return store->share ? rung__segment_seal("rung-host", &store->host_memory) : 0;
 }
 
@@ -159,15 +171,85 @@ static void init_locks(struct rung_store *store)
 	pthread_cond_init(&store->freed, NULL);
 }
 
-int rung__store_open_tiers(struct rung_store *store, const struct rung__tier_ops *fetchable)
+int rung__store_choose_device(struct rung_store *store, const int *gpus, uint32_t gpu_count)
+{
+	struct rung_gpu_info info;
+	int rc;
+
+	store->device_ops = rung__device_find(RUNG_DEVICE_CUDA);
+	if (!store->device_ops)
+		return RUNG_E_NOSUP;
+	rc = store->device_ops->gpu_info(gpus[0], &info);
+	if (rc < 0)
+		return rc;
+	memcpy(store->gpus, gpus, sizeof(*gpus) * gpu_count);
+	store->shape.gpu_count = gpu_count;
+	store->node = info.node;
+	return 0;
+}
+
+static struct rung__ranks ranks_of(const struct rung_store *store, enum rung__tier_id tier)
+{
+	return (struct rung__ranks){ store->shape.tiers[tier].rank_first, store->shape.tiers[tier].row_count };
+}
+
+/* Behind the host tier and the map, which it registers. */
+static int open_device(struct rung_store *store, const struct rung__gpu_handle *peer_handles)
+{
+	uint64_t host_rows = store->shape.tiers[RUNG__TIER_HOST].row_count;
+	struct rung__lists *lists = rung__malloc_array(store->request_count, sizeof(*lists));
+	struct rung__device_args args = {
+		.gpus = store->gpus,
+		.gpu_count = (uint32_t)store->shape.gpu_count,
+		.features = &store->features,
+		.vertex_count = store->shape.vertex_count,
+		.local = ranks_of(store, RUNG__TIER_GPU),
+		.peer = ranks_of(store, RUNG__TIER_PEER),
+		.peer_handles = peer_handles,
+		.host = store->host_view,
+		.host_bytes = rung__align_up(host_rows * store->shape.layout.row_stride, RUNG__PAGE_BYTES),
+		.rank_of_vertex = store->rank_of_vertex,
+		.map_bytes = (unsigned)store->shape.map_bytes,
+		.map_on_gpu = store->shape.map_on_gpu,
+		.sealed = store->share || store->attached,
+		.lists = lists,
+		.request_count = store->request_count,
+	};
+	int rc;
+
+	if (!lists)
+		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
+	for (uint32_t i = 0; i < store->request_count; i++) {
+		const struct rung__misses *misses = &store->requests[i].misses;
+
+		lists[i] = (struct rung__lists){ misses->ranks, misses->ranks_tmp, misses->rows, misses->rows_tmp, misses->ranks,
+		                                 rung__align_up(request_bytes(store), RUNG__PAGE_BYTES) };
+	}
+	rc = store->device_ops->open(&args, &store->device);
+	rung__free(lists);
+	return rc;
+}
+
+int rung__store_open_tiers(struct rung_store *store, const struct rung__tier_ops *fetchable,
+                           const struct rung__gpu_handle *peer_handles)
 {
 	int rc = open_host(store);
 
-	return rc < 0 ? rc : open_cold(store, fetchable);
+	if (rc == 0 && store->device_ops)
+		rc = open_device(store, peer_handles);
+	if (rc == 0)
+		rc = open_cold(store, fetchable);
+	if (rc == 0 && store->device && store->refill)
+		rc = rung__handoff_start(store);
+	return rc;
 }
 
 static void free_store(struct rung_store *store)
 {
+	if (store->device)
+		store->device_ops->close(store->device);
+	if (store->alive_fd >= 0)
+		close(store->alive_fd);
 	if (store->host)
 		rung__host_tier.close(store->host);
 	rung__features_close(&store->features);
@@ -195,6 +277,9 @@ int rung__store_new(const struct rung_store_opts *user_opts, struct rung_store *
 	if (!store)
 		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
 	store->opts = opts;
+	store->node = -1;
+	store->node_share = 1;
+	store->alive_fd = -1;
 	init_locks(store);
 	rc = init_requests(store);
 	if (rc < 0) {
@@ -212,6 +297,7 @@ static struct rung__shape shape_of(const struct rung_dataset_info *info, const s
 		.array = info->features,
 		.slot_count = plan->slots.slot_count,
 		.slot_bytes = plan->slots.slot_bytes,
+		.map_on_gpu = plan->device.map_on_gpu != 0,
 	};
 
 	for (unsigned t = 0; t < RUNG__TIER_COUNT; t++) {
@@ -222,7 +308,8 @@ static struct rung__shape shape_of(const struct rung_dataset_info *info, const s
 }
 
 /* The place is taken first, because loading takes long, and others are let in last. */
-static int open_all(struct rung_store *store, const struct rung_dataset *ds, const struct rung__tier_ops *fetchable)
+static int open_all(struct rung_store *store, const struct rung_dataset *ds, const struct rung_plan *plan,
+                    const struct rung__tier_ops *fetchable)
 {
 	int rc = 0;
 
@@ -234,10 +321,12 @@ static int open_all(struct rung_store *store, const struct rung_dataset *ds, con
 	if (rc == 0)
 		rc = rung__features_open(ds, &store->features);
 	store->shape.layout = store->features.layout;
+	if (rc == 0 && plan->device.device == RUNG_DEVICE_CUDA)
+		rc = rung__store_choose_device(store, plan->gpus, plan->device.gpu_count);
 	if (rc == 0)
 		rc = load_map(store, ds);
 	if (rc == 0)
-		rc = rung__store_open_tiers(store, fetchable);
+		rc = rung__store_open_tiers(store, fetchable, NULL);
 	if (rc == 0 && store->share)
 		return rung__share_start(store->share, store);
 	rung__features_close(&store->features);   /* tiers have their own descriptors */
@@ -257,7 +346,7 @@ int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan 
 	if (rc < 0)
 		return rc;
 	store->shape = shape_of(info, plan);
-	rc = open_all(store, ds, fetchable);
+	rc = open_all(store, ds, plan, fetchable);
 	if (rc < 0) {
 		rung_store_close(store);
 		return rc;
@@ -272,18 +361,68 @@ int rung_store_open(const struct rung_dataset *ds, const struct rung_plan *plan,
 	return rung__store_open_over(ds, plan, opts, &rung__nvme_tier, store_out);
 }
 
+/* Gathers that were put before they had run, or never. */
+static int await_gathers(struct rung_store *store)
+{
+	uint64_t until_ns = rung__now_ns() + CLOSE_WAIT_NS;
+
+	for (uint32_t i = 0; i < store->request_count; i++) {
+		struct rung_request *request = &store->requests[i];
+		uint64_t now = rung__now_ns();
+
+		if (atomic_load(&request->state) != RUNG__REQUEST_FREE &&
+		    rung_request_wait(request, (int64_t)(until_ns > now ? until_ns - now : 0)) == RUNG_E_TIMEDOUT)
+			return rung__fail(RUNG_E_TIMEDOUT, "device %s: a gather has not ended for %llu s: the GPU is stuck; the store's memory is "
+			                  "left", store->device_ops->name, CLOSE_WAIT_NS / 1000000000u);
+	}
+	return 0;
+}
+
 int rung_store_close(struct rung_store *store)
 {
-	int rc;
+	int rc = 0;
 
 	if (!store)
 		return 0;
 	rung__share_stop(store->share);
 	store->share = NULL;
-	rc = store->refill ? rung__refill_stop(store->refill) : 0;
+	pthread_mutex_lock(&store->lock);
+	store->stop = true;
+	pthread_cond_signal(&store->queued);
+	pthread_mutex_unlock(&store->lock);
+	if (store->handoff)
+		rc = rung__handoff_stop(store->handoff);
+	else if (store->device)
+		rc = await_gathers(store);
+	if (rc == 0 && store->refill)
+		rc = rung__refill_stop(store->refill);
 	if (rc < 0)   /* the device may still write into slots, and refill into requests: leave them be */
 		return rc;
 	free_store(store);
+	return 0;
+}
+
+int rung_store_alloc(struct rung_store *store, uint64_t bytes, void **memory_out)
+{
+	if (store->device)
+		return store->device_ops->alloc(store->device, bytes, memory_out);
+	*memory_out = rung__malloc_aligned(ALLOC_ALIGN, bytes);
+	return *memory_out ? 0 : rung__fail(RUNG_E_NOMEM, "store: no memory for %" PRIu64 " bytes", bytes);
+}
+
+void rung_store_free(struct rung_store *store, void *memory)
+{
+	if (store->device)
+		store->device_ops->free(store->device, memory);
+	else
+		rung__free(memory);
+}
+
+int rung_store_copy(struct rung_store *store, void *to, const void *from, uint64_t bytes)
+{
+	if (store->device)
+		return store->device_ops->copy(store->device, to, from, bytes);
+	memcpy(to, from, bytes);
 	return 0;
 }
 
@@ -295,18 +434,19 @@ static uint64_t counter(const _Atomic uint64_t *value)
 static void fill_stats(const struct rung_store *store, struct rung_store_stats *stats)
 {
 	static const char *const names[] = {
-#define TIER_NAME(id, ops, name) [id] = name,
+#define TIER_NAME(id, name) [id] = name,
 		RUNG__TIER_LIST(TIER_NAME)
 #undef TIER_NAME
 	};
 	const struct rung__counters *c = &store->counters;
 
-	stats->tier_count = RUNG__TIER_COUNT;
-	for (unsigned t = 0; t < RUNG__TIER_COUNT; t++) {
-		stats->tiers[t].name = names[t];
-		stats->tiers[t].rows = store->shape.tiers[t].row_count;
-		stats->tiers[t].hits = counter(&c->tier_hits[t]);
-		stats->tiers[t].bytes = stats->tiers[t].hits * store->shape.layout.row_bytes;
+	for (unsigned t = rung__first_tier(store->device != NULL); t < RUNG__TIER_COUNT; t++) {
+		unsigned i = stats->tier_count++;
+
+		stats->tiers[i].name = names[t];
+		stats->tiers[i].rows = store->shape.tiers[t].row_count;
+		stats->tiers[i].hits = counter(&c->tier_hits[t]);
+		stats->tiers[i].bytes = stats->tiers[i].hits * store->shape.layout.row_bytes;
 	}
 	stats->requests = counter(&c->requests);
 	stats->request_errors = counter(&c->request_errors);
@@ -315,22 +455,10 @@ static void fill_stats(const struct rung_store *store, struct rung_store_stats *
 	stats->merged_rows = counter(&c->merged_rows);
 	stats->duplicate_rows = counter(&c->duplicate_rows);
 	stats->retries = counter(&c->retries);
+	stats->host_waits = counter(&c->host_waits);
+	stats->scatters = counter(&c->scatters);
 	for (unsigned b = 0; b < RUNG_LATENCY_BUCKETS; b++)
 		stats->latency[b] = counter(&c->latency[b]);
-}
-
-/* Give a caller as much of a struct as it knows; both begin with their size. */
-static int give(void *out, const void *known, size_t known_bytes, const char *what)
-{
-	size_t size;
-
-	memcpy(&size, out, sizeof(size));
-	if (size < sizeof(size))
-		return rung__fail(RUNG_E_INVAL, "%s: size is %zu: set it to sizeof(struct %s)", what, size, what);
-	if (size > known_bytes)
-		return rung__fail(RUNG_E_ABI, "%s: has %zu bytes, this rung knows %zu: update the library", what, size, known_bytes);
-	memcpy((char *)out + sizeof(size), (const char *)known + sizeof(size), size - sizeof(size));
-	return 0;
 }
 
 int rung_store_stats(const struct rung_store *store, struct rung_store_stats *stats_out)
@@ -346,7 +474,7 @@ int rung_store_stats(const struct rung_store *store, struct rung_store_stats *st
 		stats.engine_why = engine.why;
 		stats.direct = engine.direct;
 	}
-	return give(stats_out, &stats, sizeof(stats), "rung_store_stats");
+	return rung__opts_give(stats_out, &stats, sizeof(stats), "rung_store_stats");
 }
 
 int rung_store_info(const struct rung_store *store, struct rung_store_info *info_out)
@@ -356,7 +484,13 @@ int rung_store_info(const struct rung_store *store, struct rung_store_info *info
 		.features = store->shape.array,
 		.dataset_dir = store->dataset_dir,
 		.attached = store->attached,
+		.device = store->device ? RUNG_DEVICE_CUDA : RUNG_DEVICE_CPU,
+		.gpu = store->device ? store->gpus[0] : -1,
+		.gpu_count = (uint32_t)store->shape.gpu_count,
+		.map_on_gpu = store->device && store->shape.map_on_gpu && store->rank_of_vertex,
+		.node = store->node,
+		.node_share = store->node_share,
 	};
 
-	return give(info_out, &info, sizeof(info), "rung_store_info");
+	return rung__opts_give(info_out, &info, sizeof(info), "rung_store_info");
 }

@@ -6,8 +6,12 @@
  * from the slots and completes requests. A request belongs to one side at a time: to its submitter until it is queued, to refill
  * until its state is DONE (release store, acquire load), then to its submitter again.
  *
- * Locks. store->lock guards the free list, the queue and the stop flag; request->lock the wait for one request. Neither is ever
- * taken while the other is held.
+ * With a device there is a third side, the hand-off thread (handoff.c): it owns a request from its submission on, hands its misses to
+ * refill, gets *parcels* of rows in slots back, has the device copy them, returns the slots, and completes the request. Refill
+ * owns what stands under "refill's" from the queue until it has handed over the last parcel.
+ *
+ * Locks. store->lock guards the free lists, the queues between the threads and the stop flag; request->lock the wait for one request.
+ * Neither is ever taken while the other is held, nor while a device is called.
  */
 #ifndef RUNG_STORE_INTERNAL_H
 #define RUNG_STORE_INTERNAL_H
@@ -15,11 +19,32 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "device.h"
 #include "gather.h"
 #include "segment.h"
 #include "tier_list.h"
 
-enum rung__request_state { RUNG__REQUEST_FREE, RUNG__REQUEST_BUSY, RUNG__REQUEST_DONE };
+enum rung__request_state {
+	RUNG__REQUEST_FREE,
+	RUNG__REQUEST_BUSY,
+	RUNG__REQUEST_LAUNCHED,   /* device: its last work is on a stream */
+	RUNG__REQUEST_DONE
+};
+
+#define RUNG__SLOT_NONE UINT32_MAX
+
+/* Device: rows of one request that lie in slots, on their way from refill to the hand-off. */
+struct rung__parcel {
+	struct rung__parcel *next;
+	struct rung_request *request;
+	uint64_t first, count;    /* entries of its lists */
+	uint32_t slot_head;       /* the slots, linked by refill; RUNG__SLOT_NONE: none */
+	bool last;                /* of the request */
+};
+
+struct rung__parcels {
+	struct rung__parcel *head, *tail;
+};
 
 struct rung_request {
 	struct rung_store *store;
@@ -35,6 +60,23 @@ struct rung_request {
 	/* refill's */
 	uint64_t cursor;                  /* misses before it have been read or are being read */
 	uint32_t reads_pending;
+	uint64_t placed;                  /* device: entries written to the lists of what lies in slots: misses' tmp arrays */
+	uint64_t parcel_first;            /* those behind it have not been handed over */
+	uint32_t held_head, held_count;   /* the slots they lie in */
+
+	/* the hand-off's */
+	bool reading;                     /* its misses are refill's; before, the gather runs */
+	bool read_through;                /* its last parcel has come */
+	int device_status;
+	struct rung__parcels waiting;     /* parcels that came, and those that are being copied, oldest first */
+	struct rung__parcel *scatters[RUNG__SCATTERS_MAX];
+	uint32_t scatter_first, scatter_count;
+	struct rung__parcel last_parcel;
+
+	/* device */
+	enum rung_dtype id_dtype;         /* for messages, and index_first of a list that is split */
+	uint64_t id_count, index_first;
+	bool retired;                     /* put before it was done: who completes it gives it back; under lock */
 
 	pthread_mutex_t lock;
 	pthread_cond_t done;
@@ -46,6 +88,7 @@ struct rung__counters {
 	_Atomic uint64_t requests, request_errors;
 	_Atomic uint64_t device_reads, device_read_bytes, merged_rows, duplicate_rows, retries;
 	_Atomic uint64_t latency[RUNG_LATENCY_BUCKETS];
+	_Atomic uint64_t host_waits, scatters;
 };
 
 /** What a store holds and where, in plain numbers. */
@@ -60,8 +103,11 @@ struct rung__shape {
 	uint64_t slot_count;
 	uint64_t slot_bytes;
 	uint64_t map_bytes;               /* of an entry of rank_of_vertex; 0: not in memory */
+	uint64_t map_on_gpu;              /* nonzero: and it is in GPU memory */
+	uint64_t gpu_count;               /* over which the tier "peer" is interleaved; 0: the CPU gathers */
 };
 
+struct rung__handoff;
 struct rung__refill;
 struct rung__share;
 
@@ -78,7 +124,14 @@ struct rung_store {
 	struct rung__tier *host;
 	void *rank_of_vertex;             /* NULL unless opts.vertex_ids */
 
+	const struct rung__device_ops *device_ops;   /* NULL: the CPU */
+	struct rung__device *device;
+	int gpus[RUNG_GPUS_MAX];          /* the first gathers */
+	int node;                         /* NUMA node it is at; -1: unknown, or the CPU gathers */
+	double node_share;                /* share of the host tier that lies there */
+	int alive_fd;                     /* attached with rows in another process's GPU memory: hangs up when it goes; else -1 */
 	struct rung__refill *refill;      /* NULL when nothing is cold */
+	struct rung__handoff *handoff;    /* NULL without a device, and when nothing is cold */
 
 	pthread_mutex_t lock;
 	pthread_cond_t queued;            /* refill waits: work or stop */
@@ -88,7 +141,11 @@ struct rung_store {
 	struct rung_request *free_list;
 	struct rung_request *sync_free_list;
 	struct rung_request *queue_head, *queue_tail;
+	struct rung_request *retired_head, *retired_tail;   /* device without hand-off: put, not known to be done, oldest first */
+	uint32_t *returned;               /* [slot_count] device: heads of slots that have been copied from, for refill */
+	uint32_t returned_count;
 	bool stop;
+	bool handoff_runs;
 
 	struct rung__counters counters;
 };
@@ -100,16 +157,47 @@ int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan 
 /** A store with its requests, and nothing in it yet. */
 int rung__store_new(const struct rung_store_opts *user_opts, struct rung_store **store_out);
 
-/** Open the tiers of a store whose shape and features are set; rows are loaded unless host_memory has them. */
-int rung__store_open_tiers(struct rung_store *store, const struct rung__tier_ops *fetchable);
+/** Take the device that gathers on the first of `gpus`. */
+int rung__store_choose_device(struct rung_store *store, const int *gpus, uint32_t gpu_count);
 
-/** Complete a request; `status` and request->error are final. Refill, or the submitter of a request without misses. */
+/**
+ * Open the tiers of a store whose shape and features are set; rows are loaded unless host_memory has them, and those of the tier
+ * "peer" unless there are handles of them.
+ */
+int rung__store_open_tiers(struct rung_store *store, const struct rung__tier_ops *fetchable,
+                           const struct rung__gpu_handle *peer_handles);
+
+/** Complete a request; `status` and request->error are final. Refill, the hand-off, or the submitter of a request without misses. */
 void rung__request_finish(struct rung_request *request, int status);
+
+/** Give misses, which need not be sorted, to refill. */
+void rung__request_enqueue(struct rung_request *request);
+
+/** Remember how a request fails; the first failure is the one told. */
+void rung__request_fail(struct rung_request *request, int status, const char *text);
 
 static inline void rung__count(_Atomic uint64_t *counter, uint64_t n)
 {
 	atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
 }
+
+/* ---- handoff.c ---- */
+
+/** Start the thread that the device's requests need when some rows are cold. */
+int rung__handoff_start(struct rung_store *store);
+
+/** Stop it after what is on its way; the store's stop flag is set. @return 0 or RUNG_E_TIMEDOUT: the device does not answer */
+int rung__handoff_stop(struct rung__handoff *handoff);
+
+/** Put a request's gather on a stream. The request is BUSY from here on. */
+int rung__handoff_submit(struct rung_request *request, const struct rung_ids *ids, void *out, size_t out_stride,
+                         struct CUstream_st *stream);
+
+/** Without a hand-off: complete a request whose gather has run. Any thread; `block` waits for the gather. */
+void rung__handoff_settle(struct rung_request *request, bool block);
+
+/** From refill: rows in slots. */
+void rung__handoff_take(struct rung__handoff *handoff, struct rung__parcel *parcel);
 
 /* ---- refill.c ---- */
 
@@ -118,7 +206,10 @@ static inline void rung__count(_Atomic uint64_t *counter, uint64_t n)
  */
 int rung__refill_start(struct rung_store *store, const struct rung__tier_ops *ops, const struct rung__tier_args *args);
 
-/** Stop the thread after its reads in flight. @return 0 or RUNG_E_TIMEDOUT, in which case memory in use is left alone */
+/** Where staging slots are, and what divides every place that a row can have in them. */
+const unsigned char *rung__refill_slots(const struct rung__refill *refill, uint64_t *offset_align_out);
+
+/** Stop the thread after its reads in flight; the store's stop flag is set. @return 0 or RUNG_E_TIMEDOUT, in which case memory in use is left alone */
 int rung__refill_stop(struct rung__refill *refill);
 
 /** For statistics. */

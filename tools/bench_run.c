@@ -96,7 +96,7 @@ static int submit(struct worker *worker, struct flight *flight, uint64_t batch_i
 	if (run->truth)
 		memset(flight->out, UNWRITTEN, ids.count * run->row_bytes);
 	flight->begun_ns = tool_now_ns();
-	return rung_gather_submit(run->store, &ids, flight->out, 0, &flight->req);
+	return rung_gather_submit(run->store, &ids, flight->out, 0, NULL, &flight->req);
 }
 
 static void check(struct worker *worker, const struct flight *flight)

@@ -4,14 +4,16 @@
 #define RUNG_PLAN_H
 
 #include "dataset.h"
+#include "device.h"
 #include "sampler.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/** A budget without limit. */
+/** A budget without limit, and an empty one: zero stands for a default. */
 #define RUNG_BYTES_MAX UINT64_MAX
+#define RUNG_BYTES_NONE (UINT64_MAX - 1)
 
 struct rung_plan;
 
@@ -19,6 +21,15 @@ struct rung_plan_opts {
 	size_t size;             /**< sizeof(struct rung_plan_opts), set by the initialiser */
 	uint64_t host_bytes;     /**< host memory for rows and staging slots together; 0: half of what is free; RUNG_BYTES_MAX: all rows */
 	uint32_t queue_depth;    /**< reads in flight wanted on the NVMe tier; 0: 64 */
+	enum rung_device device;    /**< what will gather; only with CUDA are there rows in the tiers "gpu" and "peer" */
+	const int *gpus;            /**< [gpu_count] GPUs, the first gathers; one may come several times and then poses as several;
+	                                 NULL: the one the calling thread has current */
+	uint32_t gpu_count;
+	uint64_t gpu_bytes;         /**< of each GPU, for rows and map; 0: what is free less gpu_spare_bytes; RUNG_BYTES_MAX: all rows */
+	uint64_t gpu_spare_bytes;   /**< 0: 1 GiB; left for the training when gpu_bytes is 0 */
+	uint64_t replicate_bytes;   /**< of gpu_bytes when there are several GPUs: the hottest rows, kept on the GPU that gathers;
+	                                 RUNG_BYTES_MAX: all of it; 0: none. The others are interleaved over the GPUs. */
+	int vertex_ids;             /**< nonzero: keep rank_of_vertex on the GPU if it takes at most half of gpu_bytes */
 };
 
 #ifdef __cplusplus
@@ -33,7 +44,7 @@ static inline struct rung_plan_opts rung_plan_opts_init(void)
 #endif
 
 struct rung_plan_tier {
-	const char *name;        /**< "host", "nvme" */
+	const char *name;        /**< "gpu", "peer" (interleaved over GPUs), "host", "nvme" */
 	uint64_t rank_first;     /**< ranks rank_first .. rank_first + row_count live here */
 	uint64_t row_count;
 	uint64_t bytes;          /**< row_count * row_bytes */
@@ -44,6 +55,15 @@ struct rung_plan_tier {
 struct rung_plan_slots {
 	uint64_t slot_count;     /**< 0 when every row is in memory */
 	uint64_t slot_bytes;
+};
+
+/** What will gather. */
+struct rung_plan_device {
+	enum rung_device device;  /**< RUNG_DEVICE_CPU or RUNG_DEVICE_CUDA */
+	const char *why;          /**< why not CUDA when it was asked for with RUNG_DEVICE_AUTO, or why not all GPUs; else "" */
+	const int *gpus;          /**< [gpu_count], the first gathers */
+	uint32_t gpu_count;       /**< 0 on the CPU */
+	int map_on_gpu;           /**< 1: room for rank_of_vertex was kept on the GPU */
 };
 
 /** What sampled batches say of the traffic to come. */
@@ -62,14 +82,18 @@ struct rung_plan_traffic {
  *
  * @param opts      NULL: defaults
  * @param plan_out  free with rung_plan_destroy(); does not need the dataset any more
- * @return 0, RUNG_E_INVAL when the budget cannot hold the staging slots (says the least that works), RUNG_E_NOMEM
+ * @return 0, RUNG_E_INVAL when the budget cannot hold the staging slots (says the least that works), RUNG_E_NOMEM;
+ *         with RUNG_DEVICE_CUDA what rung_gpu_info() returns
+ *
+ * GPUs that cannot read each other's memory share no rows: the first one is used alone then.
  */
 RUNG_API int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts *opts, struct rung_plan **plan_out);
 RUNG_API void rung_plan_destroy(struct rung_plan *plan);
 
-/** Tier `idx`, fastest first; NULL past the end. Tiers without rows are listed too. */
+/** Tier `idx` of those the device has (the CPU: "host", "nvme"), fastest first; NULL past the end. Tiers without rows are listed too. */
 RUNG_API const struct rung_plan_tier *rung_plan_tier(const struct rung_plan *plan, unsigned idx);
 RUNG_API const struct rung_plan_slots *rung_plan_slots(const struct rung_plan *plan);
+RUNG_API const struct rung_plan_device *rung_plan_device(const struct rung_plan *plan);
 
 /**
  * Predict the traffic of training: sample up to `batches_max` batches of a shuffled epoch and count rows per tier.

@@ -4,6 +4,7 @@
 #define RUNG_RUNG_H
 
 #include "dataset.h"
+#include "device.h"
 #include "dtype.h"
 #include "graph.h"
 #include "plan.h"

@@ -7,9 +7,19 @@
  * flight: submit, then poll or wait, then put. Several may be in flight, from several threads.
  *
  *     struct rung_ids ids = { .data = batch, .count = n, .dtype = RUNG_U64, .space = RUNG_RANKS };
- *     rc = rung_gather_submit(store, &ids, out, 0, &req);
+ *     rc = rung_gather_submit(store, &ids, out, 0, NULL, &req);
  *     ... sample the next batch ...
  *     rc = rung_request_wait(req, -1);
+ *     rung_request_put(req);
+ *
+ * On a GPU (a plan with RUNG_DEVICE_CUDA) ids and output are memory that the GPU reaches, and a gather is work on a CUDA stream:
+ * it starts behind what is on the stream already. Rows that a kernel can address (in GPU memory, a peer's, or host memory over
+ * the link) are copied by it; only those from the file need the host. Work that uses the rows is put behind them without waiting:
+ *
+ *     rc = rung_gather_submit(store, &ids, out, 0, stream, &req);
+ *     ... the same for the next batch, into other memory: two in flight hide the reads of one behind the work of the other ...
+ *     rc = rung_request_wait_stream(req, compute_stream);
+ *     ... kernels on compute_stream that read `out` ...
  *     rung_request_put(req);
  */
 #ifndef RUNG_STORE_H
@@ -24,6 +34,7 @@ extern "C" {
 
 struct rung_store;
 struct rung_request;
+struct CUstream_st;   /**< what a cudaStream_t points to */
 
 enum rung_engine {
 	RUNG_ENGINE_AUTO = 0,   /**< io_uring where it works, else pread */
@@ -69,13 +80,15 @@ struct rung_ids {
 
 /**
  * Open a store: allocate the host tier and the staging slots, read the host tier's rows, start the refill thread, and probe
- * the engine with a real read. Everything that gathers need is allocated here.
+ * the engine with a real read. Everything that gathers need is allocated here: with CUDA also the GPU tiers are loaded, host memory
+ * is registered (which pins it) and the kernels are loaded. The GPU is the first of the plan's, whichever is current.
  *
  * @param ds         may be closed afterwards
  * @param plan       may be destroyed afterwards
  * @param opts       NULL: defaults
  * @param store_out  close with rung_store_close()
- * @return 0, RUNG_E_NOSUP (the engine asked for does not work here, with the reason), RUNG_E_NOMEM, RUNG_E_IO, RUNG_E_INVAL
+ * @return 0, RUNG_E_NOSUP (the engine asked for does not work here, with the reason), RUNG_E_NOMEM (also of a GPU: says how much
+ *         is free), RUNG_E_NODEV (no such GPU), RUNG_E_IO (also any other CUDA error), RUNG_E_INVAL
  *
  * With opts.share_path other processes can attach from when this returns until the store is closed, which removes the socket.
  * The socket's folder is made with mode 0700 when it is not there; one that is must belong to us and let nobody else in, else
@@ -117,17 +130,20 @@ RUNG_API int rung_store_close(struct rung_store *store);
 /**
  * Start copying rows; returns before those from the file have arrived.
  *
- * @param ids         read only during the call
- * @param out         row i of the list goes to out + i * out_stride; written until the request completes
+ * @param ids         CPU: read only during the call; CUDA: memory that the GPU reaches, read until the request completes
+ * @param out         row i of the list goes to out + i * out_stride; written until the request completes. CUDA: memory that the
+ *                    GPU reaches; 16-byte aligned, with such strides and rows, is fastest
  * @param out_stride  bytes, at least row_bytes; 0: row_bytes
+ * @param stream      CUDA: the gather starts behind the work on it; NULL: a stream of the store's own. CPU: NULL
  * @param req_out     the request; give it back with rung_request_put()
- * @return 0, RUNG_E_RANGE (an id is outside: says which), RUNG_E_AGAIN (all requests are in flight: wait for one and put it),
- *         RUNG_E_INVAL (count above batch_rows_max, dtype, stride, vertex ids without opts.vertex_ids)
+ * @return 0, RUNG_E_RANGE (CPU: an id is outside: says which; CUDA says it when the request is waited for), RUNG_E_AGAIN (all
+ *         requests are in flight: wait for one and put it), RUNG_E_INVAL (count above batch_rows_max, dtype, stride, vertex ids
+ *         without opts.vertex_ids, memory that the GPU does not reach, a stream on the CPU), CUDA: RUNG_E_IO (a CUDA error)
  *
- * Threads: any number at the same time. Nothing is allocated.
+ * Threads: any number at the same time. Nothing is allocated, and on CUDA nothing waits.
  */
 RUNG_API int rung_gather_submit(struct rung_store *store, const struct rung_ids *ids, void *out, size_t out_stride,
-                                struct rung_request **req_out);
+                                struct CUstream_st *stream, struct rung_request **req_out);
 
 /**
  * The same, and wait: lists of any length (they are split), blocking while all requests are in flight.
@@ -136,7 +152,7 @@ RUNG_API int rung_gather_submit(struct rung_store *store, const struct rung_ids 
 RUNG_API int rung_gather(struct rung_store *store, const struct rung_ids *ids, void *out, size_t out_stride);
 
 /** 1 when the request has completed, else 0. Never blocks. */
-RUNG_API int rung_request_poll(const struct rung_request *req);
+RUNG_API int rung_request_poll(struct rung_request *req);
 
 /**
  * Wait for a request.
@@ -147,11 +163,36 @@ RUNG_API int rung_request_poll(const struct rung_request *req);
  */
 RUNG_API int rung_request_wait(struct rung_request *req, int64_t timeout_ns);
 
+/**
+ * Let work that is put on a CUDA stream after this call wait for the request's rows.
+ *
+ * The host does not wait when no row of the store is in the file. When some are, it waits until the request's misses are known
+ * and read, that is until the last copy has been put on a stream, not until it has run: nothing at all once that is so, as it is
+ * after a batch of other work.
+ *
+ * @param stream  NULL: the store's own
+ * @return 0, or the request's error as far as it is known: ids outside are told by rung_request_wait() alone. On the CPU as
+ *         rung_request_wait() without a limit
+ */
+RUNG_API int rung_request_wait_stream(struct rung_request *req, struct CUstream_st *stream);
+
 /** Why a completed request failed: row, file, offset and errno. "" when it did not. Valid until put. */
 RUNG_API const char *rung_request_error(const struct rung_request *req);
 
-/** Give a request back; waits for it when it is still in flight. NULL is allowed. */
+/**
+ * Give a request back. On the CPU this waits for one that is still in flight; on CUDA it does not: the request goes on, and what it
+ * failed with is then only counted. NULL is allowed.
+ */
 RUNG_API void rung_request_put(struct rung_request *req);
+
+/* Memory that gathers can write to, for callers without a CUDA of their own: of the store's GPU, or of the host on the CPU. */
+
+/** @param memory_out  at least 256-byte aligned; free it with rung_store_free() before the store is closed */
+RUNG_API int rung_store_alloc(struct rung_store *store, uint64_t bytes, void **memory_out);
+RUNG_API void rung_store_free(struct rung_store *store, void *memory);
+
+/** Copy between such memory and the host's, in any direction, and wait for it. */
+RUNG_API int rung_store_copy(struct rung_store *store, void *to, const void *from, uint64_t bytes);
 
 /** What a store serves. */
 struct rung_store_info {
@@ -160,6 +201,12 @@ struct rung_store_info {
 	struct rung_array_info features;   /**< row_bytes: bytes of a row */
 	const char *dataset_dir;           /**< as given at open; of an attached store absolute, as its creator found it. Until close */
 	int attached;                      /**< 1: by rung_store_attach() */
+	enum rung_device device;           /**< RUNG_DEVICE_CPU or RUNG_DEVICE_CUDA */
+	int gpu;                           /**< that gathers; -1 on the CPU */
+	uint32_t gpu_count;                /**< over which the tier "peer" is interleaved */
+	int map_on_gpu;                    /**< 1: rank_of_vertex is in GPU memory */
+	int node;                          /**< NUMA node that the host tier was to be on; -1: interleaved over all, or only one */
+	double node_share;                 /**< share of its pages that are there, of some looked at */
 };
 
 /** Say what a store serves. @return 0, or RUNG_E_ABI */
@@ -191,6 +238,8 @@ struct rung_store_stats {
 	const char *engine_why;            /**< why not a better one; "" when it is the best */
 	int direct;                        /**< 1: O_DIRECT */
 	uint64_t latency[RUNG_LATENCY_BUCKETS];  /**< requests that took [2^(b/2), 2^((b+1)/2)) microseconds, b their index */
+	uint64_t host_waits;               /**< CUDA: calls in which the caller's thread waited for the GPU or for reads */
+	uint64_t scatters;                 /**< CUDA: kernels that copied rows from staging slots */
 };
 
 /** Read the counters. @return 0, or RUNG_E_ABI */

@@ -240,10 +240,10 @@ Test(refusals, numbers_that_make_no_sense)
 	WRONG(shape.layout.file_bytes, shape->layout.file_bytes - 1, "layout");
 	WRONG(shape.layout.file_bytes, UINT64_MAX, "layout");
 	WRONG(shape.layout.file_bytes, shape->layout.file_bytes + 1, "changed under");
-	WRONG(shape.tiers[0].rank_first, 1, "tiers");
-	WRONG(shape.tiers[0].row_count, UINT64_MAX, "tiers");
-	WRONG(shape.tiers[1].rank_first, shape->tiers[1].rank_first - 1, "tiers");
-	WRONG(shape.tiers[1].row_count, shape->tiers[1].row_count + 1, "tiers");
+	WRONG(shape.tiers[RUNG__TIER_HOST].rank_first, 1, "tiers");
+	WRONG(shape.tiers[RUNG__TIER_HOST].row_count, UINT64_MAX, "tiers");
+	WRONG(shape.tiers[RUNG__TIER_NVME].rank_first, shape->tiers[RUNG__TIER_NVME].rank_first - 1, "tiers");
+	WRONG(shape.tiers[RUNG__TIER_NVME].row_count, shape->tiers[RUNG__TIER_NVME].row_count + 1, "tiers");
 	WRONG(shape.slot_count, 0, "tiers");
 	WRONG(shape.slot_count, UINT64_MAX, "tiers");
 	WRONG(shape.slot_count, 8193, "tiers");

@@ -81,7 +81,7 @@ Test(store, a_list_longer_than_a_request_is_split_by_rung_gather)
 	fixture_random_ids(&f, ids, RUNG__ARRAY_LEN(ids), 5);
 	fixture_gather_and_check(&f, ids, RUNG__ARRAY_LEN(ids));
 	out = malloc(101 * 100);
-	cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, &request), RUNG_E_INVAL);
+	cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, NULL, &request), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "101 ids"));
 	free(out);
 	fixture_close(&f);
@@ -102,7 +102,7 @@ Test(store, several_requests_are_in_flight_and_one_more_is_refused)
 
 		out[i] = malloc(500 * 1200);
 		fixture_random_ids(&f, ids[i], 500, i);
-		rc = rung_gather_submit(f.store, &list, out[i], 0, &requests[i]);
+		rc = rung_gather_submit(f.store, &list, out[i], 0, NULL, &requests[i]);
 		cr_assert_eq(rc, i < 3 ? 0 : RUNG_E_AGAIN);
 	}
 	for (unsigned i = 0; i < 3; i++) {
@@ -152,7 +152,7 @@ Test(store, ids_outside_are_named_and_never_read)
 	struct rung_ids list = { wide, 4, RUNG_U64, RUNG_RANKS };
 
 	fixture_open(&f, 1000, 64, 20000, &opts, NULL);
-	cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, &request), RUNG_E_RANGE);
+	cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, NULL, &request), RUNG_E_RANGE);
 	cr_assert(strstr(rung_last_error(), "id 1000 at index 2 is not in 0..999"), "%s", rung_last_error());
 	list = (struct rung_ids){ narrow, 4, RUNG_I32, RUNG_VERTICES };
 	cr_assert_eq(rung_gather(f.store, &list, out, 0), RUNG_E_RANGE);

@@ -48,7 +48,7 @@ static struct rung_request *submit(uint64_t first, uint64_t count)
 	struct rung_ids list = { ids + first, count, RUNG_U64, RUNG_RANKS };
 	struct rung_request *request = NULL;
 
-	cr_assert_eq(rung_gather_submit(f.store, &list, out + first * WIDTH, 0, &request), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_gather_submit(f.store, &list, out + first * WIDTH, 0, NULL, &request), 0, "%s", rung_last_error());
 	return request;
 }
 

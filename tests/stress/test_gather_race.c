@@ -48,7 +48,7 @@ static void launch(struct flight *flight, uint64_t seed)
 	int rc;
 
 	fixture_random_ids(&f, flight->ranks, BATCH, seed);
-	rc = rung_gather_submit(f.store, &ids, flight->out, 0, &flight->request);
+	rc = rung_gather_submit(f.store, &ids, flight->out, 0, NULL, &flight->request);
 	if (rc == RUNG_E_AGAIN) {   /* the others have them all: then at once */
 		flight->request = NULL;
 		rc = rung_gather(f.store, &ids, flight->out, 0);

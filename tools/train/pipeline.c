@@ -121,7 +121,7 @@ static int submit(struct train_pipeline *pipe)
 	if (rc < 0)
 		return rc;
 	struct rung_ids ids = { .data = slot->vertices, .count = slot->vertex_count, .dtype = RUNG_U64, .space = RUNG_RANKS };
-	rc = rung_gather_submit(pipe->store, &ids, slot->rows, 0, &slot->request);
+	rc = rung_gather_submit(pipe->store, &ids, slot->rows, 0, NULL, &slot->request);
 	if (rc < 0) {
 		slot->request = NULL;
 		return rc;

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The device "cuda" inside, shared by gpu*.c. Host code in C: only launch.h leads to kernels. */
+#ifndef RUNG_KERNELS_GPU_H
+#define RUNG_KERNELS_GPU_H
+
+#include "device.h"
+#include "cuda_status.h"
+#include "launch.h"
+
+/* One request's own: nothing of it is shared with another. */
+struct gpu_request {
+	cudaEvent_t gathered;
+	cudaEvent_t scattered[RUNG__SCATTERS_MAX];
+	struct rung__cuda_counts *counts;    /* device memory */
+	struct rung__cuda_report *report;    /* mapped host memory */
+	struct rung__lists lists;
+	cudaStream_t stream;                 /* of its gather */
+	int last_scatter;                    /* -1: none since the gather */
+};
+
+/* Host memory that CUDA knows through us. */
+struct gpu_pin {
+	struct gpu_pin *next;
+	unsigned char *memory;
+	uint64_t bytes;
+};
+
+struct rung__device {
+	int gpu;                              /* that gathers */
+	int gpus[RUNG_GPUS_MAX];
+	uint32_t gpu_count;
+	cudaStream_t stream;                  /* of gathers whose caller has none */
+	cudaStream_t scatter_stream;
+	unsigned gather_blocks, scatter_blocks;
+	uint64_t row_bytes;
+	struct rung__cuda_gather gather;      /* what is the same in all gathers */
+	int local_view, peer_view, host_view; /* -1: no rows */
+
+	void *local;
+	void *peer[RUNG_GPUS_MAX];
+	bool peer_is_ours;                    /* else it was opened from another process */
+	void *map;                            /* on the GPU; NULL: in host memory */
+	struct rung__cuda_counts *counts;     /* [request_count] */
+	struct rung__cuda_report *reports;    /* [request_count] */
+	uint64_t reports_bytes;
+	struct gpu_request *requests;
+	uint32_t request_count;
+	struct gpu_pin *pins;
+};
+
+/** Make a GPU current on this thread; *before_out is to be made so again by rung__gpu_leave(). */
+int rung__gpu_enter(int gpu, int *before_out);
+void rung__gpu_leave(int before);
+
+/* ---- gpu_memory.c ---- */
+
+/** Take GPU memory, saying how much there is when there is not enough. */
+int rung__gpu_take(int gpu, const char *what, uint64_t bytes, void **memory_out);
+
+int rung__gpu_pin(struct rung__device *device, const char *what, void *memory, uint64_t bytes, bool sealed);
+void rung__gpu_unpin(struct rung__device *device, void *memory);
+
+/** The tiers in GPU memory, loaded or opened, and the views of all. */
+int rung__gpu_open_tiers(struct rung__device *device, const struct rung__device_args *args);
+void rung__gpu_close_tiers(struct rung__device *device);
+
+/* ---- gpu_gather.c ---- */
+
+int rung__gpu_gather(struct rung__device *device, uint32_t request_idx, const struct rung_ids *ids, void *out, uint64_t out_stride,
+                  struct CUstream_st *stream);
+int rung__gpu_gathered(struct rung__device *device, uint32_t request_idx, bool block, struct rung__found *found_out);
+int rung__gpu_scatter(struct rung__device *device, uint32_t request_idx, const struct rung__scatter *scatter);
+int rung__gpu_scattered(struct rung__device *device, uint32_t request_idx, uint32_t scatter_idx);
+int rung__gpu_order(struct rung__device *device, uint32_t request_idx, struct CUstream_st *stream);
+
+/* ---- gpu_info.c ---- */
+
+int rung__gpu_current(void);
+int rung__gpu_info(int gpu, struct rung_gpu_info *info_out);
+int rung__gpu_can_read(int gpu, int peer);
+
+#endif

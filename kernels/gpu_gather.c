@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Gathers and scatters on streams. A gather is one launch and one event: what it found comes in a report that the kernel itself
+ * writes to host memory, and the misses in lists there, so that nothing has to be copied or cleared around it.
+ */
+#include "gpu.h"
+
+/* A pointer of the wrong kind would break the GPU's context for good. */
+static int check_memory(const char *what, const void *memory)
+{
+	struct cudaPointerAttributes attributes;
+	int rc = cuda_status(cudaPointerGetAttributes(&attributes, memory), "asking whose a pointer is");
+
+	if (rc == 0 && attributes.type == cudaMemoryTypeUnregistered)
+		rc = rung__fail(RUNG_E_INVAL, "gather: the GPU cannot reach the %s at %p: give memory of the GPU (rung_store_alloc, cudaMalloc) or "
+		                "registered host memory", what, memory);
+	return rc;
+}
+
+static void record_gather(struct rung__device *device, const struct gpu_request *request, const struct rung_ids *ids, void *out,
+                          uint64_t out_stride, struct rung__cuda_gather *gather)
+{
+	*gather = device->gather;
+	gather->ids = ids->data;
+	gather->id_count = ids->count;
+	gather->id_dtype = ids->dtype;
+	if (ids->space == RUNG_RANKS)
+		gather->rank_of_vertex = NULL;
+	gather->out = out;
+	gather->out_stride = out_stride;
+	gather->miss_ranks = request->lists.miss_ranks;
+	gather->miss_rows = request->lists.miss_rows;
+	gather->counts = request->counts;
+	gather->report = request->report;
+}
+
+int rung__gpu_gather(struct rung__device *device, uint32_t request_idx, const struct rung_ids *ids, void *out, uint64_t out_stride,
+                  struct CUstream_st *stream)
+{
+	struct gpu_request *request = &device->requests[request_idx];
+	struct rung__cuda_gather gather;
+	int before, rc = 0;
+
+	if (ids->count > 0) {
+		rc = check_memory("ids", ids->data);
+		if (rc == 0)
+			rc = check_memory("output", out);
+	}
+	if (rc == 0)
+		rc = rung__gpu_enter(device->gpu, &before);
+	if (rc < 0)
+		return rc;
+	request->stream = stream ? stream : device->stream;
+	request->last_scatter = -1;
+	if (ids->count == 0)
+		*request->report = (struct rung__cuda_report){ 0 };   /* no kernel will */
+	record_gather(device, request, ids, out, out_stride, &gather);
+	rc = rung__cuda_gather_launch(&gather, device->gather_blocks, request->stream);
+	if (rc == 0)
+		rc = cuda_status(cudaEventRecord(request->gathered, request->stream), "recording the end of a gather");
+	rung__gpu_leave(before);
+	return rc;
+}
+
+static uint64_t rows_of_view(const struct rung__cuda_report *report, int view)
+{
+	return view < 0 ? 0 : report->view_rows[view];
+}
+
+/* 1, 0 or a failure, of an event. */
+static int has_passed(cudaEvent_t event, const char *what)
+{
+	cudaError_t err = cudaEventQuery(event);
+
+	if (err == cudaErrorNotReady) {
+		(void)cudaGetLastError();
+		return 0;
+	}
+	return err == cudaSuccess ? 1 : cuda_status(err, what);
+}
+
+int rung__gpu_gathered(struct rung__device *device, uint32_t request_idx, bool block, struct rung__found *found_out)
+{
+	const struct gpu_request *request = &device->requests[request_idx];
+	const struct rung__cuda_report *report = request->report;
+	int rc;
+
+	if (block)
+		rc = cuda_status(cudaEventSynchronize(request->gathered), "gathering rows");
+	else
+		rc = has_passed(request->gathered, "gathering rows");
+	if (rc < 0 || (rc == 0 && !block))
+		return rc;
+	*found_out = (struct rung__found){
+		.miss_count = report->miss_count,
+		.bad_count = report->bad_count,
+		.bad_index = report->bad_index,
+		.bad_id = report->bad_id,
+		.local_rows = rows_of_view(report, device->local_view),
+		.peer_rows = rows_of_view(report, device->peer_view),
+		.host_rows = rows_of_view(report, device->host_view),
+	};
+	return 1;
+}
+
+int rung__gpu_scatter(struct rung__device *device, uint32_t request_idx, const struct rung__scatter *scatter)
+{
+	struct gpu_request *request = &device->requests[request_idx];
+	struct rung__cuda_scatter launch = {
+		.slots = scatter->slots,
+		.offsets = request->lists.offsets + scatter->first,
+		.out_rows = request->lists.out_rows + scatter->first,
+		.count = scatter->count,
+		.offset_align = scatter->offset_align,
+		.row_bytes = (uint32_t)device->row_bytes,
+		.over_link = 1,
+		.out = scatter->out,
+		.out_stride = scatter->out_stride,
+	};
+	int before, rc = rung__gpu_enter(device->gpu, &before);
+
+	if (rc < 0)
+		return rc;
+	rc = rung__cuda_scatter_launch(&launch, device->scatter_blocks, device->scatter_stream);
+	if (rc == 0)
+		rc = cuda_status(cudaEventRecord(request->scattered[scatter->idx], device->scatter_stream), "recording the end of a scatter");
+	if (rc == 0)
+		request->last_scatter = (int)scatter->idx;
+	rung__gpu_leave(before);
+	return rc;
+}
+
+int rung__gpu_scattered(struct rung__device *device, uint32_t request_idx, uint32_t scatter_idx)
+{
+	return has_passed(device->requests[request_idx].scattered[scatter_idx], "copying rows from staging slots");
+}
+
+/* Scatters are on one stream: the last one stands for all. */
+int rung__gpu_order(struct rung__device *device, uint32_t request_idx, struct CUstream_st *stream)
+{
+	const struct gpu_request *request = &device->requests[request_idx];
+	cudaError_t err = cudaSuccess;
+	int before, rc = rung__gpu_enter(device->gpu, &before);
+
+	if (rc < 0)
+		return rc;
+	stream = stream ? stream : device->stream;
+	if (stream != request->stream)
+		err = cudaStreamWaitEvent(stream, request->gathered, 0);
+	if (err == cudaSuccess && request->last_scatter >= 0)
+		err = cudaStreamWaitEvent(stream, request->scattered[request->last_scatter], 0);
+	rung__gpu_leave(before);
+	return cuda_status(err, "letting a stream wait for rows");
+}

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory of the device: rows in GPU memory, and host memory that the GPU reads over the link.
+ *
+ * Rows lie in GPU memory with the stride of the file. They are loaded through two pinned buffers: while one is copied to the GPUs the
+ * next rows are read. Rows of the tier "peer" go to GPU i mod G in one strided copy a GPU and buffer.
+ *
+ * Host memory is registered in chunks: drivers take longer than linear on very large ones, and a failure says how far it came.
+ */
+#include <string.h>
+
+#include "gpu.h"
+#include "load.h"
+
+#define REGISTER_BYTES (1ull << 30)   /* one registration; whole huge pages */
+#define BUFFER_BYTES (8ull << 20)     /* one copy: enough for the full rate of a link */
+#define BUFFERS 2u
+
+int rung__gpu_take(int gpu, const char *what, uint64_t bytes, void **memory_out)
+{
+	size_t free_bytes = 0, total_bytes = 0;
+	int before, rc = rung__gpu_enter(gpu, &before);
+	cudaError_t err;
+
+	if (rc < 0)
+		return rc;
+	err = cudaMalloc(memory_out, (size_t)bytes);
+	if (err == cudaErrorMemoryAllocation) {
+		(void)cudaGetLastError();
+		(void)cudaMemGetInfo(&free_bytes, &total_bytes);
+		rc = rung__fail(RUNG_E_NOMEM, "cuda: GPU %d: no room for %s of %" PRIu64 " bytes: %zu of %zu bytes are free: give a smaller GPU "
+		                "budget, or end what uses the GPU", gpu, what, bytes, free_bytes, total_bytes);
+	} else {
+		rc = cuda_status(err, what);
+	}
+	rung__gpu_leave(before);
+	return rc;
+}
+
+static void give_back(int gpu, void *memory)
+{
+	int before;
+
+	if (memory && rung__gpu_enter(gpu, &before) == 0) {
+		(void)cudaFree(memory);
+		rung__gpu_leave(before);
+	}
+}
+
+/* ---- host memory ---- */
+
+static void unregister(unsigned char *memory, uint64_t bytes)
+{
+	for (uint64_t at = 0; at < bytes; at += REGISTER_BYTES)
+		(void)cudaHostUnregister(memory + at);
+	(void)cudaGetLastError();
+}
+
+static int register_all(const char *what, unsigned char *memory, uint64_t bytes, unsigned flags)
+{
+	for (uint64_t at = 0; at < bytes; at += REGISTER_BYTES) {
+		uint64_t part = RUNG__MIN(REGISTER_BYTES, bytes - at);
+		cudaError_t err = cudaHostRegister(memory + at, (size_t)part, flags);
+
+		if (err != cudaSuccess) {
+			(void)cudaGetLastError();
+			unregister(memory, at);
+			return rung__fail(cuda_status_of(err), "cuda: registering %s: %" PRIu64 " of %" PRIu64 " bytes were pinned, then: %s (%s): "
+			                  "give a smaller host budget, or raise the limit of locked memory", what, at, bytes,
+			                  cudaGetErrorString(err), cudaGetErrorName(err));
+		}
+	}
+	return 0;
+}
+
+int rung__gpu_pin(struct rung__device *device, const char *what, void *memory, uint64_t bytes, bool sealed)
+{
+	unsigned flags = cudaHostRegisterPortable | cudaHostRegisterMapped | (sealed ? cudaHostRegisterReadOnly : 0u);
+	struct gpu_pin *pin = rung__zalloc(sizeof(*pin));
+	int before, rc;
+
+	if (!pin)
+		return rung__fail(RUNG_E_NOMEM, "cuda: out of memory");
+	rc = rung__gpu_enter(device->gpu, &before);
+	if (rc == 0) {
+		rc = register_all(what, memory, bytes, flags);
+		rung__gpu_leave(before);
+	}
+	if (rc < 0) {
+		rung__free(pin);
+		return rc;
+	}
+	*pin = (struct gpu_pin){ device->pins, memory, bytes };
+	device->pins = pin;
+	return 0;
+}
+
+void rung__gpu_unpin(struct rung__device *device, void *memory)
+{
+	struct gpu_pin **link = &device->pins;
+	struct gpu_pin *pin;
+
+	while (*link && (*link)->memory != memory)
+		link = &(*link)->next;
+	pin = *link;
+	if (!pin)
+		return;
+	unregister(pin->memory, pin->bytes);
+	*link = pin->next;
+	rung__free(pin);
+}
+
+/* ---- loading ---- */
+
+struct load {
+	struct rung__device *device;
+	const struct rung__device_args *args;
+	struct rung__loader loader;
+	unsigned char *buffers;       /* BUFFERS of buffer_bytes */
+	uint64_t buffer_bytes;
+	uint64_t rows_max;            /* of a buffer */
+	cudaEvent_t copied[BUFFERS];
+};
+
+static uint64_t stride_of(const struct load *load)
+{
+	return load->args->features->layout.row_stride;
+}
+
+static cudaError_t copy_local(const struct load *load, uint64_t i, uint64_t rows, const unsigned char *from)
+{
+	uint64_t stride = stride_of(load);
+
+	return cudaMemcpyAsync((unsigned char *)load->device->local + i * stride, from, (size_t)((rows - 1) * stride + load->device->row_bytes),
+	                       cudaMemcpyHostToDevice, load->device->stream);
+}
+
+/* Rows i, i + 1, ... of the tier: to each GPU every gpu_count-th of them. */
+static cudaError_t copy_peer(const struct load *load, uint64_t i, uint64_t rows, const unsigned char *from)
+{
+	uint64_t stride = stride_of(load), gpus = load->device->gpu_count;
+	cudaError_t err = cudaSuccess;
+
+	for (uint64_t k = 0; k < RUNG__MIN(gpus, rows) && err == cudaSuccess; k++) {
+		unsigned char *to = (unsigned char *)load->device->peer[(i + k) % gpus] + (i + k) / gpus * stride;
+
+		err = cudaMemcpy2DAsync(to, (size_t)stride, from + k * stride, (size_t)(gpus * stride), (size_t)load->device->row_bytes,
+		                        (size_t)((rows - k + gpus - 1) / gpus), cudaMemcpyHostToDevice, load->device->stream);
+	}
+	return err;
+}
+
+static int load_ranks(const struct load *load, const struct rung__ranks *ranks,
+                      cudaError_t (*copy)(const struct load *, uint64_t, uint64_t, const unsigned char *))
+{
+	const struct rung__layout *layout = &load->args->features->layout;
+	unsigned turn = 0;
+
+	for (uint64_t i = 0; i < ranks->row_count; i += load->rows_max, turn = (turn + 1) % BUFFERS) {
+		uint64_t rows = RUNG__MIN(load->rows_max, ranks->row_count - i);
+		uint64_t begin = layout->data_offset + (ranks->rank_first + i) * layout->row_stride;
+		uint64_t lead = begin % RUNG__PAGE_BYTES;
+		unsigned char *buffer = load->buffers + turn * load->buffer_bytes;
+		int rc = cuda_status(cudaEventSynchronize(load->copied[turn]), "copying rows to a GPU");
+
+		if (rc == 0)
+			rc = rung__loader_read(&load->loader, begin - lead, lead + (rows - 1) * layout->row_stride + layout->row_bytes, buffer);
+		if (rc == 0)
+			rc = cuda_status(copy(load, i, rows, buffer + lead), "copying rows to a GPU");
+		if (rc == 0)
+			rc = cuda_status(cudaEventRecord(load->copied[turn], load->device->stream), "copying rows to a GPU");
+		if (rc < 0)
+			return rc;
+	}
+	return cuda_status(cudaStreamSynchronize(load->device->stream), "copying rows to a GPU");
+}
+
+static void close_load(struct load *load)
+{
+	(void)cudaStreamSynchronize(load->device->stream);   /* after a failure a copy may still read from a buffer */
+	for (unsigned b = 0; b < BUFFERS; b++) {
+		if (load->copied[b])
+			(void)cudaEventDestroy(load->copied[b]);
+	}
+	if (load->buffers)
+		rung__gpu_unpin(load->device, load->buffers);
+	rung__unmap_pages(load->buffers, BUFFERS * load->buffer_bytes);
+	if (load->loader.bounce)
+		rung__loader_close(&load->loader);
+}
+
+static int open_load(struct load *load)
+{
+	uint64_t stride = stride_of(load);
+	int rc;
+
+	load->rows_max = RUNG__MAX(BUFFER_BYTES / stride, 1u);
+	load->buffer_bytes = rung__align_up(load->rows_max * stride, RUNG__PAGE_BYTES) + 2 * RUNG__PAGE_BYTES;   /* begins and ends in a page */
+	rc = rung__loader_open(load->args->features, &load->loader);
+	if (rc < 0)
+		return rc;
+	load->buffers = rung__map_pages(BUFFERS * load->buffer_bytes);
+	if (!load->buffers)
+		return rung__fail(RUNG_E_NOMEM, "cuda: no memory for %u buffers of %" PRIu64 " bytes to load through", BUFFERS, load->buffer_bytes);
+	rc = rung__gpu_pin(load->device, "the buffers to load through", load->buffers, BUFFERS * load->buffer_bytes, false);
+	for (unsigned b = 0; b < BUFFERS && rc == 0; b++)
+		rc = cuda_status(cudaEventCreateWithFlags(&load->copied[b], cudaEventDisableTiming | cudaEventBlockingSync), "making an event");
+	return rc;
+}
+
+static int load_tiers(struct rung__device *device, const struct rung__device_args *args)
+{
+	struct load load = { .device = device, .args = args };
+	bool load_peer = args->peer.row_count > 0 && device->peer_is_ours;
+	int rc = 0;
+
+	if (args->local.row_count == 0 && !load_peer)
+		return 0;
+	rc = open_load(&load);
+	if (rc == 0)
+		rc = load_ranks(&load, &args->local, copy_local);
+	if (rc == 0 && load_peer)
+		rc = load_ranks(&load, &args->peer, copy_peer);
+	close_load(&load);
+	return rc;
+}
+
+/* ---- tiers ---- */
+
+static int reach(const struct rung__device *device, int gpu)
+{
+	cudaError_t err;
+	int before, rc;
+
+	if (gpu == device->gpu)
+		return 0;
+	rc = rung__gpu_enter(device->gpu, &before);
+	if (rc < 0)
+		return rc;
+	err = cudaDeviceEnablePeerAccess(gpu, 0);
+	rung__gpu_leave(before);
+	if (err == cudaErrorPeerAccessAlreadyEnabled) {
+		(void)cudaGetLastError();
+		return 0;
+	}
+	if (err == cudaErrorPeerAccessUnsupported) {
+		(void)cudaGetLastError();
+		return rung__fail(RUNG_E_NOSUP, "cuda: GPU %d cannot read the memory of GPU %d: make the plan on this machine, or name one GPU",
+		                  device->gpu, gpu);
+	}
+	return cuda_status(err, "letting a GPU read another's memory");
+}
+
+static int open_peer(struct rung__device *device, const struct rung__device_args *args)
+{
+	uint64_t stride = args->features->layout.row_stride;
+	int rc = 0;
+
+	device->peer_is_ours = !args->peer_handles;
+	for (uint32_t g = 0; g < args->gpu_count && args->peer.row_count > 0 && rc == 0; g++) {
+		uint64_t rows = (args->peer.row_count + args->gpu_count - 1 - g) / args->gpu_count;
+
+		if (args->peer_handles) {
+			cudaIpcMemHandle_t handle;
+
+			memcpy(&handle, args->peer_handles[g].bytes, sizeof(handle));
+			rc = rows == 0 ? 0 : cuda_status(cudaIpcOpenMemHandle(&device->peer[g], handle, cudaIpcMemLazyEnablePeerAccess),
+			                                 "opening GPU memory of the process that shares the store");
+			continue;
+		}
+		rc = reach(device, args->gpus[g]);
+		if (rc == 0 && rows > 0)
+			rc = rung__gpu_take(args->gpus[g], "rows of the tier \"peer\"", rows * stride, &device->peer[g]);
+	}
+	return rc;
+}
+
+static int open_map(struct rung__device *device, const struct rung__device_args *args)
+{
+	uint64_t bytes = args->vertex_count * args->map_bytes;
+	int rc;
+
+	if (!args->rank_of_vertex)
+		return 0;
+	if (!args->map_on_gpu)
+		return rung__gpu_pin(device, "rank_of_vertex", (void *)args->rank_of_vertex, rung__align_up(bytes, RUNG__PAGE_BYTES), args->sealed);
+	rc = rung__gpu_take(device->gpu, "rank_of_vertex", bytes, &device->map);
+	if (rc == 0)
+		rc = cuda_status(cudaMemcpy(device->map, args->rank_of_vertex, (size_t)bytes, cudaMemcpyHostToDevice), "copying rank_of_vertex");
+	return rc;
+}
+
+static int add_view(struct rung__device *device, const struct rung__cuda_view *view)
+{
+	device->gather.views[device->gather.view_count] = *view;
+	return (int)device->gather.view_count++;
+}
+
+static void set_views(struct rung__device *device, const struct rung__device_args *args)
+{
+	uint64_t stride = args->features->layout.row_stride;
+	struct rung__cuda_view view = { .base_count = 1, .stride = stride };
+
+	device->local_view = device->peer_view = device->host_view = -1;
+	view.base[0] = device->local;
+	view.rank_end = args->local.row_count;
+	if (args->local.row_count > 0)
+		device->local_view = add_view(device, &view);
+	view.rank_end += args->peer.row_count;
+	view.base_count = args->gpu_count;
+	for (uint32_t g = 0; g < args->gpu_count; g++)
+		view.base[g] = device->peer[g];
+	if (args->peer.row_count > 0)
+		device->peer_view = add_view(device, &view);
+	view = (struct rung__cuda_view){ .base = { args->host.base }, .base_count = 1, .over_link = 1, .stride = args->host.stride,
+	                                 .rank_end = view.rank_end + args->host.row_count };
+	if (args->host.row_count > 0)
+		device->host_view = add_view(device, &view);
+	device->gather.row_count = args->vertex_count;
+	device->gather.row_bytes = (uint32_t)device->row_bytes;
+	device->gather.map_bytes = args->map_bytes;
+	device->gather.rank_of_vertex = device->map ? device->map : args->rank_of_vertex;
+}
+
+int rung__gpu_open_tiers(struct rung__device *device, const struct rung__device_args *args)
+{
+	uint64_t stride = args->features->layout.row_stride;
+	int rc = 0;
+
+	if (args->local.row_count > 0)
+		rc = rung__gpu_take(device->gpu, "rows of the tier \"gpu\"", args->local.row_count * stride, &device->local);
+	if (rc == 0)
+		rc = open_peer(device, args);
+	if (rc == 0)
+		rc = open_map(device, args);
+	if (rc == 0)
+		rc = load_tiers(device, args);
+	if (rc == 0 && args->host.row_count > 0)
+		rc = rung__gpu_pin(device, "the host tier", (void *)args->host.base, args->host_bytes, args->sealed);
+	if (rc == 0)
+		set_views(device, args);
+	return rc;
+}
+
+void rung__gpu_close_tiers(struct rung__device *device)
+{
+	give_back(device->gpu, device->local);
+	give_back(device->gpu, device->map);
+	for (uint32_t g = 0; g < device->gpu_count; g++) {
+		if (device->peer_is_ours)
+			give_back(device->gpus[g], device->peer[g]);
+		else if (device->peer[g])
+			(void)cudaIpcCloseMemHandle(device->peer[g]);
+	}
+}

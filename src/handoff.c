@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The hand-off between a device and refill.
+ *
+ *     caller: gather on its stream ─> [gathered?] ─ misses ─> refill ─ parcels ─> scatter on the device's stream ─> [scattered?] ─> done
+ *                                          └─ none ─> done            <─ slots that were copied from ─┘
+ *
+ * Two kernels with the refill between them. One thread asks the device, in turn, which of the gathers and scatters on their way
+ * have run; no kernel waits for the host, no call waits for the device, and requests that hang on each other through the caller's
+ * streams cannot block one another. It is the one thread that puts rung's own work on the device after open, and refill makes no call
+ * to it. While something is on its way the thread looks again after LOOK_NS; otherwise it sleeps until it is woken.
+ *
+ * Where no row is cold there is no thread: who polls or waits finds out by itself (rung__handoff_settle).
+ *
+ * Errors. What the device says of a gather or a scatter fails that request. A device that has broken down says the same of all, so
+ * all fail and none hangs. Ids outside fail a request when its gather has run; its misses are then not read.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "store_internal.h"
+#include "thread.h"
+
+#define LOOK_NS 20000      /* between looks at the device: what a hit waits at most, and about 1/20 of a core */
+#define SLACK_NS 2000      /* of the timer: by default the kernel adds 50 us */
+#define STOP_WAIT_S 60     /* a device that has not answered for so long is given up */
+
+struct rung__handoff {
+	struct rung_store *store;
+	const struct rung__device_ops *ops;
+	struct rung__device *device;
+	struct rung_request **active;      /* [request_count], in order of submission */
+	uint32_t active_count;
+	bool looking;                      /* something is on its way on the device */
+	bool stop;
+	char error[RUNG__ERROR_BYTES];     /* of the last scatter that failed */
+
+	/* under store->lock */
+	struct rung_request *inbox_head, *inbox_tail;   /* gathers that were started */
+	struct rung__parcels parcels;
+	pthread_cond_t work;
+	pthread_t thread;
+};
+
+static uint32_t index_of(const struct rung_request *request)
+{
+	return (uint32_t)(request - request->store->requests);
+}
+
+static void push(struct rung__parcels *list, struct rung__parcel *parcel)
+{
+	parcel->next = NULL;
+	if (list->tail)
+		list->tail->next = parcel;
+	else
+		list->head = parcel;
+	list->tail = parcel;
+}
+
+static struct rung__parcel *pop(struct rung__parcels *list)
+{
+	struct rung__parcel *parcel = list->head;
+
+	if (!parcel)
+		return NULL;
+	list->head = parcel->next;
+	if (!list->head)
+		list->tail = NULL;
+	return parcel;
+}
+
+/* ---- what a gather found ---- */
+
+static void fail_bad_id(struct rung_request *request, const struct rung__found *found)
+{
+	uint64_t index = found->bad_index + request->index_first;
+	uint64_t last = request->store->shape.vertex_count - 1;
+	char text[RUNG__ERROR_BYTES];
+	int len;
+
+	if (request->id_dtype == RUNG_I32 || request->id_dtype == RUNG_I64)
+		len = snprintf(text, sizeof(text), "gather: id %" PRId64 " at index %" PRIu64, (int64_t)found->bad_id, index);
+	else
+		len = snprintf(text, sizeof(text), "gather: id %" PRIu64 " at index %" PRIu64, found->bad_id, index);
+	snprintf(text + len, sizeof(text) - (size_t)len, " is not in 0..%" PRIu64 ", the first of %" PRIu64 " such ids", last,
+	         found->bad_count);
+	rung__request_fail(request, RUNG_E_RANGE, text);
+}
+
+static void take_found(struct rung_request *request, const struct rung__found *found)
+{
+	_Atomic uint64_t *hits = request->store->counters.tier_hits;
+
+	if (found->bad_count > 0) {
+		fail_bad_id(request, found);
+		return;
+	}
+	rung__count(&hits[RUNG__TIER_GPU], found->local_rows);
+	rung__count(&hits[RUNG__TIER_PEER], found->peer_rows);
+	rung__count(&hits[RUNG__TIER_HOST], found->host_rows);
+	rung__count(&hits[RUNG__TIER_NVME], found->miss_count);
+	request->misses.count = found->miss_count;
+}
+
+void rung__handoff_settle(struct rung_request *request, bool block)
+{
+	struct rung_store *store = request->store;
+	struct rung__found found;
+	bool busy;
+	int rc;
+
+	if (atomic_load_explicit(&request->state, memory_order_acquire) == RUNG__REQUEST_DONE)
+		return;
+	rc = store->device_ops->gathered(store->device, index_of(request), block, &found);
+	if (rc == 0)
+		return;
+	pthread_mutex_lock(&request->lock);   /* another thread may have looked as well */
+	busy = atomic_load_explicit(&request->state, memory_order_relaxed) == RUNG__REQUEST_BUSY;
+	if (busy && rc < 0)
+		rung__request_fail(request, rc, rung_last_error());
+	else if (busy)
+		take_found(request, &found);
+	pthread_mutex_unlock(&request->lock);
+	if (busy)
+		rung__request_finish(request, request->status);
+}
+
+/* ---- the thread ---- */
+
+static void end(struct rung__handoff *h, uint32_t active_idx)
+{
+	struct rung_request *request = h->active[active_idx];
+
+	memmove(&h->active[active_idx], &h->active[active_idx + 1], (--h->active_count - active_idx) * sizeof(*h->active));
+	rung__request_finish(request, request->status);
+}
+
+/* @return true when the request has ended */
+static bool look_at_gather(struct rung__handoff *h, uint32_t active_idx)
+{
+	struct rung_request *request = h->active[active_idx];
+	struct rung__found found;
+	int rc = h->ops->gathered(h->device, index_of(request), false, &found);
+
+	if (rc == 0) {
+		h->looking = true;
+		return false;
+	}
+	if (rc < 0)
+		rung__request_fail(request, rc, rung_last_error());
+	else
+		take_found(request, &found);
+	if (request->status == 0 && request->misses.count > 0 && h->stop)
+		rung__request_fail(request, RUNG_E_CANCELED, "the store was closed while the request was in flight");
+	if (request->status < 0 || request->misses.count == 0) {
+		end(h, active_idx);
+		return true;
+	}
+	request->reading = true;
+	rung__request_enqueue(request);
+	return false;
+}
+
+static void return_slots(struct rung__handoff *h, const struct rung__parcel *parcel)
+{
+	struct rung_store *store = h->store;
+
+	if (parcel->slot_head == RUNG__SLOT_NONE)
+		return;
+	pthread_mutex_lock(&store->lock);
+	store->returned[store->returned_count++] = parcel->slot_head;   /* chains are disjoint: at most one a slot */
+	pthread_cond_signal(&store->queued);
+	pthread_mutex_unlock(&store->lock);
+}
+
+static void scatter_failed(struct rung__handoff *h, struct rung_request *request, int rc)
+{
+	if (request->device_status == 0)
+		request->device_status = rc;
+	snprintf(h->error, sizeof(h->error), "%s", rung_last_error());
+}
+
+static int launch(struct rung__handoff *h, const struct rung_request *request, const struct rung__parcel *parcel, uint32_t idx)
+{
+	struct rung__scatter scatter = {
+		.first = parcel->first,
+		.count = parcel->count,
+		.slots = rung__refill_slots(h->store->refill, &scatter.offset_align),
+		.out = request->out,
+		.out_stride = request->out_stride,
+		.idx = idx,
+	};
+	int rc = h->ops->scatter(h->device, index_of(request), &scatter);
+
+	if (rc == 0)
+		rung__count(&h->store->counters.scatters, 1);
+	return rc;
+}
+
+static bool is_lost(const struct rung_request *request)
+{
+	return request->device_status < 0 || (request->read_through && request->status < 0);
+}
+
+/* Put parcels that wait on the device, as far as it has room; those of a request that has failed are not worth it. */
+static void launch_parcels(struct rung__handoff *h, struct rung_request *request)
+{
+	struct rung__parcel *parcel;
+
+	while (request->scatter_count < RUNG__SCATTERS_MAX && (parcel = pop(&request->waiting)) != NULL) {
+		uint32_t idx = (request->scatter_first + request->scatter_count) % RUNG__SCATTERS_MAX;
+		int rc = 0;
+
+		if (parcel->count > 0 && !is_lost(request)) {
+			rc = launch(h, request, parcel, idx);
+			if (rc == 0) {
+				request->scatters[idx] = parcel;
+				request->scatter_count++;
+				continue;
+			}
+			scatter_failed(h, request, rc);
+		}
+		return_slots(h, parcel);
+	}
+}
+
+static void look_at_scatters(struct rung__handoff *h, struct rung_request *request)
+{
+	while (request->scatter_count > 0) {
+		uint32_t idx = request->scatter_first;
+		int rc = h->ops->scattered(h->device, index_of(request), idx);
+
+		if (rc == 0) {
+			h->looking = true;
+			return;
+		}
+		if (rc < 0)
+			scatter_failed(h, request, rc);
+		request->scatter_first = (idx + 1) % RUNG__SCATTERS_MAX;
+		request->scatter_count--;
+		return_slots(h, request->scatters[idx]);
+	}
+}
+
+/* Those who only want to put work behind it need not wait any longer. */
+static void say_launched(struct rung_request *request)
+{
+	if (atomic_load_explicit(&request->state, memory_order_relaxed) != RUNG__REQUEST_BUSY)
+		return;
+	pthread_mutex_lock(&request->lock);
+	atomic_store_explicit(&request->state, RUNG__REQUEST_LAUNCHED, memory_order_release);
+	pthread_cond_broadcast(&request->done);
+	pthread_mutex_unlock(&request->lock);
+}
+
+static void look_at_reads(struct rung__handoff *h, uint32_t active_idx)
+{
+	struct rung_request *request = h->active[active_idx];
+
+	look_at_scatters(h, request);
+	launch_parcels(h, request);
+	if (!request->read_through || request->waiting.head)
+		return;
+	if (request->scatter_count > 0) {
+		h->looking = true;
+		if (!is_lost(request))
+			say_launched(request);
+		return;
+	}
+	if (request->device_status < 0)
+		rung__request_fail(request, request->device_status, h->error);
+	end(h, active_idx);
+}
+
+static void take_inbox(struct rung__handoff *h)
+{
+	struct rung_request *next;
+
+	for (struct rung_request *request = h->inbox_head; request; request = next) {
+		next = request->next;
+		h->active[h->active_count++] = request;
+	}
+	h->inbox_head = h->inbox_tail = NULL;
+}
+
+static void take_parcels(struct rung__handoff *h)
+{
+	struct rung__parcel *parcel;
+
+	while ((parcel = pop(&h->parcels)) != NULL) {
+		parcel->request->read_through = parcel->last;
+		push(&parcel->request->waiting, parcel);
+	}
+}
+
+/* Sleep until there is something new, or until it is time to look again. */
+static void take_work(struct rung__handoff *h)
+{
+	struct rung_store *store = h->store;
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += LOOK_NS;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_nsec -= 1000000000;
+		until.tv_sec++;
+	}
+	pthread_mutex_lock(&store->lock);
+	while (!h->inbox_head && !h->parcels.head && (h->stop || !store->stop)) {
+		if (h->looking) {
+			if (pthread_cond_timedwait(&h->work, &store->lock, &until) == ETIMEDOUT)
+				break;
+		} else {
+			if (h->stop && h->active_count == 0)
+				break;
+			pthread_cond_wait(&h->work, &store->lock);
+		}
+	}
+	h->stop = store->stop;
+	take_inbox(h);
+	take_parcels(h);
+	pthread_mutex_unlock(&store->lock);
+}
+
+static void *handoff_main(void *ctx)
+{
+	struct rung__handoff *h = ctx;
+
+	prctl(PR_SET_TIMERSLACK, SLACK_NS);
+	do {
+		take_work(h);
+		h->looking = false;
+		for (uint32_t i = h->active_count; i-- > 0;) {   /* from the end, since one may leave the list */
+			if (!h->active[i]->reading && look_at_gather(h, i))
+				continue;
+			if (h->active[i]->reading)
+				look_at_reads(h, i);
+		}
+	} while (!h->stop || h->active_count > 0);
+	pthread_mutex_lock(&h->store->lock);
+	h->store->handoff_runs = false;   /* refill may go */
+	pthread_cond_signal(&h->store->queued);
+	pthread_mutex_unlock(&h->store->lock);
+	return NULL;
+}
+
+/* ---- from the other threads ---- */
+
+int rung__handoff_submit(struct rung_request *request, const struct rung_ids *ids, void *out, size_t out_stride,
+                         struct CUstream_st *stream)
+{
+	struct rung_store *store = request->store;
+	struct rung__handoff *h = store->handoff;
+	int rc = store->device_ops->gather(store->device, index_of(request), ids, out, out_stride, stream);
+
+	if (rc < 0)
+		return rc;
+	request->id_dtype = ids->dtype;
+	request->id_count = ids->count;
+	request->reading = request->read_through = false;
+	request->device_status = 0;
+	request->scatter_first = request->scatter_count = 0;
+	request->misses.count = 0;
+	request->next = NULL;
+	atomic_store_explicit(&request->state, RUNG__REQUEST_BUSY, memory_order_relaxed);
+	if (!h)
+		return 0;
+	pthread_mutex_lock(&store->lock);
+	if (h->inbox_tail)
+		h->inbox_tail->next = request;
+	else
+		h->inbox_head = request;
+	h->inbox_tail = request;
+	pthread_cond_signal(&h->work);
+	pthread_mutex_unlock(&store->lock);
+	return 0;
+}
+
+void rung__handoff_take(struct rung__handoff *h, struct rung__parcel *parcel)
+{
+	pthread_mutex_lock(&h->store->lock);
+	push(&h->parcels, parcel);
+	pthread_cond_signal(&h->work);
+	pthread_mutex_unlock(&h->store->lock);
+}
+
+static void free_handoff(struct rung__handoff *h)
+{
+	pthread_cond_destroy(&h->work);
+	rung__free(h->active);
+	rung__free(h);
+}
+
+int rung__handoff_start(struct rung_store *store)
+{
+	struct rung__handoff *h = rung__zalloc(sizeof(*h));
+	pthread_condattr_t monotonic;
+	int rc;
+
+	if (!h)
+		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
+	h->store = store;
+	h->ops = store->device_ops;
+	h->device = store->device;
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&h->work, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	h->active = rung__malloc_array(store->request_count, sizeof(struct rung_request *));
+	if (!h->active) {
+		free_handoff(h);
+		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
+	}
+	store->handoff_runs = true;
+	rc = rung__thread_start(&h->thread, handoff_main, h);
+	if (rc != 0) {
+		store->handoff_runs = false;
+		free_handoff(h);
+		return rung__fail(RUNG_E_NOMEM, "store: the hand-off thread could not be started: %s", strerror(rc));
+	}
+	store->handoff = h;
+	return 0;
+}
+
+int rung__handoff_stop(struct rung__handoff *h)
+{
+	struct timespec until;
+
+	pthread_mutex_lock(&h->store->lock);
+	pthread_cond_signal(&h->work);
+	pthread_mutex_unlock(&h->store->lock);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += STOP_WAIT_S;
+	if (pthread_timedjoin_np(h->thread, NULL, &until) != 0)
+		return rung__fail(RUNG_E_TIMEDOUT, "device %s: work in flight has not ended for %d s: the GPU is stuck; the store's memory is "
+		                  "left", h->ops->name, STOP_WAIT_S);
+	free_handoff(h);
+	return 0;
+}

@@ -233,10 +233,8 @@ static void look_at_scatters(struct rung__handoff *h, struct rung_request *reque
 		uint32_t idx = request->scatter_first;
 		int rc = h->ops->scattered(h->device, index_of(request), idx);
 
-		if (rc == 0) {
-			h->looking = true;
+		if (rc == 0)
 			return;
-		}
 		if (rc < 0)
 			scatter_failed(h, request, rc);
 		request->scatter_first = (idx + 1) % RUNG__SCATTERS_MAX;
@@ -262,10 +260,11 @@ static void look_at_reads(struct rung__handoff *h, uint32_t active_idx)
 
 	look_at_scatters(h, request);
 	launch_parcels(h, request);
+	if (request->scatter_count > 0)
+		h->looking = true;
 	if (!request->read_through || request->waiting.head)
 		return;
 	if (request->scatter_count > 0) {
-		h->looking = true;
 		if (!is_lost(request))
 			say_launched(request);
 		return;

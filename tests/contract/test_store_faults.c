@@ -26,12 +26,11 @@ static void open_over_faults(int no_merge)
 	fixture_open(&f, ROWS, WIDTH, 20 * 4096, &opts, &support_fault_tier);
 	atomic_store(&support_fault.seen, 0);
 	fixture_random_ids(&f, ids, ASKED, 3);
-	out = malloc(ASKED * WIDTH);
+	out = fixture_memory(&f, ASKED * WIDTH);
 }
 
 static void close_all(void)
 {
-	free(out);
 	fixture_close(&f);
 }
 
@@ -45,7 +44,7 @@ static uint64_t retries(void)
 
 static struct rung_request *submit(uint64_t first, uint64_t count)
 {
-	struct rung_ids list = { ids + first, count, RUNG_U64, RUNG_RANKS };
+	struct rung_ids list = fixture_ids(&f, ids + first, count, RUNG_U64, RUNG_RANKS);
 	struct rung_request *request = NULL;
 
 	cr_assert_eq(rung_gather_submit(f.store, &list, out + first * WIDTH, 0, NULL, &request), 0, "%s", rung_last_error());
@@ -224,7 +223,7 @@ Test(faults, a_device_that_is_gone_with_every_slot_in_flight_hangs_nobody)
 	fixture_open(&f, ROWS, WIDTH, 4 * 4096, &opts, &support_fault_tier);
 	cr_assert_eq(rung_plan_slots(f.plan)->slot_count, 4);
 	fixture_random_ids(&f, ids, ASKED, 3);
-	out = malloc(ASKED * WIDTH);
+	out = fixture_memory(&f, ASKED * WIDTH);
 	support_fault.kind = SUPPORT_FAULT_GONE;
 	support_fault.err = ENODEV;
 	for (unsigned i = 0; i < 3; i++)

@@ -1,140 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/**
- * CUDA kernels on the CPU, lane by lane: the language, the warp intrinsics and the few runtime calls that kernels/ uses.
- *
- * Each lane of a block is a fiber. It runs until a collective (shuffle, ballot, barrier) and waits there; when all lanes of the
- * mask have come, they go on with the result. What the hardware leaves undefined fails here: a lane missing from a mask, a lane
- * of the mask that waits elsewhere or has left the kernel, a shuffle from a lane outside the mask, a barrier that some do not
- * reach. Lanes, warps and blocks run in an order drawn from lanes::seed, so that nothing can rely on one. Every access to global
- * memory is checked: aligned to its width, inside memory that the test lent to the kernel, not written where only reading was.
- *
- * What it cannot find: races inside one stretch between two collectives, and how fast anything is.
- */
+/** The lane harness: the language of cuda_language.h and the few runtime calls that kernels/ uses; a launch runs the kernel at once. */
 #ifndef CUDA_LANES_H
 #define CUDA_LANES_H
 
-#include <cstring>
-#include <tuple>
-#include <utility>
-
-#define __global__
-#define __device__
-#define __host__
-#define __forceinline__ inline
-#define __grid_constant__
-
-struct uint2 { unsigned x, y; };
-struct alignas(16) uint4 { unsigned x, y, z, w; };
-struct uint3 { unsigned x, y, z; };
-struct dim3 {
-	unsigned x, y, z;
-	explicit dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
-};
-
-inline uint3 threadIdx, blockIdx;
-inline dim3 blockDim, gridDim;
-
-#include "scheduler.h"   /* uses these */
-
-/* ---- intrinsics ------------------------------------------------------------------------------------------------------ */
-
-template <class T>
-inline T lanes_shuffle(unsigned mask, T value, unsigned source, int line)
-{
-	uint64_t bits = 0;
-
-	static_assert(sizeof(T) <= 8, "shuffles move up to 8 bytes");
-	memcpy(&bits, &value, sizeof(T));
-	bits = lanes::meet(lanes::SHUFFLE, mask, source, bits, line);
-	memcpy(&value, &bits, sizeof(T));
-	return value;
-}
-
-/* Without a width: the whole warp. Up and down from past its edge: the lane's own value. */
-template <class T> inline T __shfl_sync(unsigned mask, T value, int source, int line = __builtin_LINE())
-{
-	return lanes_shuffle(mask, value, (unsigned)source % lanes::WARP, line);
-}
-
-template <class T> inline T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int line = __builtin_LINE())
-{
-	return lanes_shuffle(mask, value, (threadIdx.x ^ (unsigned)lane_mask) % lanes::WARP, line);
-}
-
-template <class T> inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int line = __builtin_LINE())
-{
-	const unsigned lane = threadIdx.x % lanes::WARP;
-	return lanes_shuffle(mask, value, lane >= delta ? lane - delta : lane, line);
-}
-
-template <class T> inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int line = __builtin_LINE())
-{
-	const unsigned lane = threadIdx.x % lanes::WARP;
-	return lanes_shuffle(mask, value, lane + delta < lanes::WARP ? lane + delta : lane, line);
-}
-
-inline unsigned __ballot_sync(unsigned mask, int predicate, int line = __builtin_LINE())
-{
-	return (unsigned)lanes::meet(lanes::BALLOT, mask, 0, predicate != 0, line);
-}
-
-inline void __syncwarp(unsigned mask = 0xffffffffu, int line = __builtin_LINE())
-{
-	lanes::meet(lanes::SYNC_WARP, mask, 0, 0, line);
-}
-
-inline void __syncthreads(int line = __builtin_LINE())
-{
-	lanes::meet(lanes::SYNC_BLOCK, 0, 0, 0, line);
-}
-
-/* Alone: the least that CUDA promises. */
-inline unsigned __activemask()
-{
-	return 1u << threadIdx.x % lanes::WARP;
-}
-
-/* Lanes run one at a time: all they wrote is there. */
-inline void __threadfence() {}
-inline void __threadfence_system() {}
-
-inline int __popc(unsigned x) { return __builtin_popcount(x); }
-inline int __ffs(int x) { return __builtin_ffs(x); }
-
-template <class T> inline T __ldg(const T *ptr)
-{
-	T value;
-
-	lanes::check_access(ptr, sizeof(T), lanes::LOAD);
-	memcpy(&value, (const void *)ptr, sizeof(T));
-	return value;
-}
-
-template <class T> inline void __stwb(T *ptr, T value)
-{
-	lanes::check_access(ptr, sizeof(T), lanes::STORE);
-	memcpy((void *)ptr, &value, sizeof(T));
-}
-
-template <class T, class Change> inline T lanes_atomic(T *ptr, Change change)
-{
-	T old;
-
-	lanes::check_access(ptr, sizeof(T), lanes::ATOMIC);
-	memcpy(&old, (const void *)ptr, sizeof(T));
-	const T changed = change(old);
-	memcpy((void *)ptr, &changed, sizeof(T));
-	return old;
-}
-
-#define LANES_ATOMICS(T)                                                                                                         \
-	inline T atomicAdd(T *ptr, T value) { return lanes_atomic(ptr, [value](T old) { return (T)(old + value); }); }            \
-	inline T atomicExch(T *ptr, T value) { return lanes_atomic(ptr, [value](T) { return value; }); }                         \
-	inline T atomicMin(T *ptr, T value) { return lanes_atomic(ptr, [value](T old) { return old < value ? old : value; }); }   \
-	inline T atomicMax(T *ptr, T value) { return lanes_atomic(ptr, [value](T old) { return old > value ? old : value; }); }
-LANES_ATOMICS(int)
-LANES_ATOMICS(unsigned)
-LANES_ATOMICS(unsigned long long)
+#include "cuda_language.h"
 
 /* ---- runtime --------------------------------------------------------------------------------------------------------- */
 
@@ -194,12 +63,6 @@ inline cudaError_t cudaMemsetAsync(void *ptr, int value, size_t bytes, cudaStrea
 	return lanes::take_error();
 }
 
-template <class... Args, size_t... I>
-inline void lanes_call(void (*function)(Args...), void **args, std::index_sequence<I...>)
-{
-	lanes::kernel = [=] { function(*static_cast<typename std::remove_reference<Args>::type *>(args[I])...); };
-}
-
 template <class... Args>
 inline cudaError_t cudaLaunchKernel(void (*function)(Args...), dim3 grid, dim3 block, void **args, size_t, cudaStream_t)
 {
@@ -211,7 +74,7 @@ inline cudaError_t cudaLaunchKernel(void (*function)(Args...), dim3 grid, dim3 b
 		return cudaErrorInvalidValue;
 	lanes::launches++;
 	lanes::blocks_started = grid.x;
-	lanes_call(function, args, std::index_sequence_for<Args...>());
+	lanes::kernel = lanes_call(function, args, std::index_sequence_for<Args...>());
 	lanes::run_grid(grid.x, block.x);
 	return cudaSuccess;
 }

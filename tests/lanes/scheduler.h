@@ -21,15 +21,20 @@ const unsigned BLOCK_LANES_MAX = 1024;
 
 inline const char *scenario = "";   /* what the test is doing, for messages */
 
+[[noreturn]] inline void leave_failed() { _exit(1); }
+inline void (*on_failure)() = leave_failed;   /* does not return */
+
 [[noreturn]] inline void fail(const char *what, long long a = 0, long long b = 0)
 {
 	fprintf(stderr, "lanes: block %u, thread %u: %s (%lld, %lld)\n  in: %s\n", blockIdx.x, threadIdx.x, what, a, b, scenario);
-	_exit(1);
+	on_failure();
+	abort();
 }
 
 struct region {
 	uintptr_t begin, end;
 	bool writable;
+	ptrdiff_t offset = 0;   /* from the address a kernel knows to the bytes themselves */
 };
 inline std::vector<region> lent;
 
@@ -47,29 +52,45 @@ struct access {
 };
 inline std::function<void(const access &)> watch;   /* called for every access when set */
 
-inline void check_access(const void *ptr, size_t bytes, access_kind kind)
+inline const region *find_lent(uintptr_t at, access_kind)
+{
+	for (const region &r : lent)
+		if (at >= r.begin && at < r.end)
+			return &r;
+	return nullptr;
+}
+inline const region *(*find_region)(uintptr_t at, access_kind kind) = find_lent;   /* the simulated runtime has its own */
+
+/* Where the bytes of an access are, once it is found to be a right one. */
+inline void *access_at(const void *ptr, size_t bytes, access_kind kind)
 {
 	const uintptr_t at = (uintptr_t)ptr;
+	const region *r;
 
 	if (at % bytes != 0)
 		fail("misaligned access (address mod bytes, bytes)", (long long)(at % bytes), (long long)bytes);
-	for (const region &r : lent) {
-		if (at >= r.begin && at < r.end) {
-			if (bytes > r.end - at)
-				fail("access past the end of its memory (bytes, bytes left)", (long long)bytes, (long long)(r.end - at));
-			if (kind != LOAD && !r.writable)
-				fail("write to memory that is lent for reading");
-			if (watch)
-				watch({ kind, blockIdx.x, threadIdx.x, at, bytes });
-			return;
-		}
-	}
-	fail("access outside all memory lent (address, bytes)", (long long)at, (long long)bytes);
+	r = find_region(at, kind);
+	if (!r)
+		fail("access outside all memory lent (address, bytes)", (long long)at, (long long)bytes);
+	if (bytes > r->end - at)
+		fail("access past the end of its memory (bytes, bytes left)", (long long)bytes, (long long)(r->end - at));
+	if (kind != LOAD && !r->writable)
+		fail("write to memory that is lent for reading");
+	if (watch)
+		watch({ kind, blockIdx.x, threadIdx.x, at, bytes });
+	return (void *)(at + (uintptr_t)r->offset);
+}
+
+inline void fence()
+{
+#ifndef __SANITIZE_THREAD__   /* which knows no fences */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
 }
 
 /* ---- lanes and collectives ------------------------------------------------------------------------------------------- */
 
-enum collective { NONE, SHUFFLE, BALLOT, SYNC_WARP, SYNC_BLOCK };
+enum collective { NONE, SHUFFLE, BALLOT, REDUCE_ADD, SYNC_WARP, SYNC_BLOCK };
 enum lane_state { READY, WAITING, LEFT };
 
 struct lane {
@@ -137,16 +158,20 @@ inline void resolve(lane *warp, unsigned at)
 	const unsigned mask = warp[at].mask;
 	const collective kind = warp[at].kind;
 	unsigned votes = 0;
+	uint64_t sum = 0;
 
-	for (unsigned l = 0; l < WARP; l++)
-		if ((mask >> l & 1) && warp[l].value)
-			votes |= 1u << l;
+	for (unsigned l = 0; l < WARP; l++) {
+		if (!(mask >> l & 1))
+			continue;
+		votes |= warp[l].value ? 1u << l : 0;
+		sum += warp[l].value;
+	}
 	for (unsigned l = 0; l < WARP; l++) {
 		if (!(mask >> l & 1))
 			continue;
 		if (kind == SHUFFLE && !(mask >> warp[l].source & 1))
 			fail("shuffle from a lane outside the mask (lane, line)", warp[l].source, warp[l].line);
-		warp[l].result = kind == SHUFFLE ? warp[warp[l].source].value : votes;
+		warp[l].result = kind == SHUFFLE ? warp[warp[l].source].value : kind == REDUCE_ADD ? (unsigned)sum : votes;
 		warp[l].state = READY;
 	}
 	for (unsigned l = 0; l < WARP; l++)

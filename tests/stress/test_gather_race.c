@@ -24,8 +24,19 @@ static _Atomic int running;
 struct flight {
 	struct rung_request *request;
 	uint64_t ranks[BATCH];
-	unsigned char out[BATCH * WIDTH];
+	struct rung_ids ids;     /* the same in memory of the store */
+	unsigned char *out;      /* as well */
 };
+
+static void *store_memory(uint64_t bytes)
+{
+	void *memory;
+
+	if (rung_store_alloc(f.store, bytes, &memory) == 0)
+		return memory;
+	fprintf(stderr, "%s\n", rung_last_error());
+	exit(1);
+}
 
 static void land(struct flight *flight, unsigned how)
 {
@@ -44,10 +55,11 @@ static void land(struct flight *flight, unsigned how)
 
 static void launch(struct flight *flight, uint64_t seed)
 {
-	struct rung_ids ids = { flight->ranks, BATCH, RUNG_U64, RUNG_RANKS };
+	struct rung_ids ids = flight->ids;
 	int rc;
 
 	fixture_random_ids(&f, flight->ranks, BATCH, seed);
+	rung_store_copy(f.store, (void *)ids.data, flight->ranks, sizeof(flight->ranks));
 	rc = rung_gather_submit(f.store, &ids, flight->out, 0, NULL, &flight->request);
 	if (rc == RUNG_E_AGAIN) {   /* the others have them all: then at once */
 		flight->request = NULL;
@@ -65,6 +77,11 @@ static void *submitter(void *arg)
 	uint64_t id = (uint64_t)(uintptr_t)arg;
 	struct flight *flights = calloc(IN_FLIGHT, sizeof(*flights));
 
+	for (unsigned i = 0; i < IN_FLIGHT; i++) {
+		flights[i].ids = (struct rung_ids){ store_memory(sizeof(flights[i].ranks)), BATCH, RUNG_U64, RUNG_RANKS };
+		flights[i].out = store_memory(BATCH * WIDTH);
+	}
+
 	for (uint64_t round = 0; round < ROUNDS; round++) {
 		struct flight *flight = &flights[round % IN_FLIGHT];
 
@@ -75,6 +92,8 @@ static void *submitter(void *arg)
 	for (unsigned i = 0; i < IN_FLIGHT; i++) {
 		if (flights[i].request)
 			land(&flights[i], 1);
+		rung_store_free(f.store, (void *)flights[i].ids.data);
+		rung_store_free(f.store, flights[i].out);
 	}
 	free(flights);
 	return NULL;

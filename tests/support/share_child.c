@@ -22,9 +22,10 @@ static struct store_fixture f;
 
 static int open_child(const char *role, const char *socket_path, const char *dataset_dir)
 {
-	struct rung_plan_opts plan_opts = { .size = sizeof(plan_opts), .host_bytes = HOST_BYTES };
+	struct rung_plan_opts plan_opts;
 	struct rung_store_opts opts = { .size = sizeof(opts), .vertex_ids = 1 };
 	uint64_t count;
+	int gpus[3];
 	int rc = rung_dataset_open(dataset_dir, &f.ds);
 
 	if (rc < 0)
@@ -35,6 +36,7 @@ static int open_child(const char *role, const char *socket_path, const char *dat
 	if (rc < 0)
 		return rc;
 	if (strcmp(role, "create") == 0) {
+		plan_opts = fixture_plan_opts(f.vertices * f.row_bytes, HOST_BYTES, gpus);
 		rc = rung_plan_create(f.ds, &plan_opts, &f.plan);
 		opts.share_path = socket_path;
 		return rc < 0 ? rc : rung_store_open(f.ds, f.plan, &opts, &f.store);
@@ -46,20 +48,20 @@ static int open_child(const char *role, const char *socket_path, const char *dat
 
 static uint64_t wrong_rows(uint64_t seed)
 {
-	unsigned char *out = malloc(ASKED * f.row_bytes);
 	uint64_t ranks[ASKED], vertices[ASKED], wrong = 0;
-	struct rung_ids lists[] = { { ranks, ASKED, RUNG_U64, RUNG_RANKS }, { vertices, ASKED, RUNG_U64, RUNG_VERTICES } };
 
 	fixture_random_ids(&f, ranks, ASKED, seed);
 	for (unsigned i = 0; i < ASKED; i++)
 		vertices[i] = f.vertex_of_rank[ranks[i]];
-	for (unsigned l = 0; l < 2; l++) {
-		memset(out, 0x5a, ASKED * f.row_bytes);
-		if (rung_gather(f.store, &lists[l], out, 0) != 0)
+	for (unsigned space = RUNG_RANKS; space <= RUNG_VERTICES; space++) {
+		struct rung_ids list = fixture_ids(&f, space == RUNG_RANKS ? ranks : vertices, ASKED, RUNG_U64, space);
+		unsigned char *out = fixture_memory(&f, ASKED * f.row_bytes);
+
+		if (rung_gather(f.store, &list, out, 0) != 0)
 			fprintf(stderr, "child: %s\n", rung_last_error());
 		wrong += fixture_wrong_rows(&f, ranks, ASKED, out, f.row_bytes);
+		fixture_free_memories(&f);
 	}
-	free(out);
 	return wrong;
 }
 

@@ -22,10 +22,103 @@ static void need(int rc, const char *what)
 	abort();
 }
 
+static const char *test_device(void)
+{
+	const char *device = getenv("RUNG_TEST_DEVICE");
+
+	return device && *device ? device : "cpu";
+}
+
+bool fixture_on_cuda(void)
+{
+	return strncmp(test_device(), "cuda", 4) == 0;
+}
+
+struct rung_plan_opts fixture_plan_opts(uint64_t all_bytes, uint64_t host_bytes, int gpus[3])
+{
+	struct rung_plan_opts opts = { .size = sizeof(opts), .host_bytes = host_bytes };
+	const char *device = test_device();
+
+	if (!fixture_on_cuda()) {
+		if (strcmp(device, "cpu") == 0)
+			return opts;
+		fprintf(stderr, "RUNG_TEST_DEVICE=%s: no such device\n", device);
+		abort();
+	}
+	opts.device = RUNG_DEVICE_CUDA;
+	opts.vertex_ids = 1;
+	opts.gpu_bytes = strcmp(device, "cuda-gpu") == 0 ? all_bytes / 4 : RUNG_BYTES_NONE;
+	if (strcmp(device, "cuda-peer") == 0) {
+		int gpu_count = 1;
+		struct rung_gpu_info info = { .size = sizeof(info) };
+
+		while (gpu_count < 3 && rung_gpu_info(gpu_count, &info) == 0)
+			gpu_count++;
+		for (int i = 0; i < 3; i++)
+			gpus[i] = i % gpu_count;
+		opts.gpus = gpus;
+		opts.gpu_count = 3;
+		opts.replicate_bytes = all_bytes / 8;
+		opts.gpu_bytes = all_bytes / 8 + all_bytes / 8;
+	}
+	return opts;
+}
+
+void *fixture_memory(struct store_fixture *f, uint64_t bytes)
+{
+	unsigned char *fill = malloc(bytes + 1);
+	void *memory;
+
+	if (f->memory_count == FIXTURE_MEMORIES_MAX)
+		abort();
+	need(rung_store_alloc(f->store, bytes, &memory), "memory of the store");
+	memset(fill, 0x5a, bytes);
+	need(rung_store_copy(f->store, memory, fill, bytes), "copying");
+	free(fill);
+	f->memories[f->memory_count++] = memory;
+	return memory;
+}
+
+struct rung_ids fixture_ids(struct store_fixture *f, const void *ids, uint64_t count, enum rung_dtype dtype, enum rung_id_space space)
+{
+	uint64_t bytes = count * rung_dtype_bytes(dtype);
+	struct rung_ids list = { fixture_memory(f, bytes), count, dtype, space };
+
+	need(rung_store_copy(f->store, (void *)list.data, ids, bytes), "copying");
+	return list;
+}
+
+unsigned fixture_tier(const struct store_fixture *f, const char *name)
+{
+	unsigned i = 0;
+
+	while (strcmp(rung_plan_tier(f->plan, i)->name, name) != 0)   /* NULL past the end */
+		i++;
+	return i;
+}
+
+static void free_memories(struct store_fixture *f, unsigned down_to)
+{
+	while (f->memory_count > down_to) {
+		void *memory = f->memories[--f->memory_count];
+
+		if (f->store)
+			rung_store_free(f->store, memory);
+		else if (!fixture_on_cuda())   /* closed by the test while requests were in flight; a GPU's goes with the process */
+			rung_free(memory);
+	}
+}
+
+void fixture_free_memories(struct store_fixture *f)
+{
+	free_memories(f, 0);
+}
+
 void fixture_open(struct store_fixture *f, uint64_t vertices, uint64_t row_bytes, uint64_t host_bytes, const struct rung_store_opts *opts,
                   const struct rung__tier_ops *fetchable)
 {
-	struct rung_plan_opts plan_opts = { .size = sizeof(plan_opts), .host_bytes = host_bytes };
+	int gpus[3];
+	struct rung_plan_opts plan_opts = fixture_plan_opts(vertices * row_bytes, host_bytes, gpus);
 	const char *tmp = getenv("TMPDIR");
 	uint64_t count;
 
@@ -45,6 +138,7 @@ void fixture_open(struct store_fixture *f, uint64_t vertices, uint64_t row_bytes
 
 void fixture_close(struct store_fixture *f)
 {
+	free_memories(f, 0);
 	need(rung_store_close(f->store), "closing the store");
 	rung_plan_destroy(f->plan);
 	rung_dataset_close(f->ds);
@@ -68,12 +162,15 @@ void fixture_random_ids(const struct store_fixture *f, uint64_t *ranks, uint64_t
 uint64_t fixture_wrong_rows(const struct store_fixture *f, const uint64_t *ranks, uint64_t count, const unsigned char *out, size_t stride)
 {
 	unsigned char *row = malloc(f->row_bytes);
-	uint64_t wrong = 0;
+	uint64_t bytes = count ? (count - 1) * stride + f->row_bytes : 0, wrong = 0;
+	unsigned char *got = malloc(bytes + 1);
 
+	need(rung_store_copy(f->store, got, out, bytes), "copying");
 	for (uint64_t i = 0; i < count; i++) {
 		support_row(f->vertex_of_rank[ranks[i]], f->row_bytes, row);
-		wrong += memcmp(row, out + i * stride, f->row_bytes) != 0;
+		wrong += memcmp(row, got + i * stride, f->row_bytes) != 0;
 	}
+	free(got);
 	free(row);
 	return wrong;
 }
@@ -88,15 +185,15 @@ void fixture_check(const struct store_fixture *f, const uint64_t *ranks, uint64_
 	}
 }
 
-void fixture_gather_and_check(const struct store_fixture *f, const uint64_t *ranks, uint64_t count)
+void fixture_gather_and_check(struct store_fixture *f, const uint64_t *ranks, uint64_t count)
 {
-	struct rung_ids ids = { ranks, count, RUNG_U64, RUNG_RANKS };
-	unsigned char *out = malloc(count * f->row_bytes);
+	unsigned before = f->memory_count;
+	struct rung_ids ids = fixture_ids(f, ranks, count, RUNG_U64, RUNG_RANKS);
+	unsigned char *out = fixture_memory(f, count * f->row_bytes);
 
-	memset(out, 0x5a, count * f->row_bytes);
 	need(rung_gather(f->store, &ids, out, 0), "gathering");
 	fixture_check(f, ranks, count, out, (size_t)f->row_bytes);
-	free(out);
+	free_memories(f, before);
 }
 
 bool fixture_has_io_uring(void)

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Found in place of CUDA's by .cu files: the language lane by lane (../lanes) and the simulated runtime. C++ only. */
+#ifndef SIM_CUDA_RUNTIME_H
+#define SIM_CUDA_RUNTIME_H
+
+#include "../lanes/cuda_language.h"
+#include "cuda_runtime_api.h"
+
+namespace sim {
+
+/** What the calls below would do for any kernel. `lane` is what each lane calls. */
+cudaError_t launch(dim3 grid, dim3 block, std::function<void()> lane, cudaStream_t stream);
+cudaError_t function_attributes(struct cudaFuncAttributes *attributes_out);
+cudaError_t blocks_per_sm(int *blocks_out, int threads);
+
+} // namespace sim
+
+/** The arguments are copied now, the kernel runs when its stream has come to it. */
+template <class... Args>
+inline cudaError_t cudaLaunchKernel(void (*function)(Args...), dim3 grid, dim3 block, void **args, size_t, cudaStream_t stream)
+{
+	return sim::launch(grid, block, lanes_call(function, args, std::index_sequence_for<Args...>()), stream);
+}
+
+template <class Kernel> inline cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, Kernel *)
+{
+	return sim::function_attributes(attributes);
+}
+
+template <class Kernel>
+inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, Kernel *, int threads, size_t)
+{
+	return sim::blocks_per_sm(blocks, threads);
+}
+
+#endif

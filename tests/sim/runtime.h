@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Inside the simulated CUDA runtime.
+ *
+ * One device thread does the work of all streams of all GPUs, an operation at a time. A stream is a queue of operations, first in,
+ * first out; among the queues whose first operation can run, the thread draws one. Everything is under one lock, which the thread
+ * lets go of while an operation runs.
+ *
+ * An address of device memory lies in a reservation that nobody can read or write; the bytes are elsewhere, in a memfd for each
+ * allocation, which other processes open by its number.
+ */
+#ifndef SIM_RUNTIME_H
+#define SIM_RUNTIME_H
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "sim.h"
+
+namespace sim {
+
+using held_lock = std::unique_lock<std::mutex>;
+using time_point = std::chrono::steady_clock::time_point;
+
+/** The end of the program: the caller did what CUDA leaves undefined. */
+[[noreturn]] __attribute__((format(printf, 1, 2))) void wrong(const char *format, ...);
+
+/* ---- streams ------------------------------------------------------------------------------------------------------------- */
+
+struct queue;
+
+/** A place in a queue: what was in it up to there. */
+struct mark {
+	std::shared_ptr<struct queue> where;   /* null: nothing */
+	uint64_t position = 0;
+};
+
+/** A word that a stream waits for. */
+struct awaited_word {
+	uintptr_t at = 0;
+	uint32_t value = 0;
+	unsigned compare = 0;
+	int gpu = 0;
+};
+
+enum op_kind { WORK, HOST_FUNCTION, WAIT_MARK, WAIT_WORD };
+
+struct op {
+	op_kind kind = WORK;
+	std::function<void()> run;   /* by the device thread, without the lock */
+	mark until;
+	awaited_word word;
+	time_point not_before = {};  /* unless somebody waits for it */
+};
+
+struct queue {
+	int gpu = 0;
+	std::deque<op> ops;
+	uint64_t queued = 0, done = 0;   /* operations ever */
+	uint64_t wanted = 0;             /* up to here, somebody waits */
+};
+
+struct stream {
+	std::shared_ptr<struct queue> ops;   /* of its own, or its GPU's */
+	uint64_t last = 0;                   /* position of its last operation */
+	int gpu = 0;
+	bool blocking = false;               /* in order with the legacy stream of its GPU */
+};
+
+struct event {
+	int gpu = 0;
+	mark at;
+};
+
+/* ---- memory -------------------------------------------------------------------------------------------------------------- */
+
+enum range_kind { DEVICE, IMPORTED, REGISTERED, PINNED };
+
+struct range {
+	range_kind kind;
+	uintptr_t begin;
+	size_t bytes;
+	unsigned char *real;       /* where the bytes are; host memory: at begin */
+	int gpu;                   /* that has it; host memory: current when it was registered */
+	bool writable;             /* by kernels */
+	int fd;                    /* DEVICE: the memfd */
+	unsigned references;       /* IMPORTED: times opened */
+	dev_t dev;                 /* IMPORTED: which file */
+	ino_t ino;
+};
+
+struct gpu {
+	uintptr_t begin = 0, end = 0;   /* the reservation */
+	uintptr_t next = 0;             /* new allocations go here, so that a freed address stays unused for long */
+	size_t used = 0;
+	std::vector<bool> peers;        /* whose memory its kernels may use */
+	std::shared_ptr<struct queue> one_queue;   /* with CUDA_DEVICE_MAX_CONNECTIONS=1 */
+	std::shared_ptr<struct stream> legacy;
+};
+
+/* ---- everything ---------------------------------------------------------------------------------------------------------- */
+
+struct state {
+	std::mutex lock;
+	std::condition_variable work, finished;   /* for the device thread; for those who wait for it */
+
+	/* from the environment */
+	bool driver = true, may_peer = true, may_register_read_only = true, lazy = false, launch_blocking = false, one_queue = false;
+	size_t gpu_bytes = 64 << 20;
+	std::vector<struct gpu> gpus;
+
+	std::map<uintptr_t, struct range> ranges;   /* by begin; none overlap */
+	uint64_t ranges_changed = 1;
+	std::unordered_map<cudaStream_t, std::shared_ptr<struct stream>> streams;
+	std::unordered_map<cudaEvent_t, struct event> events;
+	std::map<std::pair<uint64_t, int>, std::shared_ptr<struct stream>> thread_streams;   /* of a thread and a GPU */
+	uintptr_t handles = 0;                      /* made so far; none is used twice */
+
+	std::vector<std::shared_ptr<struct queue>> queues;
+	uint64_t seed = 1;
+	bool started = false, stopping = false, held = false;
+	bool running = false, running_host_function = false;
+	cudaError_t broken = cudaSuccess;
+};
+
+/** Made at the first call, never freed: the device thread lives until the process ends. */
+state &the_state();
+uint64_t draw(state &s);
+
+/** The current device of the calling thread. */
+int current_gpu();
+
+/* ---- calls --------------------------------------------------------------------------------------------------------------- */
+
+enum { NEEDS_NO_GPU = 1, RELEASES = 2 };
+
+/** A function of CUDA's: its name, how often it was called, and what a test wants it to return. */
+struct entry {
+	const char *name;
+	unsigned flags;
+	unsigned long calls = 0;
+	unsigned fail_in = 0;
+	cudaError_t fail_with = cudaSuccess;
+	entry *next;
+
+	explicit entry(const char *name_, unsigned flags_ = 0);
+};
+
+struct entered {
+	state *s = nullptr;
+	held_lock lock;
+	cudaError_t err = cudaSuccess;   /* to be returned in place of working */
+};
+void enter(entry &function, entered *out);
+cudaError_t leave(cudaError_t err);   /* keeps it as the thread's last error */
+
+/** The body of a function of CUDA's, under the lock: body(state, lock) -> cudaError_t. */
+template <class Body> cudaError_t call(entry &function, Body body)
+{
+	entered in;
+
+	enter(function, &in);
+	if (!in.s || (in.err != cudaSuccess && !(in.s->broken && (function.flags & RELEASES))))
+		return leave(in.err);
+	const cudaError_t err = body(*in.s, in.lock);
+	return leave(in.err != cudaSuccess ? in.err : err);
+}
+
+/* ---- across files -------------------------------------------------------------------------------------------------------- */
+
+/** device.cpp */
+std::shared_ptr<struct queue> new_queue(state &s, int gpu);
+mark append(state &s, const std::shared_ptr<struct queue> &where, op what);
+bool passed(const mark &m);
+cudaError_t wait_for(state &s, held_lock &lock, const mark &m);
+cudaError_t wait_for_all(state &s, held_lock &lock, int gpu_or_minus_1);
+void drop_work(state &s);
+cudaError_t last_error_of_thread(bool reset);
+extern entry *first_entry;
+
+/** stream.cpp */
+std::shared_ptr<struct stream> find_stream(state &s, cudaStream_t handle);
+mark put(state &s, struct stream &to, op what);   /* behind what is there, in order with the legacy stream */
+
+/** memory.cpp */
+bool is_device_address(state &s, uintptr_t at, int *gpu_out);
+struct range *find_range(state &s, uintptr_t at);
+/** The range that holds all `bytes` bytes, or the end of the program. */
+const struct range &checked_range(state &s, const void *ptr, size_t bytes, bool write, const char *what);
+unsigned char *real_address(state &s, const void *ptr, size_t bytes, bool write, const char *what);
+void reserve_gpu(state &s, struct gpu *gpu);
+/** Let kernels on the GPU use what is theirs: called by the device thread before each, with the lock. */
+void lend_to_kernels(state &s, int gpu);
+bool may_use(state &s, const struct range &r, int gpu);
+
+} // namespace sim
+
+#endif

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The simulated runtime: streams and events. */
+#include <cstring>
+
+#include "runtime.h"
+
+using namespace sim;
+
+/* ---- streams ------------------------------------------------------------------------------------------------------------- */
+
+static std::shared_ptr<struct stream> make_stream(state &s, int gpu, bool blocking)
+{
+	auto made = std::make_shared<struct stream>();
+
+	made->ops = s.one_queue ? s.gpus[(size_t)gpu].one_queue : new_queue(s, gpu);
+	made->gpu = gpu;
+	made->blocking = blocking;
+	return made;
+}
+
+static std::shared_ptr<struct stream> stream_of_thread(state &s)
+{
+	static uint64_t threads;
+	static thread_local uint64_t thread;
+
+	if (!thread)
+		thread = ++threads;
+	std::shared_ptr<struct stream> &st = s.thread_streams[{ thread, current_gpu() }];
+	if (!st)
+		st = make_stream(s, current_gpu(), true);
+	return st;
+}
+
+std::shared_ptr<struct stream> sim::find_stream(state &s, cudaStream_t handle)
+{
+	if (!handle || handle == cudaStreamLegacy)
+		return s.gpus[(size_t)current_gpu()].legacy;
+	if (handle == cudaStreamPerThread)
+		return stream_of_thread(s);
+	auto found = s.streams.find(handle);
+	if (found == s.streams.end())
+		wrong("stream %p was destroyed, or never made", (void *)handle);
+	return found->second;
+}
+
+static mark end_of(const struct stream &st)
+{
+	return { st.ops, st.last };
+}
+
+static void put_wait(state &s, struct stream &to, const mark &until)
+{
+	if (passed(until) || until.where == to.ops)
+		return;
+	op wait;
+	wait.kind = WAIT_MARK;
+	wait.until = until;
+	to.last = append(s, to.ops, std::move(wait)).position;
+}
+
+mark sim::put(state &s, struct stream &to, op what)
+{
+	struct gpu &gpu = s.gpus[(size_t)to.gpu];
+
+	if (&to == gpu.legacy.get()) {
+		for (const auto &other : s.streams)
+			if (other.second->gpu == to.gpu && other.second->blocking)
+				put_wait(s, to, end_of(*other.second));
+		for (const auto &other : s.thread_streams)
+			if (other.second->gpu == to.gpu)
+				put_wait(s, to, end_of(*other.second));
+	} else if (to.blocking) {
+		put_wait(s, to, end_of(*gpu.legacy));
+	}
+	const mark at = append(s, to.ops, std::move(what));
+	to.last = at.position;
+	return at;
+}
+
+static cudaError_t create_stream(state &s, cudaStream_t *stream_out, unsigned flags)
+{
+	if (flags & ~(unsigned)cudaStreamNonBlocking)
+		return cudaErrorInvalidValue;
+	const cudaStream_t handle = (cudaStream_t)(0x5000 + 16 * ++s.handles);
+	s.streams[handle] = make_stream(s, current_gpu(), !(flags & cudaStreamNonBlocking));
+	*stream_out = handle;
+	return cudaSuccess;
+}
+
+static entry create("cudaStreamCreate"), create_with_flags("cudaStreamCreateWithFlags");
+cudaError_t cudaStreamCreate(cudaStream_t *stream_out)
+{
+	return call(create, [&](state &s, held_lock &) { return create_stream(s, stream_out, cudaStreamDefault); });
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream_out, unsigned flags)
+{
+	return call(create_with_flags, [&](state &s, held_lock &) { return create_stream(s, stream_out, flags); });
+}
+
+/* What is queued is still done. */
+static entry destroy("cudaStreamDestroy", RELEASES);
+cudaError_t cudaStreamDestroy(cudaStream_t handle)
+{
+	return call(destroy, [&](state &s, held_lock &) {
+		if (!handle || handle == cudaStreamLegacy || handle == cudaStreamPerThread)
+			return cudaErrorInvalidResourceHandle;
+		if (!s.streams.erase(handle))
+			wrong("cudaStreamDestroy: stream %p was destroyed, or never made", (void *)handle);
+		s.work.notify_one();   /* an empty queue is let go of */
+		return cudaSuccess;
+	});
+}
+
+/* The legacy stream ends when the streams in order with it do. */
+static void wait_for_blocking_streams(state &s, held_lock &lock, const struct stream &st)
+{
+	std::vector<mark> marks;
+
+	if (&st != s.gpus[(size_t)st.gpu].legacy.get())
+		return;
+	for (const auto &other : s.streams)
+		if (other.second->gpu == st.gpu && other.second->blocking)
+			marks.push_back(end_of(*other.second));
+	for (const mark &m : marks)
+		wait_for(s, lock, m);
+}
+
+static entry synchronize("cudaStreamSynchronize"), query("cudaStreamQuery");
+cudaError_t cudaStreamSynchronize(cudaStream_t handle)
+{
+	return call(synchronize, [&](state &s, held_lock &lock) {
+		const auto st = find_stream(s, handle);
+		const mark end = end_of(*st);
+
+		wait_for_blocking_streams(s, lock, *st);
+		return wait_for(s, lock, end);
+	});
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t handle)
+{
+	return call(query, [&](state &s, held_lock &) {
+		return passed(end_of(*find_stream(s, handle))) ? cudaSuccess : cudaErrorNotReady;
+	});
+}
+
+static entry wait_event("cudaStreamWaitEvent");
+static struct event &find_event(state &s, cudaEvent_t handle);
+cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned flags)
+{
+	return call(wait_event, [&](state &s, held_lock &) {
+		const auto st = find_stream(s, handle);
+
+		if (flags)
+			return cudaErrorInvalidValue;
+		put_wait(s, *st, find_event(s, event).at);
+		return cudaSuccess;
+	});
+}
+
+static entry launch_host_func("cudaLaunchHostFunc");
+cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void *data)
+{
+	return call(launch_host_func, [&](state &s, held_lock &) {
+		op what;
+
+		if (!function)
+			return cudaErrorInvalidValue;
+		what.kind = HOST_FUNCTION;
+		what.run = [=] { function(data); };
+		put(s, *find_stream(s, handle), std::move(what));
+		return cudaSuccess;
+	});
+}
+
+/* ---- events -------------------------------------------------------------------------------------------------------------- */
+
+static struct event &find_event(state &s, cudaEvent_t handle)
+{
+	auto found = s.events.find(handle);
+
+	if (found == s.events.end())
+		wrong("event %p was destroyed, or never made", (void *)handle);
+	return found->second;
+}
+
+static entry event_create("cudaEventCreateWithFlags"), event_destroy("cudaEventDestroy", RELEASES);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event_out, unsigned flags)
+{
+	return call(event_create, [&](state &s, held_lock &) {
+		if ((flags & ~7u) || ((flags & cudaEventInterprocess) && !(flags & cudaEventDisableTiming)))
+			return cudaErrorInvalidValue;
+		const cudaEvent_t handle = (cudaEvent_t)(0x7000000 + 16 * ++s.handles);
+		s.events[handle].gpu = current_gpu();
+		*event_out = handle;
+		return cudaSuccess;
+	});
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t handle)
+{
+	return call(event_destroy, [&](state &s, held_lock &) {
+		if (!s.events.erase(handle))
+			wrong("cudaEventDestroy: event %p was destroyed, or never made", (void *)handle);
+		return cudaSuccess;
+	});
+}
+
+/* An operation of its own, so that it lies in the stream even when nothing else does. */
+static entry event_record("cudaEventRecord");
+cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream)
+{
+	return call(event_record, [&](state &s, held_lock &) {
+		struct event &e = find_event(s, handle);
+		const auto st = find_stream(s, stream);
+
+		if (e.gpu != st->gpu)
+			return cudaErrorInvalidResourceHandle;
+		e.at = put(s, *st, {});
+		return cudaSuccess;
+	});
+}
+
+static entry event_query("cudaEventQuery"), event_synchronize("cudaEventSynchronize");
+cudaError_t cudaEventQuery(cudaEvent_t handle)
+{
+	return call(event_query, [&](state &s, held_lock &) {
+		return passed(find_event(s, handle).at) ? cudaSuccess : cudaErrorNotReady;
+	});
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t handle)
+{
+	return call(event_synchronize, [&](state &s, held_lock &lock) {
+		const mark at = find_event(s, handle).at;
+
+		return wait_for(s, lock, at);
+	});
+}
+
+/* ---- words that streams wait for ----------------------------------------------------------------------------------------- */
+
+enum { COMPARES = 4, WAIT_FLUSH = 1 << 30 };   /* GEQ, EQ, AND, NOR */
+
+static entry wait_value("cuStreamWaitValue32"), write_value("cuStreamWriteValue32");
+static int wait_value_32(cudaStream_t stream, unsigned long long at, uint32_t value, unsigned flags)
+{
+	return call(wait_value, [&](state &s, held_lock &) {
+		const auto st = find_stream(s, stream);
+		op what;
+
+		if (at % 4 != 0 || flags >= COMPARES)   /* we cannot flush: few GPUs can */
+			return flags & WAIT_FLUSH ? cudaErrorNotSupported : cudaErrorInvalidValue;
+		checked_range(s, (const void *)at, 4, false, "cuStreamWaitValue32");
+		what.kind = WAIT_WORD;
+		what.word = { (uintptr_t)at, value, flags, st->gpu };
+		put(s, *st, std::move(what));
+		return cudaSuccess;
+	});
+}
+
+static int write_value_32(cudaStream_t stream, unsigned long long at, uint32_t value, unsigned flags)
+{
+	return call(write_value, [&](state &s, held_lock &) {
+		op what;
+
+		if (at % 4 != 0 || flags > 1)
+			return cudaErrorInvalidValue;
+		checked_range(s, (const void *)at, 4, true, "cuStreamWriteValue32");
+		what.run = [&s, at, value] {
+			held_lock lock(s.lock);
+			void *word = real_address(s, (const void *)at, 4, true, "cuStreamWriteValue32");
+			__atomic_store_n((uint32_t *)word, value, __ATOMIC_RELEASE);
+		};
+		put(s, *find_stream(s, stream), std::move(what));
+		return cudaSuccess;
+	});
+}
+
+static entry entry_point("cudaGetDriverEntryPointByVersion");
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function_out, unsigned version, unsigned long long flags,
+                                             enum cudaDriverEntryPointQueryResult *result_out)
+{
+	return call(entry_point, [&](state &, held_lock &) {
+		const bool wait = symbol && strcmp(symbol, "cuStreamWaitValue32") == 0;
+		const bool write = symbol && strcmp(symbol, "cuStreamWriteValue32") == 0;
+		enum cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+
+		if (!symbol || !function_out || flags > cudaEnablePerThreadDefaultStream)
+			return cudaErrorInvalidValue;
+		*function_out = nullptr;
+		if (wait || write)
+			result = version < 8000 ? cudaDriverEntryPointVersionNotSufficent : cudaDriverEntryPointSuccess;
+		if (result == cudaDriverEntryPointSuccess)
+			*function_out = wait ? (void *)wait_value_32 : (void *)write_value_32;
+		if (result_out)
+			*result_out = result;
+		return result == cudaDriverEntryPointSuccess || result_out ? cudaSuccess : cudaErrorSymbolNotFound;
+	});
+}

@@ -22,6 +22,7 @@
 #define __host__
 #define __forceinline__ inline
 #define __grid_constant__
+#define __shared__ static   /* blocks run one after the other */
 
 struct uint2 { unsigned x, y; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
@@ -78,6 +79,15 @@ inline unsigned __ballot_sync(unsigned mask, int predicate, int line = __builtin
 	return (unsigned)lanes::meet(lanes::BALLOT, mask, 0, predicate != 0, line);
 }
 
+template <class T> inline unsigned __match_any_sync(unsigned mask, T value, int line = __builtin_LINE())
+{
+	uint64_t bits = 0;
+
+	static_assert(sizeof(T) <= 8, "matches compare up to 8 bytes");
+	memcpy(&bits, &value, sizeof(T));
+	return (unsigned)lanes::meet(lanes::MATCH, mask, 0, bits, line);
+}
+
 inline void __syncwarp(unsigned mask = 0xffffffffu, int line = __builtin_LINE())
 {
 	lanes::meet(lanes::SYNC_WARP, mask, 0, 0, line);
@@ -106,6 +116,12 @@ template <class T> inline T __ldg(const T *ptr)
 	return value;
 }
 
+/* Past the first cache: what others have written while the kernel runs. Here all see everything. */
+template <class T> inline T __ldcg(const T *ptr)
+{
+	return __ldg(ptr);
+}
+
 template <class T> inline void __stwb(T *ptr, T value)
 {
 	lanes::check_access(ptr, sizeof(T), lanes::STORE);
@@ -130,6 +146,11 @@ template <class T, class Change> inline T lanes_atomic(T *ptr, Change change)
 LANES_ATOMICS(int)
 LANES_ATOMICS(unsigned)
 LANES_ATOMICS(unsigned long long)
+
+template <class T> inline T atomicCAS(T *ptr, T expected, T value)
+{
+	return lanes_atomic(ptr, [expected, value](T old) { return old == expected ? value : old; });
+}
 
 /* ---- runtime --------------------------------------------------------------------------------------------------------- */
 

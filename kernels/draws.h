@@ -8,9 +8,9 @@
  *
  * - Numbers that are thrown away (rung__bits_below) move all later draws on by one. They are that rare that the group just looks
  *   again.
- * - A draw falls back when an earlier one *came to* the same position before falling back or not: whatever that one did, the
- *   position was drawn by then. Or when its position is first + j, what an earlier draw j falls back to, and j did. So a
- *   draw hangs on at most one earlier draw, that one on an earlier still: chains, which are followed in steps of 1, 2, 4 ....
+ * - A draw falls back when an earlier one took the same position: whether that one kept it or fell back, by then it was drawn. Or
+ *   when its position is first + j, which draw j falls back to, and j did fall back. So a draw hangs on one earlier draw at most,
+ *   that one on an earlier still: chains, which are followed in steps of 1, 2, 4, 8 and 16.
  * - Lists of more draws go in chunks of 32; positions of earlier chunks are in a set (struct draw_set).
  */
 #ifndef RUNG_KERNELS_DRAWS_H

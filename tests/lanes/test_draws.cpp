@@ -84,6 +84,48 @@ static void draws_are_those_of_a_loop()
 	}
 }
 
+static __global__ void falls_back_kernel(uint64_t *positions, uint32_t lanes, uint64_t draws, uint64_t fallback_first)
+{
+	const struct draw_group group = draw_group_of(lanes);
+	const uint64_t position = __ldcg(positions + threadIdx.x);
+	const bool mine = group.at < draws;
+
+	if (draw_falls_back(group, position, fallback_first, mine, mine && position == 3))   /* which was drawn before */
+		__stwb(positions + threadIdx.x, fallback_first + group.at);
+}
+
+/* Chains as long as a group, which hardly ever come by chance. */
+static void chains_of_any_length_are_followed()
+{
+	for (uint32_t lanes = 1; lanes <= 32; lanes *= 2) {
+		for (unsigned round = 0; round < 60; round++) {
+			lanes::lent.clear();
+			const memory positions(32 * 8, 0, true);
+			uint64_t *at = (uint64_t *)positions.at, fallback_first = 4 + rnd.below(40), draws = round % 4 ? lanes : 1 + rnd.below(lanes);
+			std::vector<uint64_t> expected;
+			void *args[] = { &at, &lanes, &draws, &fallback_first };
+			for (uint64_t l = 0; l < 32; l++) {
+				const uint64_t mine = l % lanes;
+				/* mostly what the lane before falls back to; else anything below what is its own */
+				at[l] = mine && rnd.below(40) ? fallback_first + mine - 1 : rnd.below(2) ? 3 : rnd.below(fallback_first + mine + 1);
+			}
+			for (uint64_t first = 0; first < 32; first += lanes) {
+				std::set<uint64_t> drawn = { 3 };
+				for (uint64_t k = 0; k < lanes; k++) {
+					const uint64_t position = at[first + k];
+					expected.push_back(k < draws && drawn.count(position) ? fallback_first + k : position);
+					if (k < draws)
+						drawn.insert(expected.back());
+				}
+			}
+			scenario("chains in groups of %u, %u of them draw, round %u", lanes, (unsigned)draws, round);
+			CHECK(cudaLaunchKernel(falls_back_kernel, dim3(1), dim3(32), args, 0, nullptr) == cudaSuccess);
+			for (uint64_t l = 0; l < 32; l++)
+				CHECK(at[l] == expected[l], "lane %u", (unsigned)l);
+		}
+	}
+}
+
 /* Limits above 2^63 throw away up to half of the numbers: what real degrees do once in 2^30 draws. */
 static void numbers_are_thrown_away_as_by_a_loop()
 {
@@ -267,6 +309,7 @@ static void a_block_scans_any_number_of_sums()
 int main()
 {
 	draws_are_those_of_a_loop();
+	chains_of_any_length_are_followed();
 	numbers_are_thrown_away_as_by_a_loop();
 	all_subsets_are_as_likely();
 	all_places_are_as_likely();

@@ -286,7 +286,7 @@ static void numbers_beyond_32_bits()
 int main()
 {
 	each_fanout_on_each_degree();
-	random_graphs_fanouts_and_tiers(500);
+	random_graphs_fanouts_and_tiers(1500);
 	views_split_anywhere();
 	a_hub_is_shared_by_the_grid();
 	small_graphs();

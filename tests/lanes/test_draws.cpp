@@ -72,7 +72,7 @@ static void run_draws(const std::vector<list> &lists, uint32_t fanout, unsigned 
 static void draws_are_those_of_a_loop()
 {
 	for (uint32_t fanout : { 1u, 2u, 3u, 5u, 8u, 13u, 31u, 32u, 33u, 64u, 65u, 96u, 200u }) {
-		for (uint64_t more : { 1, 2, 5, 40, 1000 }) {
+		for (uint64_t more : { 1u, 2u, 5u, 40u, 1000u }) {
 			std::vector<list> lists;
 			for (unsigned i = 0; i < (fanout > 32 ? 20u : 150u); i++)
 				lists.push_back({ fanout + more, fanout });

@@ -13,6 +13,7 @@
  */
 #include "cuda_status.h"
 #include "rows.h"
+#include "views.h"
 
 static __device__ __forceinline__ uint64_t id_at(const struct rung__cuda_gather &g, uint64_t i)
 {
@@ -30,39 +31,6 @@ static __device__ __forceinline__ uint64_t rank_at(const struct rung__cuda_gathe
 	if (g.map_bytes == 4)
 		return __ldg((const unsigned *)g.rank_of_vertex + id);
 	return __ldg((const unsigned long long *)g.rank_of_vertex + id);
-}
-
-/* Where row `i` of a view lies. */
-static __device__ __forceinline__ const unsigned char *row_in_view(const struct rung__cuda_view &view, uint64_t i)
-{
-	uint64_t base = 0;
-	uint64_t slot = i;
-
-	if (view.base_count > 1) {
-		if (i >> 32 == 0) {   /* 64-bit division is many times as slow */
-			slot = (uint32_t)i / view.base_count;
-			base = (uint32_t)i % view.base_count;
-		} else {
-			slot = i / view.base_count;
-			base = i % view.base_count;
-		}
-	}
-	return view.base[base] + slot * view.stride;
-}
-
-/* NULL when no view holds the rank. All lanes look at the same view at a time, so that its numbers are one constant load. */
-static __device__ __forceinline__ const unsigned char *row_of_rank(const struct rung__cuda_gather &g, uint64_t rank, uint32_t *view_out)
-{
-	uint64_t rank_first = 0;
-
-	for (uint32_t v = 0; v < g.view_count; v++) {
-		if (rank < g.views[v].rank_end) {
-			*view_out = v;
-			return row_in_view(g.views[v], rank - rank_first);
-		}
-		rank_first = g.views[v].rank_end;
-	}
-	return NULL;
 }
 
 static __device__ __forceinline__ void report_bad(const struct rung__cuda_gather &g, uint64_t index_first, bool bad)
@@ -171,7 +139,7 @@ static __global__ void gather_rows(const __grid_constant__ struct rung__cuda_gat
 			bad = rank >= g.row_count;
 		}
 		if (mine && !bad) {
-			move.from = row_of_rank(g, rank, &view);
+			move.from = row_in_views(g.views, g.view_count, rank, &view);
 			move.head = move.from ? row_head(move.from, g.views[view].over_link, shape.head_mask) : 0;
 		}
 		report_bad(g, first, bad);
@@ -183,34 +151,6 @@ static __global__ void gather_rows(const __grid_constant__ struct rung__cuda_gat
 }
 
 /* ---- host side ------------------------------------------------------------------------------------------------------ */
-
-static int check_views(const struct rung__cuda_gather *g)
-{
-	uint64_t rank_first = 0;
-
-	if (g->view_count > RUNG__CUDA_VIEWS_MAX)
-		return rung__fail(RUNG_E_INVAL, "gather kernel: %u views, at most %d", (unsigned)g->view_count, RUNG__CUDA_VIEWS_MAX);
-	for (uint32_t v = 0; v < g->view_count; v++) {
-		const struct rung__cuda_view *view = &g->views[v];
-
-		if (view->rank_end < rank_first || view->rank_end > g->row_count)
-			return rung__fail(RUNG_E_INVAL, "gather kernel: view %u ends at rank %" PRIu64 ", not in %" PRIu64 "..%" PRIu64,
-			                  (unsigned)v, view->rank_end, rank_first, g->row_count);
-		if (view->rank_end == rank_first)
-			continue;
-		if (view->base_count < 1 || view->base_count > RUNG__CUDA_BASES_MAX)
-			return rung__fail(RUNG_E_INVAL, "gather kernel: view %u has %u bases, not 1..%d", (unsigned)v,
-			                  (unsigned)view->base_count, RUNG__CUDA_BASES_MAX);
-		if (view->stride < g->row_bytes)
-			return rung__fail(RUNG_E_INVAL, "gather kernel: view %u has a stride of %" PRIu64 " bytes, rows have %u",
-			                  (unsigned)v, view->stride, (unsigned)g->row_bytes);
-		for (uint32_t b = 0; b < view->base_count && b < view->rank_end - rank_first; b++)
-			if (!view->base[b])
-				return rung__fail(RUNG_E_INVAL, "gather kernel: view %u has no base %u", (unsigned)v, (unsigned)b);
-		rank_first = view->rank_end;
-	}
-	return 0;
-}
 
 static int check_gather(const struct rung__cuda_gather *g, unsigned block_count)
 {
@@ -233,7 +173,7 @@ static int check_gather(const struct rung__cuda_gather *g, unsigned block_count)
 		                  (unsigned)g->row_bytes);
 	if (block_count < 1 || !g->counts || !g->report || (g->id_count && (!g->ids || !g->out || !g->miss_ranks || !g->miss_rows)))
 		return rung__fail(RUNG_E_INVAL, "gather kernel: no blocks, ids, output, miss list, counts or report");
-	return check_views(g);
+	return check_views("gather kernel", g->views, g->view_count, g->row_count, g->row_bytes);
 }
 
 /* What the pieces must divide, and what of it is over a link. */

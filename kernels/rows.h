@@ -13,15 +13,10 @@
 #ifndef RUNG_KERNELS_ROWS_H
 #define RUNG_KERNELS_ROWS_H
 
-#include <cuda_runtime.h>
-
 #include "launch.h"
+#include "warp.h"
 
-#define WARP_LANES    32u
-#define WARP_ALL      0xffffffffu
-#define BLOCK_THREADS 256u   /* 8 warps: small enough to fill an SM evenly, and blocks share nothing anyway */
-#define COPY_AHEAD    4u
-#define LINE_BYTES    128u
+#define COPY_AHEAD 4u
 
 /** How the rows of one launch are cut; the same for all of its warps. */
 struct rows_shape {
@@ -38,16 +33,6 @@ struct row_move {
 	uint32_t to_row;
 	uint32_t head;   /* bytes of its line in front of the row */
 };
-
-static __device__ __forceinline__ uint64_t global_warp()
-{
-	return (uint64_t)blockIdx.x * (blockDim.x / WARP_LANES) + threadIdx.x / WARP_LANES;
-}
-
-static __device__ __forceinline__ uint64_t global_warps()
-{
-	return (uint64_t)gridDim.x * (blockDim.x / WARP_LANES);
-}
 
 static __device__ __forceinline__ uint32_t row_head(const unsigned char *from, uint32_t over_link, uint32_t head_mask)
 {

@@ -14,6 +14,13 @@
 extern "C" {   /* for kernels/ */
 #endif
 
+/* Arithmetic that kernels/ shares with the core, so that both come to the same. */
+#ifdef __CUDACC__
+#define RUNG__ANYWHERE __host__ __device__
+#else
+#define RUNG__ANYWHERE
+#endif
+
 #define RUNG__ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 #define RUNG__MIN(a, b) ((a) < (b) ? (a) : (b))
 #define RUNG__MAX(a, b) ((a) > (b) ? (a) : (b))
@@ -118,7 +125,7 @@ uint64_t rung__now_ns(void);
 int rung__threads(uint32_t wanted);
 
 /** splitmix64's finaliser (Steele, Lea, Flood 2014): a good 64-bit mix for keys of random draws and hashes. */
-static inline uint64_t rung__mix64(uint64_t x)
+static RUNG__ANYWHERE inline uint64_t rung__mix64(uint64_t x)
 {
 	x += 0x9e3779b97f4a7c15u;
 	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;

@@ -138,7 +138,8 @@ static void prefetch(const struct rung_csc *csc, const uint64_t *vertices, uint6
 	if (i + AHEAD_OFFSETS < count)
 		__builtin_prefetch(&csc->indptr[vertices[i + AHEAD_OFFSETS]]);
 	if (i + AHEAD_OFFSETS / 2 < count)
-		__builtin_prefetch((const char *)csc->indices + csc->indptr[vertices[i + AHEAD_OFFSETS / 2]] * csc->index_bytes);
+		/* as a number: without edges there need be no array */
+		__builtin_prefetch((const void *)((uintptr_t)csc->indices + csc->indptr[vertices[i + AHEAD_OFFSETS / 2]] * csc->index_bytes));
 }
 
 static inline __attribute__((always_inline)) void

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The inside of samplers and batches. Private to sampler*.c. */
+/** The inside of samplers and batches. Private to sampler*.c; kernels/ shares the arithmetic. */
 #ifndef RUNG_SAMPLER_INTERNAL_H
 #define RUNG_SAMPLER_INTERNAL_H
 
@@ -38,7 +38,7 @@ struct rung_batch {
 };
 
 /** Draws at a vertex of this degree. */
-static inline uint64_t rung__draw_count(uint32_t fanout, uint64_t degree)
+static RUNG__ANYWHERE inline uint64_t rung__draw_count(uint32_t fanout, uint64_t degree)
 {
 	return fanout == UINT32_MAX ? degree : RUNG__MIN((uint64_t)fanout, degree);
 }

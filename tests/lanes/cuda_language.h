@@ -101,6 +101,15 @@ inline int __reduce_add_sync(unsigned mask, int value, int line = __builtin_LINE
 	return (int)__reduce_add_sync(mask, (unsigned)value, line);
 }
 
+template <class T> inline unsigned __match_any_sync(unsigned mask, T value, int line = __builtin_LINE())
+{
+	uint64_t bits = 0;
+
+	static_assert(sizeof(T) <= 8, "matches compare up to 8 bytes");
+	memcpy(&bits, &value, sizeof(T));
+	return (unsigned)lanes::meet(lanes::MATCH, mask, 0, bits, line);
+}
+
 inline void __syncwarp(unsigned mask = 0xffffffffu, int line = __builtin_LINE())
 {
 	lanes::meet(lanes::SYNC_WARP, mask, 0, 0, line);

@@ -90,7 +90,7 @@ inline void fence()
 
 /* ---- lanes and collectives ------------------------------------------------------------------------------------------- */
 
-enum collective { NONE, SHUFFLE, BALLOT, REDUCE_ADD, SYNC_WARP, SYNC_BLOCK };
+enum collective { NONE, SHUFFLE, BALLOT, REDUCE_ADD, MATCH, SYNC_WARP, SYNC_BLOCK };
 enum lane_state { READY, WAITING, LEFT };
 
 struct lane {
@@ -153,6 +153,17 @@ inline const char *not_met(const lane *warp, unsigned at)
 	return nullptr;
 }
 
+/* The lanes of the mask that bring what lane `at` brings. */
+inline unsigned same_value(const lane *warp, unsigned mask, unsigned at)
+{
+	unsigned same = 0;
+
+	for (unsigned l = 0; l < WARP; l++)
+		if ((mask >> l & 1) && warp[l].value == warp[at].value)
+			same |= 1u << l;
+	return same;
+}
+
 inline void resolve(lane *warp, unsigned at)
 {
 	const unsigned mask = warp[at].mask;
@@ -171,7 +182,10 @@ inline void resolve(lane *warp, unsigned at)
 			continue;
 		if (kind == SHUFFLE && !(mask >> warp[l].source & 1))
 			fail("shuffle from a lane outside the mask (lane, line)", warp[l].source, warp[l].line);
-		warp[l].result = kind == SHUFFLE ? warp[warp[l].source].value : kind == REDUCE_ADD ? (unsigned)sum : votes;
+		warp[l].result = kind == SHUFFLE      ? warp[warp[l].source].value
+		                 : kind == REDUCE_ADD ? (unsigned)sum
+		                 : kind == MATCH      ? same_value(warp, mask, l)
+		                                      : votes;
 		warp[l].state = READY;
 	}
 	for (unsigned l = 0; l < WARP; l++)

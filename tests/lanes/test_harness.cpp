@@ -91,6 +91,44 @@ static void halves_of_a_warp_may_part_and_meet()
 	CHECK(at[32] == 31 && at[33] == 0 && at[34] == 31 * 16);
 }
 
+/* Every lane names its number; of those with the same one, the first to come takes the place. Block sums through shared memory. */
+static void meet_kernel(const unsigned *numbers, unsigned long long *places, unsigned *same, unsigned *sums)
+{
+	__shared__ unsigned warp_sums[2];
+	const unsigned warp = threadIdx.x / 32, number = __ldcg(numbers + threadIdx.x);
+	unsigned sum = number;
+
+	__stwb(same + threadIdx.x, __match_any_sync(ALL, (unsigned long long)number << 32));
+	atomicCAS(places + number, 0ull, (unsigned long long)threadIdx.x + 1);
+	for (int step = 16; step > 0; step /= 2)
+		sum += __shfl_xor_sync(ALL, sum, step);
+	warp_sums[warp] = sum;
+	__syncthreads();
+	__stwb(sums + threadIdx.x, warp_sums[0] + warp_sums[1]);
+}
+
+static void equal_values_find_each_other_and_one_takes_the_place()
+{
+	for (unsigned turn = 1; turn <= 20; turn++) {
+		lanes::lent.clear();
+		const memory numbers(64 * 4, 0, false), places(8 * 8, 0, true), same(64 * 4, 0, true), sums(64 * 4, 0, true);
+		unsigned *number = (unsigned *)numbers.at, sum = 0;
+		lanes::seed = turn;
+		scenario("lanes that match, order %u", turn);
+		memset(places.at, 0, places.bytes);
+		for (unsigned t = 0; t < 64; t++)
+			sum += number[t] = t * t * turn % 7;
+		launch(1, 64, meet_kernel, (const unsigned *)number, (unsigned long long *)places.at, (unsigned *)same.at, (unsigned *)sums.at);
+		for (unsigned t = 0; t < 64; t++) {
+			const unsigned long long taken_by = ((unsigned long long *)places.at)[number[t]];
+			CHECK(taken_by >= 1 && number[taken_by - 1] == number[t]);
+			CHECK(((unsigned *)sums.at)[t] == sum);
+			for (unsigned l = 0; l < 32; l++)
+				CHECK((((unsigned *)same.at)[t] >> l & 1) == (number[t / 32 * 32 + l] == number[t]));
+		}
+	}
+}
+
 /* ---- wrong kernels --------------------------------------------------------------------------------------------------- */
 
 static void shuffle_in_a_branch(unsigned *) { if (threadIdx.x < 20) __shfl_sync(ALL, 1, 0); }
@@ -104,6 +142,8 @@ static void two_places(unsigned *) {
 static void not_in_its_own_mask(unsigned *) { __ballot_sync(0x7fffffffu, 1); }
 static void shuffle_from_outside_the_mask(unsigned *) { if (threadIdx.x < 16) __shfl_sync(0xffffu, 1, 20); }
 static void activemask_as_if_all_were_there(unsigned *) { __shfl_sync(__activemask(), 1, 0); }
+static void match_in_a_branch(unsigned *) { if (threadIdx.x % 2) __match_any_sync(ALL, 1); }
+static void swap_in_what_is_read_only(unsigned *p) { atomicCAS(p + 64, 0u, 1u); }
 static void barrier_for_some(unsigned *) { if (threadIdx.x < 32) __syncthreads(); }
 static void barrier_in_a_branch(unsigned *) { if (threadIdx.x % 32 == 0) __syncthreads(); else __syncwarp(0xfffffffeu); }
 static void load_past_the_end(unsigned *p) { __ldg(p + 4); }
@@ -153,6 +193,8 @@ static void kernels_with_a_mistake_fail()
 	fails("a lane that is not in its own mask", not_in_its_own_mask, "not in its own mask");
 	fails("a shuffle from outside the mask", shuffle_from_outside_the_mask, "outside the mask");
 	fails("activemask believed to be the warp", activemask_as_if_all_were_there, "outside the mask");
+	fails("a match in a branch", match_in_a_branch, "has left the kernel");
+	fails("a swap in what is lent for reading", swap_in_what_is_read_only, "for reading");
 	fails("a barrier that one warp reaches", barrier_for_some, "not all threads");
 	fails("a barrier in a branch", barrier_in_a_branch, "not all threads");
 	fails("a load past the end", load_past_the_end, "outside all memory");
@@ -168,6 +210,7 @@ int main()
 {
 	a_sum_over_blocks_is_right_in_every_order();
 	halves_of_a_warp_may_part_and_meet();
+	equal_values_find_each_other_and_one_takes_the_place();
 	kernels_with_a_mistake_fail();
 	printf("harness: %lu cases\n", cases);
 	return 0;

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The neighbour sampler on a GPU. A hop is a row of kernels, each a loop over something that its grid shares evenly:
+ *
+ *   lists     tiles of vertices   where each vertex's list lies, and how many neighbours it gives: sums of tiles
+ *   edges     one block           sums to prefixes; is there room for the edges?
+ *   offsets   tiles of vertices   the block's indptr
+ *   draw      groups of lanes     positions in the lists (draws.h), a list each
+ *   take      edges               lists that are taken whole; only where fanouts are large
+ *   look_up   edges               the neighbour's id, from its tier; its slot in the table of the batch's vertices
+ *   fresh     tiles of edges      which edges bring a vertex that is new: sums of tiles
+ *   vertices  one block           sums to prefixes; is there room for the vertices?
+ *   number    tiles of edges      new vertices get the next numbers, in the order of the edges that bring them
+ *   positions edges               ids to numbers
+ *
+ * Why so: what costs is reading the graph's arrays, at random and perhaps over a link, and the table. Both are done edge by edge,
+ * so that every thread has a load in flight whatever the degrees are: a vertex with millions of neighbours is spread over the grid.
+ * Only drawing goes list by list; it reads no tier, and a short list costs a warp what its share of 32 lanes costs. Whole lists
+ * are drawn by nobody: up to 32 neighbours the group writes them down, above each edge finds its list in indptr.
+ *
+ * Why it equals the CPU's batch: draws depend on the key, not on the thread. A vertex's number is decided by the smallest edge
+ * that brings it: an edge offers its place behind all vertices there are, the table keeps the smallest offer, and the edges whose
+ * offer stood are counted in order. That is first appearance, whoever comes first.
+ *
+ * Kernels find counts and failures in the batch's state, in device memory. Only kernels of one block change those, so that all
+ * blocks of a grid go the same way; a kernel that finds a mistake notes it aside. The graph is untrusted: lists and ids are
+ * compared with the counts before they are used.
+ */
+#include "cuda_status.h"
+#include "sampler_draws.h"
+#include "sampler_lists.h"
+#include "sampler_numbers.h"
+
+#define WARPS (BLOCK_THREADS / WARP_LANES)
+
+/* One warp. The last kernel of a batch. */
+static __global__ void write_report(const struct sample_state *state, struct rung__cuda_sample_report *report)
+{
+	const uint64_t *from = (const uint64_t *)&state->report;
+
+	for (uint32_t k = threadIdx.x; k < sizeof(*report) / sizeof(*from); k += WARP_LANES) {
+		uint64_t word = __ldg(from + k);
+
+		if (k == 0 && word == RUNG__CUDA_SAMPLE_NOT_YET)
+			word = RUNG__CUDA_SAMPLE_DONE;
+		__stwb((uint64_t *)report + k, word);
+	}
+}
+
+/* ---- host side ------------------------------------------------------------------------------------------------------ */
+
+static_assert(offsetof(struct rung__cuda_sample_report, outcome) == 0, "write_report takes it for the first word");
+static_assert(sizeof(struct sample_step) + sizeof(struct rung__cuda_graph) <= 4096, "what a kernel's arguments may be");
+
+struct sample_launch {
+	struct sample_step step;
+	const struct rung__cuda_graph *graph;
+	unsigned block_count;
+	cudaStream_t stream;
+};
+
+/* Blocks for so many items, so many of them to a block; at least one, at most the bound. */
+static unsigned blocks_for(const struct sample_launch &l, uint64_t items, uint64_t block_items)
+{
+	const uint64_t blocks = items / block_items + (items % block_items != 0);
+
+	return blocks < 1 ? 1 : (unsigned)RUNG__MIN(blocks, (uint64_t)l.block_count);
+}
+
+/* Start a kernel that takes the step and what `args` has behind it; nothing after an error. */
+template <class... Args>
+static void start(cudaError_t *err, const struct sample_launch &l, unsigned blocks, void (*kernel)(struct sample_step, Args...),
+                  Args... args)
+{
+	struct sample_step step = l.step;
+	void *pointers[] = { &step, &args... };
+
+	if (*err == cudaSuccess)
+		*err = cudaLaunchKernel(kernel, dim3(blocks), dim3(BLOCK_THREADS), pointers, 0, l.stream);
+}
+
+/* Lanes of a group that draws so many. */
+static uint32_t lanes_for(uint32_t fanout)
+{
+	uint32_t lanes = 1;
+
+	while (lanes < fanout)
+		lanes *= 2;
+	return lanes;
+}
+
+static void start_seeds(cudaError_t *err, const struct sample_launch &l)
+{
+	const unsigned blocks = blocks_for(l, l.step.seed_count, BLOCK_THREADS);
+
+	start(err, l, blocks, take_seeds, l.graph->vertex_count);
+	start(err, l, blocks, check_seeds);
+	start(err, l, 1, settle_seeds);
+}
+
+/* Counts are on the device: grids are for the most there is room for, or smaller. */
+static void start_hop(cudaError_t *err, const struct sample_launch &l, uint64_t dst_max)
+{
+	const uint32_t fanout = l.step.fanout;
+	const unsigned edge_blocks = blocks_for(l, l.step.edge_room, BLOCK_THREADS);
+	const unsigned list_tiles = blocks_for(l, dst_max, SCAN_TILE * WARPS), edge_tiles = blocks_for(l, l.step.edge_room, SCAN_TILE * WARPS);
+
+	start(err, l, list_tiles, find_lists, *l.graph);
+	start(err, l, 1, settle_edges, *l.graph);
+	start(err, l, list_tiles, write_offsets);
+	if (fanout <= SHORT_FANOUT)
+		start(err, l, blocks_for(l, dst_max, BLOCK_THREADS / lanes_for(fanout)), draw_short, lanes_for(fanout));
+	else
+		start(err, l, edge_blocks, take_whole_lists);
+	if (sample_needs_sets(fanout))
+		start(err, l, blocks_for(l, dst_max, WARPS), draw_long);
+	start(err, l, edge_blocks, look_up, *l.graph);
+	start(err, l, edge_tiles, flag_fresh);
+	start(err, l, 1, settle_vertices, *l.graph);
+	start(err, l, edge_tiles, number_fresh);
+	start(err, l, edge_blocks, write_positions);
+}
+
+/* ---- arguments ------------------------------------------------------------------------------------------------------- */
+
+static int check_sample(const struct rung__cuda_sampler *sampler, const struct rung__cuda_sample *sample, unsigned block_count,
+                        const struct sample_layout *layout)
+{
+	if (sample->seed_count < 1 || sample->seed_count > sampler->room.vertex_counts[0])
+		return rung__fail(RUNG_E_INVAL, "sampler kernels: a batch of %" PRIu64 " seeds, there is room for 1..%" PRIu64, sample->seed_count,
+		                  sampler->room.vertex_counts[0]);
+	if ((uintptr_t)sample->workspace % SAMPLE_ALIGN != 0 || sample->workspace_bytes < layout->bytes)
+		return rung__fail(RUNG_E_INVAL, "sampler kernels: a workspace of %" PRIu64 " bytes at %p: %" PRIu64 " are needed, at a multiple of %u",
+		                  sample->workspace_bytes, sample->workspace, layout->bytes, SAMPLE_ALIGN);
+	if (block_count < 1 || !sample->seeds || !sample->vertices || !sample->workspace || !sample->report)
+		return rung__fail(RUNG_E_INVAL, "sampler kernels: no blocks, seeds, vertices, workspace or report");
+	for (uint32_t hop = 0; hop < sampler->hop_count; hop++)
+		if (!sample->indptr[hop] || (!sample->indices[hop] && sampler->room.edge_counts[hop]))
+			return rung__fail(RUNG_E_INVAL, "sampler kernels: no indptr or indices for hop %u", (unsigned)hop);
+	return 0;
+}
+
+static struct sample_step first_step(const struct rung__cuda_sample *sample, const struct sample_layout *layout)
+{
+	unsigned char *at = (unsigned char *)sample->workspace;
+	struct sample_step step = {};
+
+	step.state = (struct sample_state *)(at + layout->state);
+	step.seeds = sample->seeds;
+	step.seed_count = sample->seed_count;
+	step.vertices = sample->vertices;
+	step.begins = (uint64_t *)(at + layout->begins);
+	step.degrees = (uint64_t *)(at + layout->degrees);
+	step.where = (uint64_t *)(at + layout->where);
+	step.sums = (uint64_t *)(at + layout->sums);
+	step.flags = (unsigned *)(at + layout->flags);
+	step.sets = (unsigned long long *)(at + layout->sets);
+	step.table.slots = (unsigned long long *)(at + layout->table);
+	step.table.mask = layout->table_slots - 1;
+	return step;
+}
+
+extern "C" int rung__cuda_sample_launch(const struct rung__cuda_sampler *sampler, const struct rung__cuda_sample *sample,
+                                        unsigned block_count, struct CUstream_st *stream)
+{
+	const uint64_t batch_key = rung__key_join(sampler->seed, sample->batch_key);
+	const struct sample_state *state;
+	struct sample_launch l = {};
+	struct sample_layout layout;
+	cudaError_t err;
+	int rc = rung__cuda_sampler_check(sampler);
+
+	if (rc == 0)
+		rc = rung__cuda_sample_layout(sampler, &layout);
+	if (rc == 0)
+		rc = check_sample(sampler, sample, block_count, &layout);
+	if (rc < 0)
+		return rc;
+	l.step = first_step(sample, &layout);
+	l.graph = &sampler->graph;
+	l.block_count = block_count;
+	l.stream = stream;
+	err = cudaMemsetAsync(l.step.state, 0, sizeof(*l.step.state), stream);
+	if (err == cudaSuccess)
+		err = cudaMemsetAsync(l.step.table.slots, 0xff, layout.table_slots * 16, stream);   /* TABLE_NONE */
+	start_seeds(&err, l);
+	for (uint32_t hop = 0; hop < sampler->hop_count; hop++) {
+		l.step.hop = hop;
+		l.step.fanout = sampler->fanouts[hop];
+		l.step.hop_key = rung__key_join(batch_key, hop);
+		l.step.indptr = sample->indptr[hop];
+		l.step.indices = sample->indices[hop];
+		l.step.edge_room = sampler->room.edge_counts[hop];
+		l.step.vertex_room = sampler->room.vertex_counts[hop + 1];
+		start_hop(&err, l, sampler->room.vertex_counts[hop]);
+	}
+	state = l.step.state;
+	if (err == cudaSuccess) {
+		struct rung__cuda_sample_report *report = sample->report;
+		void *pointers[] = { &state, &report };
+
+		err = cudaLaunchKernel(write_report, dim3(1), dim3(WARP_LANES), pointers, 0, stream);
+	}
+	return cuda_status(err, "starting the sampler kernels");
+}
+
+extern "C" int rung__cuda_sampler_blocks(unsigned *block_count_out)
+{
+	const char *what = "loading the sampler kernels";
+	unsigned blocks, look_up_blocks = 0;
+	int rc = cuda_blocks(look_up, BLOCK_THREADS, what, &look_up_blocks);   /* what a batch spends its time in */
+
+#define LOAD(kernel) rc = rc == 0 ? cuda_blocks(kernel, BLOCK_THREADS, what, &blocks) : rc
+	LOAD(take_seeds);
+	LOAD(check_seeds);
+	LOAD(settle_seeds);
+	LOAD(find_lists);
+	LOAD(settle_edges);
+	LOAD(write_offsets);
+	LOAD(draw_short);
+	LOAD(draw_long);
+	LOAD(take_whole_lists);
+	LOAD(flag_fresh);
+	LOAD(settle_vertices);
+	LOAD(number_fresh);
+	LOAD(write_positions);
+	LOAD(write_report);
+#undef LOAD
+	if (rc == 0)
+		*block_count_out = look_up_blocks;
+	return rc;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What the kernels of the sampler share (sampler.cu tells how they go together). Valid CUDA and C++17. */
+#ifndef RUNG_KERNELS_SAMPLER_STEP_H
+#define RUNG_KERNELS_SAMPLER_STEP_H
+
+#include "sampler_internal.h"
+#include "sampler_layout.h"
+#include "scan.h"
+#include "vertex_table.h"
+#include "views.h"
+
+#define NO_SLOT UINT64_MAX
+
+/* What the kernels of one hop work with. */
+struct sample_step {
+	struct sample_state *state;
+	const uint64_t *seeds;
+	uint64_t *vertices, *begins, *degrees, *where, *sums;
+	unsigned *flags;
+	unsigned long long *sets;
+	struct vertex_table table;
+	uint64_t seed_count;
+	uint64_t hop_key;
+	uint64_t vertex_room, edge_room;   /* behind this hop, and of it */
+	uint64_t *indptr;
+	uint32_t *indices;
+	uint32_t hop, fanout;
+};
+
+static __device__ __forceinline__ bool stopped(const struct sample_step &s)
+{
+	return __ldcg(&s.state->report.outcome) != RUNG__CUDA_SAMPLE_NOT_YET;
+}
+
+/* Vertices that the hop starts from. */
+static __device__ __forceinline__ uint64_t dst_count_of(const struct sample_step &s)
+{
+	return __ldcg(&s.state->report.vertex_counts[s.hop]);
+}
+
+static __device__ __forceinline__ uint64_t edge_count_of(const struct sample_step &s)
+{
+	return __ldcg(&s.state->report.edge_counts[s.hop]);
+}
+
+static __device__ __forceinline__ uint64_t global_thread()
+{
+	return (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+static __device__ __forceinline__ uint64_t global_threads()
+{
+	return (uint64_t)gridDim.x * blockDim.x;
+}
+
+static __device__ __forceinline__ uint64_t tiles_of(uint64_t count)
+{
+	return (count + SCAN_TILE - 1) / SCAN_TILE;
+}
+
+/* The line is in a view: that was checked. */
+static __device__ __forceinline__ uint64_t array_item(const struct rung__cuda_array &array, uint64_t i)
+{
+	const uint32_t line_items = LINE_BYTES / array.item_bytes;   /* a power of two */
+	const uint32_t at = (uint32_t)i & (line_items - 1);
+	uint32_t view;
+	const unsigned char *line = row_in_views(array.views, array.view_count, i / line_items, &view);
+
+	if (array.item_bytes == 4)
+		return __ldg((const unsigned *)line + at);
+	return __ldg((const uint64_t *)line + at);
+}
+
+static __device__ __forceinline__ void note_smallest(unsigned long long *inverted, uint64_t index)
+{
+	atomicMax(inverted, ~(unsigned long long)index);
+}
+
+/** End the batch. By one thread of a kernel of one block. */
+static __device__ __forceinline__ void stop(const struct sample_step &s, uint64_t outcome, uint64_t index, uint64_t value,
+                                            uint64_t other)
+{
+	struct rung__cuda_sample_report *report = &s.state->report;
+
+	__stwb(&report->hop, (uint64_t)s.hop);
+	__stwb(&report->index, index);
+	__stwb(&report->value, value);
+	__stwb(&report->other, other);
+	__stwb(&report->outcome, outcome);
+}
+
+#endif

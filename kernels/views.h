@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Where the rows of views lie: shared by all that reads through them. Valid CUDA and C++17. */
+#ifndef RUNG_KERNELS_VIEWS_H
+#define RUNG_KERNELS_VIEWS_H
+
+#include <cuda_runtime.h>
+
+#include "launch.h"
+
+/** Where row `i` of a view lies. */
+static __device__ __forceinline__ const unsigned char *row_in_view(const struct rung__cuda_view &view, uint64_t i)
+{
+	uint64_t base = 0;
+	uint64_t slot = i;
+
+	if (view.base_count > 1) {
+		if (i >> 32 == 0) {   /* 64-bit division is many times as slow */
+			slot = (uint32_t)i / view.base_count;
+			base = (uint32_t)i % view.base_count;
+		} else {
+			slot = i / view.base_count;
+			base = i % view.base_count;
+		}
+	}
+	return view.base[base] + slot * view.stride;
+}
+
+/** NULL when no view holds the rank. All lanes look at the same view at a time, so that its numbers are one constant load. */
+static __device__ __forceinline__ const unsigned char *row_in_views(const struct rung__cuda_view *views, uint32_t view_count,
+                                                                    uint64_t rank, uint32_t *view_out)
+{
+	uint64_t rank_first = 0;
+
+	for (uint32_t v = 0; v < view_count; v++) {
+		if (rank < views[v].rank_end) {
+			*view_out = v;
+			return row_in_view(views[v], rank - rank_first);
+		}
+		rank_first = views[v].rank_end;
+	}
+	return NULL;
+}
+
+/* ---- host side ------------------------------------------------------------------------------------------------------ */
+
+/** @param who  begins the sentence of a failure. @return 0 or RUNG_E_INVAL */
+static inline int check_views(const char *who, const struct rung__cuda_view *views, uint32_t view_count, uint64_t row_count,
+                              uint32_t row_bytes)
+{
+	uint64_t rank_first = 0;
+
+	if (view_count > RUNG__CUDA_VIEWS_MAX)
+		return rung__fail(RUNG_E_INVAL, "%s: %u views, at most %d", who, (unsigned)view_count, RUNG__CUDA_VIEWS_MAX);
+	for (uint32_t v = 0; v < view_count; v++) {
+		const struct rung__cuda_view *view = &views[v];
+
+		if (view->rank_end < rank_first || view->rank_end > row_count)
+			return rung__fail(RUNG_E_INVAL, "%s: view %u ends at rank %" PRIu64 ", not in %" PRIu64 "..%" PRIu64, who, (unsigned)v,
+			                  view->rank_end, rank_first, row_count);
+		if (view->rank_end == rank_first)
+			continue;
+		if (view->base_count < 1 || view->base_count > RUNG__CUDA_BASES_MAX)
+			return rung__fail(RUNG_E_INVAL, "%s: view %u has %u bases, not 1..%d", who, (unsigned)v, (unsigned)view->base_count,
+			                  RUNG__CUDA_BASES_MAX);
+		if (view->stride < row_bytes)
+			return rung__fail(RUNG_E_INVAL, "%s: view %u has a stride of %" PRIu64 " bytes, rows have %u", who, (unsigned)v,
+			                  view->stride, (unsigned)row_bytes);
+		for (uint32_t b = 0; b < view->base_count && b < view->rank_end - rank_first; b++)
+			if (!view->base[b])
+				return rung__fail(RUNG_E_INVAL, "%s: view %u has no base %u", who, (unsigned)v, (unsigned)b);
+		rank_first = view->rank_end;
+	}
+	return 0;
+}
+
+#endif

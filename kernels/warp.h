@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Warps of a bounded grid. Valid CUDA and C++17. */
+#ifndef RUNG_KERNELS_WARP_H
+#define RUNG_KERNELS_WARP_H
+
+#include <cuda_runtime.h>
+
+#include "internal.h"
+
+#define WARP_LANES    32u
+#define WARP_ALL      0xffffffffu
+#define BLOCK_THREADS 256u   /* 8 warps: small enough to fill an SM evenly, and blocks share nothing anyway */
+#define LINE_BYTES    128u   /* what a warp asks memory for at once */
+
+static __device__ __forceinline__ uint64_t global_warp()
+{
+	return (uint64_t)blockIdx.x * (blockDim.x / WARP_LANES) + threadIdx.x / WARP_LANES;
+}
+
+static __device__ __forceinline__ uint64_t global_warps()
+{
+	return (uint64_t)gridDim.x * (blockDim.x / WARP_LANES);
+}
+
+#endif

@@ -17,7 +17,10 @@
 #include <ucontext.h>
 #else
 extern "C" void lanes_switch(void **sp_from, void *sp_to);
-/* Saves what a call keeps, changes stacks, restores. The MXCSR and x87 modes are those of the whole program. */
+/*
+ * Saves what a call keeps, changes stacks, restores. The MXCSR and x87 modes are those of the whole program. Not `ret`: the processor
+ * foretells where that goes from the calls it has seen, wrongly whenever the stack is another.
+ */
 asm(".text\n"
     ".local lanes_switch\n"
     ".type lanes_switch, @function\n"
@@ -26,7 +29,7 @@ asm(".text\n"
     "	movq %rsp, (%rdi)\n"
     "	movq %rsi, %rsp\n"
     "	popq %r15\n	popq %r14\n	popq %r13\n	popq %r12\n	popq %rbx\n	popq %rbp\n"
-    "	ret\n"
+    "	popq %rcx\n	jmpq *%rcx\n"
     ".size lanes_switch, .-lanes_switch\n");
 #endif
 
@@ -34,7 +37,9 @@ namespace lanes {
 
 const size_t STACK_BYTES = 128 * 1024;   /* with AddressSanitizer frames are several times as large */
 
-/* Fibers run `main` for ever: they are never ended, so that sanitizers see every frame left as it was entered. */
+/*
+ * Fibers run `main` for ever: they are never ended, so that sanitizers see every frame left as it was entered.
+ */
 struct fiber {
 	void *stack = nullptr;
 #ifdef LANES_UCONTEXT

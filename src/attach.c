@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The attacher's side: ask for the offer, check all of it, and open a store on it. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -161,6 +162,14 @@ static bool layout_ok(const struct rung__shape *shape)
 	       rung__add(rows, layout->row_bytes, &rows) && rung__add(rows, layout->data_offset, &end) && end <= layout->file_bytes;
 }
 
+/* A GPU's tiers only where GPUs are. */
+static bool gpus_ok(const struct rung__shape *shape)
+{
+	if (shape->gpu_count == 0)
+		return shape->tiers[RUNG__TIER_GPU].row_count == 0 && shape->tiers[RUNG__TIER_PEER].row_count == 0 && !shape->map_on_gpu;
+	return shape->gpu_count <= RUNG_GPUS_MAX && shape->map_on_gpu <= 1;
+}
+
 /* Every row in one tier; slots that a row fits in, when some are cold. */
 static bool tiers_ok(const struct rung__shape *shape)
 {
@@ -206,6 +215,7 @@ static int check_shape(const char *path, const struct rung__offer *offer)
 	const struct rung__shape *shape = &offer->shape;
 	const char *what = !layout_ok(shape)  ? "layout"
 	                   : !tiers_ok(shape) ? "tiers"
+	                   : !gpus_ok(shape)  ? "number of GPUs"
 	                   : !array_ok(shape) ? "type"
 	                   : !map_ok(shape)   ? "map"
 	                                      : NULL;
@@ -284,23 +294,49 @@ static int take_features(struct rung_store *store, struct answer *answer)
 	return 0;
 }
 
+/* Gathers run on our own GPU: the one that the calling thread has current. */
+static int take_device(struct rung_store *store, const int *alive_fd)
+{
+	const struct rung__device_ops *ops;
+	int gpus[RUNG_GPUS_MAX], gpu;
+
+	if (store->shape.gpu_count == 0)
+		return 0;
+	ops = rung__device_find(RUNG_DEVICE_CUDA);
+	gpu = ops ? ops->current() : RUNG_E_NOSUP;
+	if (gpu < 0)
+		return gpu;
+	for (uint32_t g = 0; g < RUNG_GPUS_MAX; g++)
+		gpus[g] = gpu;
+	if (alive_fd) {
+		store->alive_fd = fcntl(*alive_fd, F_DUPFD_CLOEXEC, 0);
+		if (store->alive_fd < 0)
+			return rung__fail_errno(errno, "attaching: a descriptor");
+	}
+	return rung__store_choose_device(store, gpus, (uint32_t)store->shape.gpu_count);
+}
+
 static int fill(const char *path, struct rung_store *store, struct answer *answer)
 {
 	const struct rung__shape *shape = &answer->offer.shape;
 	unsigned host_idx = RUNG__OFFER_HOST;
 	unsigned map_idx = host_idx + rung__offer_has(shape, RUNG__OFFER_HOST);
+	unsigned alive_idx = map_idx + rung__offer_has(shape, RUNG__OFFER_MAP);
+	bool has_peer = rung__offer_has(shape, RUNG__OFFER_ALIVE);
 	int rc;
 
 	store->attached = true;
 	store->shape = *shape;
-	rc = take_map(path, store, rung__offer_has(shape, RUNG__OFFER_MAP) ? answer->fds[map_idx] : -1);
+	rc = take_device(store, has_peer ? &answer->fds[alive_idx] : NULL);
+	if (rc == 0)
+		rc = take_map(path, store, rung__offer_has(shape, RUNG__OFFER_MAP) ? answer->fds[map_idx] : -1);
 	if (rc == 0 && rung__offer_has(shape, RUNG__OFFER_HOST))
 		rc = rung__segment_attach(path, answer->fds[host_idx], shape->tiers[RUNG__TIER_HOST].row_count * shape->layout.row_stride,
 		                          &store->host_memory);
 	if (rc == 0)
 		rc = take_features(store, answer);
 	if (rc == 0)
-		rc = rung__store_open_tiers(store, &rung__nvme_tier, NULL);
+		rc = rung__store_open_tiers(store, &rung__nvme_tier, has_peer ? answer->offer.peer_handles : NULL);
 	rung__features_close(&store->features);   /* tiers have their own descriptors */
 	return rc;
 }

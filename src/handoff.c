@@ -16,6 +16,7 @@
  * all fail and none hangs. Ids outside fail a request when its gather has run; its misses are then not read.
  */
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -348,13 +349,26 @@ static void *handoff_main(void *ctx)
 
 /* ---- from the other threads ---- */
 
+/* GPU memory goes with the process that took it. */
+static int check_alive(const struct rung_store *store)
+{
+	struct pollfd other = { .fd = store->alive_fd };
+
+	if (store->alive_fd < 0 || poll(&other, 1, 0) <= 0)
+		return 0;
+	return rung__fail(RUNG_E_NODEV, "gather: the process that shared the store has closed it or is gone, and its GPU memory with it: "
+	                  "attach again when it is back");
+}
+
 int rung__handoff_submit(struct rung_request *request, const struct rung_ids *ids, void *out, size_t out_stride,
                          struct CUstream_st *stream)
 {
 	struct rung_store *store = request->store;
 	struct rung__handoff *h = store->handoff;
-	int rc = store->device_ops->gather(store->device, index_of(request), ids, out, out_stride, stream);
+	int rc = check_alive(store);
 
+	if (rc == 0)
+		rc = store->device_ops->gather(store->device, index_of(request), ids, out, out_stride, stream);
 	if (rc < 0)
 		return rc;
 	request->id_dtype = ids->dtype;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The creator's side: a thread that hands the offer and its descriptors to whoever of the same user connects. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@ struct rung__share {
 	int fds[RUNG__OFFER_FDS];   /* the store's */
 	unsigned fd_count;
 	int wake_fd;                /* readable: stop */
+	int alive_fds[2];           /* a pipe that nobody writes to; -1 unless somebody reads our GPU memory */
 	pthread_t thread;
 	bool started;
 };
@@ -29,6 +31,7 @@ bool rung__offer_has(const struct rung__shape *shape, enum rung__offer_fd which)
 	switch (which) {
 	case RUNG__OFFER_HOST: return shape->tiers[RUNG__TIER_HOST].row_count > 0;
 	case RUNG__OFFER_MAP: return shape->map_bytes > 0;
+	case RUNG__OFFER_ALIVE: return shape->tiers[RUNG__TIER_PEER].row_count > 0;
 	default: return true;
 	}
 }
@@ -99,7 +102,7 @@ int rung__share_reserve(const char *path, struct rung__share **share_out)
 
 	if (!share)
 		return rung__fail(RUNG_E_NOMEM, "%s: out of memory", path);
-	share->wake_fd = -1;
+	share->wake_fd = share->alive_fds[0] = share->alive_fds[1] = -1;
 	rc = rung__place_take(path, &share->place);
 	if (rc < 0) {
 		rung__free(share);
@@ -109,11 +112,24 @@ int rung__share_reserve(const char *path, struct rung__share **share_out)
 	return 0;
 }
 
+static int offer_gpu_memory(struct rung__share *share, const struct rung_store *store)
+{
+	if (!rung__offer_has(&store->shape, RUNG__OFFER_ALIVE))
+		return 0;
+	if (pipe2(share->alive_fds, O_CLOEXEC) < 0)
+		return rung__fail_errno(errno, "%s: a pipe", share->place.path);
+	return store->device_ops->handles(store->device, share->offer.peer_handles);
+}
+
 static int make_offer(struct rung__share *share, const struct rung_store *store)
 {
-	const int fds[RUNG__OFFER_FDS] = { store->features.fd, store->host_memory.fd, store->map_memory.fd };
+	int rc = offer_gpu_memory(share, store);
+	const int fds[RUNG__OFFER_FDS] = { store->features.fd, store->host_memory.fd, store->map_memory.fd, share->alive_fds[0] };
 	struct rung__offer *offer = &share->offer;
 	struct stat st;
+
+	if (rc < 0)
+		return rc;
 
 	memcpy(offer->magic, RUNG__SHARE_MAGIC, sizeof(offer->magic));
 	offer->version = RUNG__SHARE_VERSION;
@@ -161,6 +177,10 @@ void rung__share_stop(struct rung__share *share)
 	}
 	if (share->wake_fd >= 0)
 		close(share->wake_fd);
+	for (unsigned i = 0; i < RUNG__ARRAY_LEN(share->alive_fds); i++) {
+		if (share->alive_fds[i] >= 0)
+			close(share->alive_fds[i]);
+	}
 	rung__place_leave(&share->place);
 	rung__free(share);
 }

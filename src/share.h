@@ -7,6 +7,9 @@
  * can make it wait or misunderstand. The attacher takes the offer for untrusted: it checks every number, the seals and the sizes
  * before it maps.
  *
+ * Host memory lives as long as one process maps it. GPU memory does not outlive the process that took it, so whoever reads it gets a
+ * pipe as well, of which the creator alone holds the other end: it hangs up when the creator closes the store or dies.
+ *
  * A place is the socket, a lock file beside it (PATH.lock) and their folder. The lock is held as long as the store is shared; the
  * kernel lets go of it when the holder dies, and the next creator then replaces the socket that is left.
  */
@@ -19,10 +22,10 @@
 #include "store_internal.h"
 
 #define RUNG__SHARE_MAGIC "rungshr"        /* with its NUL: 8 bytes */
-#define RUNG__SHARE_VERSION 1u             /* of what follows; any change of struct rung__offer raises it */
+#define RUNG__SHARE_VERSION 2u             /* of what follows; any change of struct rung__offer raises it */
 
 /** Descriptors that come with an offer, in this order; those that do not apply are left out. */
-enum rung__offer_fd { RUNG__OFFER_FEATURES, RUNG__OFFER_HOST, RUNG__OFFER_MAP, RUNG__OFFER_FDS };
+enum rung__offer_fd { RUNG__OFFER_FEATURES, RUNG__OFFER_HOST, RUNG__OFFER_MAP, RUNG__OFFER_ALIVE, RUNG__OFFER_FDS };
 
 /** The message. Both ends are on one machine: native byte order, no pointers. */
 struct rung__offer {
@@ -32,6 +35,7 @@ struct rung__offer {
 	struct rung__shape shape;
 	uint64_t file_device;        /* which file the rows are in: what fstat() says of the descriptor */
 	uint64_t file_inode;
+	struct rung__gpu_handle peer_handles[RUNG_GPUS_MAX];   /* of the tier "peer", [shape.gpu_count] */
 	char path[PATH_MAX];   /* of the features file, absolute, ends with NUL */
 };
 

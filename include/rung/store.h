@@ -110,12 +110,17 @@ RUNG_API int rung_store_open(const struct rung_dataset *ds, const struct rung_pl
  * The memory lives as long as one process uses it: when the creator closes or dies, those who are attached go on, and nobody new
  * gets in until a store is shared there again.
  *
+ * A store whose gathers run on a GPU is attached to the GPU that the calling thread has current. It reads the creator's tier "peer"
+ * where it is (by CUDA IPC, which wants another process), and has a tier "gpu" and a map of its own. GPU memory goes with the process that
+ * took it: when the creator closes or dies, gathers of stores attached to one with a tier "peer" fail with RUNG_E_NODEV.
+ *
  * @param share_path  at most 107 bytes
  * @param opts        NULL: defaults; share_path must be NULL; vertex_ids only where the creator has set it
  * @param store_out   close with rung_store_close()
  * @return 0, RUNG_E_NOENT (nobody shares a store there, or no longer), RUNG_E_INVAL (path, opts, another user's store),
  *         RUNG_E_ABI (shared by another version of rung), RUNG_E_TIMEDOUT (no answer for 5 s), RUNG_E_FORMAT, RUNG_E_RANGE
- *         (what came is no store), RUNG_E_IO, RUNG_E_NOMEM, and what opening the engine returns
+ *         (what came is no store), RUNG_E_IO, RUNG_E_NOMEM, RUNG_E_NODEV (its gathers run on a GPU, and we have none), and what
+ *         opening the engine returns
  */
 RUNG_API int rung_store_attach(const char *share_path, const struct rung_store_opts *opts, struct rung_store **store_out);
 

@@ -54,8 +54,8 @@ Test(share, an_attached_store_gives_the_same_rows)
 	check_gathers(store, 1);
 	check_gathers(creator, 2);
 	cr_assert_eq(rung_store_stats(store, &stats), 0);
-	cr_assert_gt(stats.tiers[0].hits, 0);
-	cr_assert_gt(stats.tiers[1].hits, 0);
+	cr_assert_gt(stats.tiers[fixture_tier(&s.base, "host")].hits, 0);
+	cr_assert_gt(stats.tiers[fixture_tier(&s.base, "nvme")].hits, 0);
 	cr_assert_eq(stats.requests, 1);
 	cr_assert_eq(rung_store_info(store, &info), 0);
 	cr_assert_eq(info.attached, 1);

@@ -46,9 +46,11 @@ static int open_child(const char *role, const char *socket_path, const char *dat
 	return rung_store_attach(socket_path, &opts, &f.store);
 }
 
-static uint64_t wrong_rows(uint64_t seed)
+/* Or the status of a gather that failed. */
+static int64_t wrong_rows(uint64_t seed)
 {
 	uint64_t ranks[ASKED], vertices[ASKED], wrong = 0;
+	int rc = 0;
 
 	fixture_random_ids(&f, ranks, ASKED, seed);
 	for (unsigned i = 0; i < ASKED; i++)
@@ -57,12 +59,16 @@ static uint64_t wrong_rows(uint64_t seed)
 		struct rung_ids list = fixture_ids(&f, space == RUNG_RANKS ? ranks : vertices, ASKED, RUNG_U64, space);
 		unsigned char *out = fixture_memory(&f, ASKED * f.row_bytes);
 
-		if (rung_gather(f.store, &list, out, 0) != 0)
+		rc = rung_gather(f.store, &list, out, 0);
+		if (rc != 0) {
 			fprintf(stderr, "child: %s\n", rung_last_error());
+			fixture_free_memories(&f);
+			return rc;
+		}
 		wrong += fixture_wrong_rows(&f, ranks, ASKED, out, f.row_bytes);
 		fixture_free_memories(&f);
 	}
-	return wrong;
+	return (int64_t)wrong;
 }
 
 static bool told_more(void)
@@ -92,18 +98,20 @@ static void serve_lines(void)
 	char line[100];
 
 	while (read_line(line, sizeof(line))) {
-		uint64_t wrong = 0;
+		int64_t wrong = 0;
 
 		if (strcmp(line, "go") == 0) {
 			printf("0\n");
 			fflush(stdout);
-			for (uint64_t seed = 1; !told_more(); seed++)
-				wrong += wrong_rows(seed);
+			for (uint64_t seed = 1; !told_more(); seed++) {
+				if (wrong == 0)
+					wrong = wrong_rows(seed);
+			}
 			read_line(line, sizeof(line));
 		} else if (strncmp(line, "gather ", 7) == 0) {
 			wrong = wrong_rows(strtoull(line + 7, NULL, 10));
 		}
-		printf("%llu\n", (unsigned long long)wrong);
+		printf("%lld\n", (long long)wrong);
 		fflush(stdout);
 	}
 }

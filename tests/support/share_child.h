@@ -4,7 +4,7 @@
  *
  * It is the test program itself, executed anew, so that it has no threads nor locks of its parent. It begins with a line "STATUS
  * SENTENCE" of its open or attach, and answers each line that it is told with one of its own:
- *   gather SEED    "N" rows that were wrong, by ranks and by vertices
+ *   gather SEED    "N" rows that were wrong, by ranks and by vertices; the negative status of a gather that failed
  *   go             "0" at once; gathers until the next line comes (any), then "N" rows that were wrong
  * It closes its store and exits with 0 when its input ends.
  */

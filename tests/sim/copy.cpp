@@ -52,8 +52,10 @@ static void copy_now(state &s, rectangle c, bool pageable, const char *what)
 	c.to = side(s, c.to, span(c.to_pitch, c.width, c.height), true, pageable, what);
 	c.from = side(s, c.from, span(c.from_pitch, c.width, c.height), false, pageable, what);
 	lock.unlock();
+	race::see(true);
 	for (size_t row = 0; row < c.height; row++)
 		memmove(c.to + row * c.to_pitch, c.from + row * c.from_pitch, c.width);
+	race::see(false);
 }
 
 static cudaError_t put_copy(state &s, held_lock &lock, const rectangle &c, enum cudaMemcpyKind kind, cudaStream_t stream, bool wait,
@@ -119,7 +121,9 @@ static cudaError_t put_fill(state &s, held_lock &lock, void *at, int value, size
 		held_lock inner(s.lock);
 		unsigned char *real = real_address(s, at, bytes, true, what);
 		inner.unlock();
+		race::see(true);
 		memset(real, value, bytes);
+		race::see(false);
 	};
 	const mark end = put(s, *st, std::move(fill));
 	return s.launch_blocking ? wait_for(s, lock, end) : cudaSuccess;

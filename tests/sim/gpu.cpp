@@ -291,6 +291,7 @@ static entry &entry_named(const char *name)
 
 void sim_fail(const char *function, unsigned nth, cudaError_t err)
 {
+	race::unseen unseen;
 	held_lock lock(the_state().lock);
 	entry &e = entry_named(function);
 
@@ -300,6 +301,7 @@ void sim_fail(const char *function, unsigned nth, cudaError_t err)
 
 unsigned long sim_calls(const char *function)
 {
+	race::unseen unseen;
 	held_lock lock(the_state().lock);
 
 	return entry_named(function).calls;
@@ -307,6 +309,7 @@ unsigned long sim_calls(const char *function)
 
 void sim_break(cudaError_t err)
 {
+	race::unseen unseen;
 	state &s = the_state();
 	held_lock lock(s.lock);
 
@@ -316,6 +319,7 @@ void sim_break(cudaError_t err)
 
 void sim_hold(bool hold)
 {
+	race::unseen unseen;
 	state &s = the_state();
 	held_lock lock(s.lock);
 
@@ -326,6 +330,7 @@ void sim_hold(bool hold)
 
 size_t sim_live(void)
 {
+	race::unseen unseen;
 	state &s = the_state();
 	held_lock lock(s.lock);
 
@@ -335,6 +340,7 @@ size_t sim_live(void)
 void sim_leaks(FILE *out)
 {
 	static const char *const kinds[] = { "device memory", "memory of another process", "registered memory", "pinned memory" };
+	race::unseen unseen;
 	state &s = the_state();
 	held_lock lock(s.lock);
 

@@ -25,6 +25,7 @@
 
 #include <sys/types.h>
 
+#include "race.h"
 #include "sim.h"
 
 namespace sim {
@@ -43,6 +44,7 @@ struct queue;
 struct mark {
 	std::shared_ptr<struct queue> where;   /* null: nothing */
 	uint64_t position = 0;
+	race::token last;              /* the operation there */
 };
 
 /** A word that a stream waits for. */
@@ -60,6 +62,7 @@ struct op {
 	std::function<void()> run;   /* by the device thread, without the lock */
 	mark until;
 	awaited_word word;
+	race::token token;
 	time_point not_before = {};  /* unless somebody waits for it */
 };
 
@@ -68,11 +71,13 @@ struct queue {
 	std::deque<op> ops;
 	uint64_t queued = 0, done = 0;   /* operations ever */
 	uint64_t wanted = 0;             /* up to here, somebody waits */
+	race::token last;                /* operation that was put in */
+	race::context context;
 };
 
 struct stream {
 	std::shared_ptr<struct queue> ops;   /* of its own, or its GPU's */
-	uint64_t last = 0;                   /* position of its last operation */
+	mark end;                            /* its last operation */
 	int gpu = 0;
 	bool blocking = false;               /* in order with the legacy stream of its GPU */
 };
@@ -157,6 +162,7 @@ struct entry {
 };
 
 struct entered {
+	race::unseen unseen;
 	state *s = nullptr;
 	held_lock lock;
 	cudaError_t err = cudaSuccess;   /* to be returned in place of working */
@@ -181,7 +187,7 @@ template <class Body> cudaError_t call(entry &function, Body body)
 /** device.cpp */
 std::shared_ptr<struct queue> new_queue(state &s, int gpu);
 mark append(state &s, const std::shared_ptr<struct queue> &where, op what);
-bool passed(const mark &m);
+bool passed(const mark &m);      /* if so, what the caller does comes after it */
 cudaError_t wait_for(state &s, held_lock &lock, const mark &m);
 cudaError_t wait_for_all(state &s, held_lock &lock, int gpu_or_minus_1);
 void drop_work(state &s);

@@ -14,15 +14,25 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cuda_runtime.h>
-
 #include "launch.h"
 #include "sim.h"
+#include "test_sim.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define RACES_ARE_SEEN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define RACES_ARE_SEEN 1
+#endif
+#endif
+#ifdef RACES_ARE_SEEN   /* by ThreadSanitizer, which sleeps for a second before a process ends */
+extern "C" const char *__tsan_default_options();
+extern "C" const char *__tsan_default_options() { return "atexit_sleep_ms=20"; }
+#endif
 
 static const char *case_name = "";
 static unsigned long cases;
@@ -89,40 +99,13 @@ static void dies(const char *name, const char *says, const std::function<void()>
 	case_name = name;
 	cases++;
 	const int status = in_child({ { "RUNG_SIM_GPUS", "2" } }, body, &said);
-	const bool as_it_should = says ? WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && said.find(says) != std::string::npos
-				       : status != 0;
-	if (!as_it_should) {
+	if (status == 0 || (says && said.find(says) == std::string::npos)) {
 		fprintf(stderr, "%s: status %x\n%s", name, (unsigned)status, said.c_str());
 		exit(1);
 	}
 }
 
-/* ---- kernels ------------------------------------------------------------------------------------------------------------- */
-
-template <class... Args> static cudaError_t start(cudaStream_t stream, unsigned blocks, void (*kernel)(Args...), Args... args)
-{
-	void *pointers[] = { &args..., nullptr };
-
-	return cudaLaunchKernel(kernel, dim3(blocks), dim3(64), pointers, 0, stream);
-}
-
-/* a[i] = a[i] * 3 + add: two of them give another result in another order */
-static void step_kernel(unsigned *a, unsigned add)
-{
-	unsigned *at = a + blockIdx.x * blockDim.x + threadIdx.x;
-
-	__stwb(at, __ldg(at) * 3 + add);
-}
-
-static void copy_kernel(unsigned *to, const unsigned *from)
-{
-	const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
-
-	__stwb(to + i, __ldg(from + i));
-}
-
-static void load_kernel(const unsigned *from) { __ldg(from + threadIdx.x); }
-static void store_kernel(unsigned *to) { __stwb(to + threadIdx.x, threadIdx.x); }
+/* ---- things to work on --------------------------------------------------------------------------------------------------- */
 
 static cudaStream_t new_stream()
 {
@@ -184,7 +167,7 @@ static void a_stream_keeps_its_order()
 
 	OK(cudaMemsetAsync(a, 0, 256, stream));
 	for (unsigned i = 0; i < 20; i++) {
-		OK(start(stream, 1, step_kernel, a, i));
+		OK(start_step(stream, a, i));
 		expected = expected * 3 + i;
 	}
 	OK(cudaMemcpyAsync(out, a, 256, cudaMemcpyDeviceToHost, stream));
@@ -197,33 +180,40 @@ static void a_stream_keeps_its_order()
 	CHECK(sim_live() == 0);
 }
 
+static int came_first;
+
+static void come(void *who)
+{
+	if (!came_first)
+		came_first = *(int *)who;
+}
+
 /* Which of two streams goes first is nobody's promise. */
-static unsigned race_of_two_streams()
+static int first_of_two_streams()
 {
 	const cudaStream_t one = new_stream(), two = new_stream();
-	unsigned *a = zero_words(64);
+	int names[2] = { 1, 2 };
 
 	sim_hold(true);
-	OK(start(one, 1, step_kernel, a, 1u));
-	OK(start(two, 1, step_kernel, a, 2u));
+	OK(cudaLaunchHostFunc(one, come, &names[0]));
+	OK(cudaLaunchHostFunc(two, come, &names[1]));
 	sim_hold(false);
 	OK(cudaDeviceSynchronize());
-	return word_at(a);
+	return came_first;
 }
 
 static void streams_are_in_no_order()
 {
-	unsigned seen[2] = { 0, 0 };
+	unsigned first[2] = { 0, 0 };
 
 	for (unsigned seed = 1; seed <= 12; seed++) {
 		const std::string text = std::to_string(seed);
 		std::string said;
-		const int status = in_child({ { "RUNG_SIM_SEED", text.c_str() } }, [] { exit((int)race_of_two_streams()); }, &said);
-		const int result = WEXITSTATUS(status);
-		CHECK(WIFEXITED(status) && (result == 1 * 3 + 2 || result == 2 * 3 + 1));
-		seen[result == 5]++;
+		const int status = in_child({ { "RUNG_SIM_SEED", text.c_str() } }, [] { exit(first_of_two_streams()); }, &said);
+		CHECK(WIFEXITED(status) && (WEXITSTATUS(status) == 1 || WEXITSTATUS(status) == 2));
+		first[WEXITSTATUS(status) - 1]++;
 	}
-	CHECK(seen[0] > 0 && seen[1] > 0);
+	CHECK(first[0] > 0 && first[1] > 0);
 }
 
 static void an_event_orders_two_streams()
@@ -236,10 +226,10 @@ static void an_event_orders_two_streams()
 	OK(cudaStreamWaitEvent(two, never, 0));
 	for (unsigned i = 0; i < 10; i++) {
 		sim_hold(true);
-		OK(start(one, 1, step_kernel, a, 1u));
+		OK(start_step(one, a, 1));
 		OK(cudaEventRecord(event, one));
 		OK(cudaStreamWaitEvent(two, event, 0));
-		OK(start(two, 1, step_kernel, a, 5u));
+		OK(start_step(two, a, 5));
 		CHECK(cudaEventQuery(event) == cudaErrorNotReady && cudaStreamQuery(two) == cudaErrorNotReady);
 		sim_hold(false);
 		OK(cudaStreamSynchronize(two));
@@ -291,11 +281,11 @@ static void waiting_and_writing_words()
 	/* cyclic: 2 is behind 0xfffffffe */
 	words[0] = 0xfffffff0;
 	CHECK(wait_value(one, (uintptr_t)words, 0xfffffffe, 0) == 0);
-	OK(start(one, 1, step_kernel, a, 7u));
+	OK(start_step(one, a, 7));
 	CHECK(write_value(one, (uintptr_t)(words + 1), 99, 0) == 0);
 	CHECK(cudaStreamQuery(one) == cudaErrorNotReady);
 	CHECK(wait_value(two, (uintptr_t)(words + 1), 99, 1) == 0);   /* equal: what the first stream writes */
-	OK(start(two, 1, copy_kernel, words, (const unsigned *)a));
+	OK(start_copy(two, words, a));
 	__atomic_store_n(words, 2u, __ATOMIC_RELEASE);
 	OK(cudaStreamSynchronize(two));
 	CHECK(words[0] == 7 && words[63] == 7);
@@ -311,11 +301,11 @@ static void one_queue_is_held_by_its_head()
 
 	OK(cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", (void **)&wait_value, 12000, cudaEnableDefault, nullptr));
 	CHECK(wait_value(one, (uintptr_t)word, 1, 0) == 0);
-	OK(start(two, 1, store_kernel, a));
+	OK(start_store(two, a, 1));
 	OK(cudaSetDevice(1));
 	other = new_stream();
 	unsigned *b = device_words(64);
-	OK(start(other, 1, store_kernel, b));
+	OK(start_store(other, b, 1));
 	OK(cudaStreamSynchronize(other));   /* another GPU has another queue; and time for the wrong thing to happen */
 	CHECK(cudaStreamQuery(two) == cudaErrorNotReady);
 	__atomic_store_n(word, 1u, __ATOMIC_RELEASE);
@@ -330,7 +320,7 @@ static void streams_of_their_own_are_not_held()
 
 	OK(cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", (void **)&wait_value, 12000, cudaEnableDefault, nullptr));
 	CHECK(wait_value(one, (uintptr_t)word, 1, 0) == 0);
-	OK(start(two, 1, store_kernel, a));
+	OK(start_store(two, a, 1));
 	OK(cudaStreamSynchronize(two));
 	CHECK(cudaStreamQuery(one) == cudaErrorNotReady);
 	__atomic_store_n(word, 1u, __ATOMIC_RELEASE);
@@ -347,9 +337,9 @@ static void the_legacy_stream_waits_for_blocking_ones()
 	OK(cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", (void **)&wait_value, 12000, cudaEnableDefault, nullptr));
 	OK(cudaStreamCreate(&blocking));
 	CHECK(wait_value(blocking, (uintptr_t)word, 1, 0) == 0);
-	OK(start(blocking, 1, step_kernel, a, 1u));
-	OK(start((cudaStream_t) nullptr, 1, step_kernel, a, 2u));
-	OK(start(cudaStreamPerThread, 1, step_kernel, a, 3u));
+	OK(start_step(blocking, a, 1));
+	OK(start_step(nullptr, a, 2));
+	OK(start_step(cudaStreamPerThread, a, 3));
 	OK(cudaEventRecord(new_event(), apart));
 	OK(cudaStreamSynchronize(apart));
 	CHECK(cudaStreamQuery(cudaStreamLegacy) == cudaErrorNotReady && cudaStreamQuery(cudaStreamPerThread) == cudaErrorNotReady);
@@ -371,7 +361,7 @@ static void lazy_work_is_done_in_time_and_when_waited_for()
 	int flag = 0;
 
 	for (unsigned i = 0; i < 300; i++) {
-		OK(start(i % 2 ? one : two, 1, step_kernel, a, i));
+		OK(start_step(i % 2 ? one : two, a, i));
 		OK(cudaEventRecord(event, i % 2 ? one : two));
 		OK(cudaStreamWaitEvent(i % 2 ? two : one, event, 0));
 		expected = expected * 3 + i;
@@ -388,7 +378,7 @@ static void launches_that_block()
 	const cudaStream_t stream = new_stream();
 	unsigned *a = device_words(64), *out = pinned_words(64);
 
-	OK(start(stream, 1, store_kernel, a));
+	OK(start_store(stream, a, 1));
 	OK(cudaStreamQuery(stream));
 	OK(cudaMemcpyAsync(out, a, 256, cudaMemcpyDefault, stream));
 	CHECK(out[63] == 63);
@@ -456,8 +446,8 @@ static void registered_memory()
 	OK(cudaHostRegister(room + 8192, 4096, cudaHostRegisterReadOnly));
 	OK(cudaHostGetDevicePointer(&seen, words, 0));
 	CHECK(seen == words);
-	OK(start(stream, 2, store_kernel, words));
-	OK(start(stream, 1, copy_kernel, words + 64, (const unsigned *)(room + 8192)));
+	OK(start_store(stream, words, 2));
+	OK(start_copy(stream, words + 64, (const unsigned *)(room + 8192)));
 	OK(cudaStreamSynchronize(stream));
 	CHECK(words[0] == 0 && words[63] == 63 && words[64] == 0);
 	OK(cudaPointerGetAttributes(&about, words + 3));
@@ -490,11 +480,11 @@ static void peers()
 	CHECK(cudaDeviceEnablePeerAccess(0, 0) == cudaErrorPeerAccessAlreadyEnabled);
 	CHECK(cudaDeviceEnablePeerAccess(1, 0) == cudaErrorInvalidDevice);
 	const cudaStream_t stream = new_stream();
-	OK(start(stream, 1, store_kernel, mine));
+	OK(start_store(stream, mine, 1));
 	OK(cudaStreamSynchronize(stream));
 	CHECK(word_at(mine + 9) == 9);
 	OK(cudaSetDevice(0));
-	CHECK(start(stream, 1, store_kernel, mine) == cudaErrorInvalidResourceHandle);   /* a stream of the other GPU */
+	CHECK(start_store(stream, mine, 1) == cudaErrorInvalidResourceHandle);   /* a stream of the other GPU */
 }
 
 /* ---- several processes --------------------------------------------------------------------------------------------------- */
@@ -517,7 +507,7 @@ static void import_outlives_the_exporter()
 	if (exporter == 0) {
 		OK(cudaSetDevice(1));
 		unsigned *a = device_words(64);
-		OK(start((cudaStream_t) nullptr, 1, store_kernel, a));
+		OK(start_store(nullptr, a, 1));
 		OK(cudaDeviceSynchronize());
 		OK(cudaIpcGetMemHandle(&handle, a));
 		CHECK(cudaIpcGetMemHandle(&bad, a + 1) == cudaErrorInvalidValue);
@@ -538,7 +528,7 @@ static void import_outlives_the_exporter()
 	CHECK(write(to_them[1], &go, 1) == 1);
 	CHECK(waitpid(exporter, &status, 0) == exporter && status == 0);
 	unsigned *mine = device_words(64);   /* on GPU 0: opening has made a peer of GPU 1 */
-	OK(start((cudaStream_t) nullptr, 1, copy_kernel, mine, (const unsigned *)at));
+	OK(start_copy(nullptr, mine, (const unsigned *)at));
 	CHECK(word_at(mine) == 1000 && word_at(mine + 63) == 63);
 	CHECK(cudaIpcOpenMemHandle(&again, handle, cudaIpcMemLazyEnablePeerAccess) == cudaSuccess);   /* still open here */
 	for (int i = 0; i < 3; i++)
@@ -577,8 +567,8 @@ static void calls_fail_when_told()
 	unsigned *a = device_words(64);
 	CHECK(cudaMalloc(&ptr, 16) == cudaErrorUnknown && cudaPeekAtLastError() == cudaErrorUnknown);
 	OK(cudaMalloc(&ptr, 16));
-	CHECK(start((cudaStream_t) nullptr, 1, store_kernel, a) == cudaErrorLaunchOutOfResources);
-	OK(start((cudaStream_t) nullptr, 1, store_kernel, a));
+	CHECK(start_store(nullptr, a, 1) == cudaErrorLaunchOutOfResources);
+	OK(start_store(nullptr, a, 1));
 	sim_fail("cudaFree", 1, cudaErrorUnknown);
 	sim_fail("cudaFree", 0, cudaSuccess);
 	OK(cudaFree(ptr));
@@ -601,7 +591,7 @@ static void a_broken_gpu_stays_broken()
 	sim_break(cudaErrorIllegalAddress);
 	waiting.join();
 	CHECK(end == cudaErrorIllegalAddress && cudaGetLastError() == end && cudaGetLastError() == end);
-	CHECK(start(stream, 1, store_kernel, a) == end && cudaStreamQuery(stream) == end);
+	CHECK(start_store(stream, a, 1) == end && cudaStreamQuery(stream) == end);
 	CHECK(sim_live() == 3);
 	CHECK(cudaFree(a) == end && cudaFreeHost(word) == end && cudaStreamDestroy(stream) == end && sim_live() == 0);
 }
@@ -693,29 +683,29 @@ static void mistakes_end_the_program()
 	dies("the host reads device memory", nullptr, [] { *(volatile unsigned *)device_words(4); });
 	dies("the host writes device memory", nullptr, [] { *(volatile unsigned *)device_words(4) = 1; });
 	dies("a kernel reads plain host memory", "outside all memory",
-	     [=] { finish(start(legacy, 1, load_kernel, (const unsigned *)plain)); });
+	     [=] { finish(start_load(legacy, plain)); });
 	dies("a kernel reads past an allocation", "outside all memory",
-	     [=] { finish(start(legacy, 1, load_kernel, (const unsigned *)device_words(63))); });
+	     [=] { finish(start_load(legacy, device_words(63))); });
 	dies("a kernel reads what was freed", "outside all memory", [=] {
 		unsigned *a = device_words(64);
 		OK(cudaFree(a));
-		finish(start(legacy, 1, load_kernel, (const unsigned *)a));
+		finish(start_load(legacy, a));
 	});
 	dies("a kernel reads a GPU that is no peer", "outside all memory", [=] {
 		unsigned *a = device_words(64);
 		OK(cudaSetDevice(1));
-		finish(start(legacy, 1, load_kernel, (const unsigned *)a));
+		finish(start_load(legacy, a));
 	});
 	dies("a kernel writes what is registered for reading", "for reading", [=] {
 		void *room = aligned_alloc(4096, 4096);
 		OK(cudaHostRegister(room, 4096, cudaHostRegisterReadOnly));
-		finish(start(legacy, 1, store_kernel, (unsigned *)room));
+		finish(start_store(legacy, (unsigned *)room, 1));
 	});
 	dies("memory is unregistered while a kernel is queued", "outside all memory", [=] {
 		void *room = aligned_alloc(4096, 4096);
 		OK(cudaHostRegister(room, 4096, 0));
 		sim_hold(true);
-		OK(start(legacy, 1, store_kernel, (unsigned *)room));
+		OK(start_store(legacy, (unsigned *)room, 1));
 		OK(cudaHostUnregister(room));
 		sim_hold(false);
 		finish(cudaSuccess);
@@ -741,6 +731,88 @@ static void mistakes_end_the_program()
 	dies("a host function calls CUDA", "host function",
 	     [=] { finish(cudaLaunchHostFunc(legacy, [](void *) { (void)cudaGetLastError(); }, nullptr)); });
 	dies("a name that is no function", "no function cudaMallocate", [] { sim_fail("cudaMallocate", 1, cudaErrorUnknown); });
+}
+
+/* ---- races --------------------------------------------------------------------------------------------------------------- */
+
+#ifdef RACES_ARE_SEEN
+static unsigned seen;   /* so that reading is not optimised away */
+
+static void races_are_reported()
+{
+	dies("the host reads what a kernel writes", "data race", [] {
+		unsigned *words = pinned_words(64);
+		OK(start_store(nullptr, words, 1));
+		usleep(10000);
+		seen = words[0];
+	});
+	dies("the host writes what a copy reads", "data race", [] {
+		unsigned *words = pinned_words(64);
+		OK(cudaMemcpyAsync(device_words(64), words, 256, cudaMemcpyDefault, new_stream()));
+		words[5] = 1;
+		OK(cudaDeviceSynchronize());
+	});
+	dies("the host waits for what was put on the stream before", "data race", [] {
+		unsigned *words = pinned_words(64);
+		const cudaStream_t stream = new_stream();
+		const cudaEvent_t event = new_event();
+		OK(cudaEventRecord(event, stream));
+		OK(start_store(stream, words, 1));
+		OK(cudaEventRecord(new_event(), stream));
+		OK(cudaEventSynchronize(event));
+		seen = words[0];
+		OK(cudaDeviceSynchronize());
+	});
+	dies("two streams without an event between", "data race", [] {
+		unsigned *a = zero_words(64);
+		OK(start_step(new_stream(), a, 1));
+		OK(start_load(new_stream(), a));
+		OK(cudaDeviceSynchronize());
+	});
+	dies("a word that is written first and means nothing", "data race", [] {
+		unsigned *words = pinned_words(64), *flag = pinned_words(1);
+		const cudaStream_t stream = new_stream();
+		int (*wait_value)(cudaStream_t, unsigned long long, uint32_t, unsigned);
+		OK(cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", (void **)&wait_value, 12000, cudaEnableDefault, nullptr));
+		CHECK(wait_value(stream, (uintptr_t)flag, 1, 0) == 0);
+		OK(start_load(stream, words));
+		__atomic_store_n(flag, 1u, __ATOMIC_RELEASE);
+		words[1] = 1;   /* should have been before */
+		OK(cudaDeviceSynchronize());
+	});
+}
+#endif
+
+static void orders_are_no_races()
+{
+	const cudaStream_t one = new_stream(), two = new_stream();
+	const cudaEvent_t event = new_event();
+	unsigned *words = pinned_words(64), *flag = pinned_words(1), *a = zero_words(64), *count = zero_words(1);
+	int (*wait_value)(cudaStream_t, unsigned long long, uint32_t, unsigned);
+	int done = 0;
+
+	OK(cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", (void **)&wait_value, 12000, cudaEnableDefault, nullptr));
+	for (unsigned turn = 1; turn <= 20; turn++) {
+		CHECK(wait_value(one, (uintptr_t)flag, turn, 0) == 0);
+		OK(start_copy(one, a, words));
+		std::thread([&] {
+			words[3] = turn;
+			__atomic_store_n(flag, turn, __ATOMIC_RELEASE);
+		}).join();
+		OK(cudaEventRecord(event, one));
+		OK(cudaStreamWaitEvent(two, event, 0));
+		OK(start_step(two, a, 1));
+		OK(start_copy(two, words, a));
+		OK(start_count(one, count));   /* atomics of two streams */
+		OK(start_count(two, count));
+		OK(cudaEventRecord(event, two));
+		OK(cudaLaunchHostFunc(two, set_flag, &done));
+		while (cudaEventQuery(event) != cudaSuccess)
+			usleep(50);
+		CHECK(words[3] == turn * 3 + 1);
+	}
+	OK(cudaDeviceSynchronize());
+	CHECK(done == 1 && word_at(count) == 20 * 2 * 128);
 }
 
 int main()
@@ -778,6 +850,11 @@ int main()
 	passes("no driver", { { "RUNG_SIM_GPUS", "none" } }, no_gpu_and_no_driver);
 	passes("the gather", {}, the_gather_runs_here);
 	mistakes_end_the_program();
+#ifdef RACES_ARE_SEEN
+	races_are_reported();
+#endif
+	for (const char *seed : { "1", "2", "3" })
+		passes("orders that are no races", { { "RUNG_SIM_SEED", seed } }, orders_are_no_races);
 	printf("simulated GPUs: %lu cases\n", cases);
 	return 0;
 }

@@ -82,11 +82,15 @@ static rectangle line(void *to, const void *from, size_t bytes)
 	return { (unsigned char *)to, (const unsigned char *)from, bytes, bytes, bytes, 1 };
 }
 
+/* Between GPUs, and within one, even cudaMemcpy does not wait. */
 static entry copy_entry("cudaMemcpy"), copy_async("cudaMemcpyAsync"), copy_2d_async("cudaMemcpy2DAsync");
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
 	return call(copy_entry, [&](state &s, held_lock &lock) {
-		return put_copy(s, lock, line(to, from, bytes), kind, cudaStreamLegacy, true, "cudaMemcpy");
+		int gpu;
+		const bool wait = !is_device_address(s, (uintptr_t)to, &gpu) || !is_device_address(s, (uintptr_t)from, &gpu);
+
+		return put_copy(s, lock, line(to, from, bytes), kind, cudaStreamLegacy, wait, "cudaMemcpy");
 	});
 }
 

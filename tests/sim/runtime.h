@@ -199,15 +199,29 @@ std::shared_ptr<struct stream> find_stream(state &s, cudaStream_t handle);
 mark put(state &s, struct stream &to, op what);   /* behind what is there, in order with the legacy stream */
 
 /** memory.cpp */
+const size_t PAGE = 4096;
+const size_t ALIGN = 512;             /* of device memory: what CUDA's own allocations have at least */
+const unsigned char GARBAGE = 0xa5;   /* fresh memory is not zero */
+inline size_t round_up(size_t bytes, size_t to)
+{
+	return (bytes + to - 1) / to * to;
+}
+
+void reserve_gpu(state &s, struct gpu *gpu);
 bool is_device_address(state &s, uintptr_t at, int *gpu_out);
-struct range *find_range(state &s, uintptr_t at);
+uintptr_t take_address(state &s, struct gpu *gpu, size_t bytes);   /* 0: there is none */
+
+void add_range(state &s, const struct range &r);
+void remove_range(state &s, uintptr_t begin);
+struct range *find_range(state &s, uintptr_t at);                          /* that holds the byte, or NULL */
+struct range *range_at(state &s, const void *ptr, range_kind kind);        /* that begins there and is of the kind, or NULL */
 /** The range that holds all `bytes` bytes, or the end of the program. */
 const struct range &checked_range(state &s, const void *ptr, size_t bytes, bool write, const char *what);
 unsigned char *real_address(state &s, const void *ptr, size_t bytes, bool write, const char *what);
-void reserve_gpu(state &s, struct gpu *gpu);
+
+bool may_use(state &s, const struct range &r, int gpu);
 /** Let kernels on the GPU use what is theirs: called by the device thread before each, with the lock. */
 void lend_to_kernels(state &s, int gpu);
-bool may_use(state &s, const struct range &r, int gpu);
 
 } // namespace sim
 

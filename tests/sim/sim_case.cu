@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels of test_sim. */
-#include "test_sim.h"
+/* The kernels of the tests of simulated GPUs. */
+#include "sim_case.h"
 
 #include <cuda_runtime.h>
 

@@ -179,10 +179,9 @@ static int cuda_alloc(struct rung__device *device, uint64_t bytes, void **memory
 
 static void cuda_free(struct rung__device *device, void *memory)
 {
-	int before;
+	int before = device->gpu;
 
-	if (rung__gpu_enter(device->gpu, &before) < 0)
-		return;
+	(void)rung__gpu_enter(device->gpu, &before);
 	(void)cudaFree(memory);
 	rung__gpu_leave(before);
 }

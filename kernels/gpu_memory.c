@@ -37,14 +37,16 @@ int rung__gpu_take(int gpu, const char *what, uint64_t bytes, void **memory_out)
 	return rc;
 }
 
+/* Also when CUDA has broken down and no GPU can be made current. */
 static void give_back(int gpu, void *memory)
 {
-	int before;
+	int before = gpu;
 
-	if (memory && rung__gpu_enter(gpu, &before) == 0) {
-		(void)cudaFree(memory);
-		rung__gpu_leave(before);
-	}
+	if (!memory)
+		return;
+	(void)rung__gpu_enter(gpu, &before);
+	(void)cudaFree(memory);
+	rung__gpu_leave(before);
 }
 
 /* ---- host memory ---- */
@@ -175,9 +177,10 @@ static int load_ranks(const struct load *load, const struct rung__ranks *ranks,
 	return cuda_status(cudaStreamSynchronize(load->device->stream), "copying rows to a GPU");
 }
 
-static void close_load(struct load *load)
+static void close_load(struct load *load, bool failed)
 {
-	(void)cudaStreamSynchronize(load->device->stream);   /* after a failure a copy may still read from a buffer */
+	if (failed)
+		(void)cudaStreamSynchronize(load->device->stream);   /* a copy may still read from a buffer */
 	for (unsigned b = 0; b < BUFFERS; b++) {
 		if (load->copied[b])
 			(void)cudaEventDestroy(load->copied[b]);
@@ -221,7 +224,7 @@ static int load_tiers(struct rung__device *device, const struct rung__device_arg
 		rc = load_ranks(&load, &args->local, copy_local);
 	if (rc == 0 && load_peer)
 		rc = load_ranks(&load, &args->peer, copy_peer);
-	close_load(&load);
+	close_load(&load, rc < 0);
 	return rc;
 }
 

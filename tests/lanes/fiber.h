@@ -38,6 +38,8 @@ namespace lanes {
 const size_t STACK_BYTES = 128 * 1024;   /* with AddressSanitizer frames are several times as large */
 
 /*
+ * ThreadSanitizer is not told of fibers: what runs on them is compiled without it (../sim/race.h).
+ *
  * Fibers run `main` for ever: they are never ended, so that sanitizers see every frame left as it was entered.
  */
 struct fiber {

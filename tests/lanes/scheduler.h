@@ -12,6 +12,10 @@
 
 #include "fiber.h"
 
+#ifdef LANES_TSAN   /* kernels are compiled without ThreadSanitizer, which is told of what they access (../sim/race.h) */
+void lanes_race_access(void *at, size_t bytes, bool write, bool atomic);
+#endif
+
 namespace lanes {
 
 const unsigned WARP = 32;
@@ -78,14 +82,16 @@ inline void *access_at(const void *ptr, size_t bytes, access_kind kind)
 		fail("write to memory that is lent for reading");
 	if (watch)
 		watch({ kind, blockIdx.x, threadIdx.x, at, bytes });
-	return (void *)(at + (uintptr_t)r->offset);
+	void *const real = (void *)(at + (uintptr_t)r->offset);
+#ifdef LANES_TSAN
+	lanes_race_access(real, bytes, kind != LOAD, kind == ATOMIC);
+#endif
+	return real;
 }
 
 inline void fence()
 {
-#ifndef __SANITIZE_THREAD__   /* which knows no fences */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-#endif
 }
 
 /* ---- lanes and collectives ------------------------------------------------------------------------------------------- */

@@ -129,6 +129,62 @@ static void equal_values_find_each_other_and_one_takes_the_place()
 	}
 }
 
+/* Votes and sums of a warp; atomics, of which each thread does one. */
+static void votes_kernel(unsigned *out, unsigned long long *words)
+{
+	const unsigned lane = threadIdx.x % 32;
+	const unsigned bits = (unsigned)__any_sync(ALL, lane == 7) | (unsigned)__any_sync(ALL, lane == 40) << 1 |
+			      (unsigned)__all_sync(ALL, lane < 32) << 2 | (unsigned)__all_sync(ALL, lane < 31) << 3;
+
+	__stcs(out + lane, bits);
+	__stcg(out + 32 + lane, __reduce_add_sync(ALL, lane));
+	__threadfence_system();
+	__stwt(out + 64 + lane, (unsigned)__reduce_add_sync(ALL, -(int)__ldcg(out + 32 + lane)));
+	atomicOr(words, 1ull << lane);
+	atomicAnd(words + 1, ~(1ull << lane));
+	atomicExch(words + 2 + lane, lane + 1ull);
+	for (unsigned long long seen = __ldcv(words + 34), was; (was = atomicCAS(words + 34, seen, seen * 3 + 1)) != seen;)
+		seen = was;
+}
+
+static void votes_sums_and_atomics()
+{
+	lanes::lent.clear();
+	const memory out(96 * 4, 0, true), words(35 * 8, 0, true);
+	const unsigned *at = (const unsigned *)out.at;
+	unsigned long long *w = (unsigned long long *)words.at, power = 0;
+
+	scenario("votes, sums and atomics");
+	memset(words.at, 0, words.bytes);
+	w[1] = ~0ull;
+	launch(1, 32, votes_kernel, (unsigned *)out.at, w);
+	for (unsigned lane = 0; lane < 32; lane++)
+		CHECK(at[lane] == 5 && at[32 + lane] == 31 * 16 && (int)at[64 + lane] == -32 * 31 * 16 && w[2 + lane] == lane + 1);
+	for (unsigned lane = 0; lane < 32; lane++)
+		power = power * 3 + 1;
+	CHECK(w[0] == ALL && w[1] == ~(unsigned long long)ALL && w[34] == power);
+}
+
+static void shared_kernel(unsigned *out)
+{
+	__shared__ unsigned numbers[64];
+
+	numbers[threadIdx.x] = threadIdx.x;
+	__syncthreads();
+	__stwb(out + threadIdx.x, numbers[63 - threadIdx.x]);
+}
+
+static void blocks_have_shared_memory()
+{
+	lanes::lent.clear();
+	const memory out(64 * 4, 0, true);
+
+	scenario("shared memory");
+	launch(1, 64, shared_kernel, (unsigned *)out.at);
+	for (unsigned i = 0; i < 64; i++)
+		CHECK(((unsigned *)out.at)[i] == 63 - i);
+}
+
 /* ---- wrong kernels --------------------------------------------------------------------------------------------------- */
 
 static void shuffle_in_a_branch(unsigned *) { if (threadIdx.x < 20) __shfl_sync(ALL, 1, 0); }
@@ -211,6 +267,8 @@ int main()
 	a_sum_over_blocks_is_right_in_every_order();
 	halves_of_a_warp_may_part_and_meet();
 	equal_values_find_each_other_and_one_takes_the_place();
+	votes_sums_and_atomics();
+	blocks_have_shared_memory();
 	kernels_with_a_mistake_fail();
 	printf("harness: %lu cases\n", cases);
 	return 0;

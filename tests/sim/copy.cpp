@@ -52,8 +52,10 @@ static void copy_now(state &s, rectangle c, bool pageable, const char *what)
 	c.to = side(s, c.to, span(c.to_pitch, c.width, c.height), true, pageable, what);
 	c.from = side(s, c.from, span(c.from_pitch, c.width, c.height), false, pageable, what);
 	lock.unlock();
+	race::see(true);
 	for (size_t row = 0; row < c.height; row++)
 		memmove(c.to + row * c.to_pitch, c.from + row * c.from_pitch, c.width);
+	race::see(false);
 }
 
 static cudaError_t put_copy(state &s, held_lock &lock, const rectangle &c, enum cudaMemcpyKind kind, cudaStream_t stream, bool wait,
@@ -80,11 +82,15 @@ static rectangle line(void *to, const void *from, size_t bytes)
 	return { (unsigned char *)to, (const unsigned char *)from, bytes, bytes, bytes, 1 };
 }
 
+/* Between GPUs, and within one, even cudaMemcpy does not wait. */
 static entry copy_entry("cudaMemcpy"), copy_async("cudaMemcpyAsync"), copy_2d_async("cudaMemcpy2DAsync");
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
 	return call(copy_entry, [&](state &s, held_lock &lock) {
-		return put_copy(s, lock, line(to, from, bytes), kind, cudaStreamLegacy, true, "cudaMemcpy");
+		int gpu;
+		const bool wait = !is_device_address(s, (uintptr_t)to, &gpu) || !is_device_address(s, (uintptr_t)from, &gpu);
+
+		return put_copy(s, lock, line(to, from, bytes), kind, cudaStreamLegacy, wait, "cudaMemcpy");
 	});
 }
 
@@ -119,7 +125,9 @@ static cudaError_t put_fill(state &s, held_lock &lock, void *at, int value, size
 		held_lock inner(s.lock);
 		unsigned char *real = real_address(s, at, bytes, true, what);
 		inner.unlock();
+		race::see(true);
 		memset(real, value, bytes);
+		race::see(false);
 	};
 	const mark end = put(s, *st, std::move(fill));
 	return s.launch_blocking ? wait_for(s, lock, end) : cudaSuccess;

@@ -63,6 +63,7 @@ static void stop_at_exit()
 {
 	if (forked)
 		return;
+	race::unseen unseen;
 	state &s = the_state();
 	held_lock lock(s.lock);
 	s.stopping = true;
@@ -147,9 +148,18 @@ cudaError_t leave(cudaError_t err)
 
 /* ---- the device thread --------------------------------------------------------------------------------------------------- */
 
-bool passed(const mark &m)
+static bool is_done(const mark &m)
 {
 	return !m.where || m.where->done >= m.position;
+}
+
+bool passed(const mark &m)
+{
+	const bool done = is_done(m);
+
+	if (done)
+		race::after(m.last);
+	return done;
 }
 
 static bool word_has_come(state &s, const awaited_word &word)
@@ -165,6 +175,18 @@ static bool word_has_come(state &s, const awaited_word &word)
 	}
 }
 
+/* What follows in the queue comes after who wrote the word. */
+static void load_seen(state &s, const awaited_word &word)
+{
+	held_lock lock(s.lock);
+	const void *at = real_address(s, (const void *)word.at, sizeof(uint32_t), false, "a stream that waits for a word");
+
+	lock.unlock();
+	race::see(true);
+	race::load_word((const uint32_t *)at);
+	race::see(false);
+}
+
 /* May the first operation of the queue run? If not, and only time or the host's memory can change that, `again` says when to look. */
 static bool is_ready(state &s, const queue &q, time_point now, time_point *again)
 {
@@ -176,7 +198,7 @@ static bool is_ready(state &s, const queue &q, time_point now, time_point *again
 		return false;
 	}
 	if (first.kind == WAIT_MARK)
-		ready = passed(first.until);
+		ready = is_done(first.until);
 	if (first.kind == WAIT_WORD && !word_has_come(s, first.word)) {
 		*again = std::min(*again, now + LOOK_AGAIN);
 		ready = false;
@@ -202,19 +224,31 @@ static std::shared_ptr<queue> draw_ready_queue(state &s, time_point now, time_po
 	return ready.empty() ? nullptr : ready[draw(s) % ready.size()];
 }
 
+/* As the queue, behind what the operation waits for. */
+static void run_in_context(state &s, queue &q, const op &what)
+{
+	q.context.enter();
+	race::after(what.token);
+	race::after(what.until.last);
+	if (what.kind == WAIT_WORD)
+		load_seen(s, what.word);
+	if (what.run)
+		what.run();
+	race::before(what.token);
+	q.context.leave();
+}
+
 static void run_first(state &s, held_lock &lock, queue &q)
 {
 	const op first = std::move(q.ops.front());
 
 	q.ops.pop_front();
-	if (first.run) {
-		s.running = true;
-		s.running_host_function = first.kind == HOST_FUNCTION;
-		lock.unlock();
-		first.run();
-		lock.lock();
-		s.running = s.running_host_function = false;
-	}
+	s.running = true;
+	s.running_host_function = first.kind == HOST_FUNCTION;
+	lock.unlock();
+	run_in_context(s, q, first);
+	lock.lock();
+	s.running = s.running_host_function = false;
 	if (s.broken == cudaSuccess)
 		q.done++;
 	s.finished.notify_all();
@@ -222,6 +256,7 @@ static void run_first(state &s, held_lock &lock, queue &q)
 
 [[noreturn]] static void device_main()
 {
+	race::unseen unseen;
 	state &s = the_state();
 	held_lock lock(s.lock);
 
@@ -267,9 +302,11 @@ mark append(state &s, const std::shared_ptr<queue> &where, op what)
 		start_device_thread(s);
 	if (s.lazy)
 		what.not_before = std::chrono::steady_clock::now() + std::chrono::microseconds(draw(s) % LAZY_US_MAX);
+	what.token = where->last = race::make_token();
+	race::before(what.token);
 	where->ops.push_back(std::move(what));
 	s.work.notify_one();
-	return { where, ++where->queued };
+	return { where, ++where->queued, where->last };
 }
 
 /* Somebody waits: nothing lies about any longer that has to be done before. */
@@ -281,17 +318,18 @@ static void want(const mark &m)
 		return;
 	q.wanted = m.position;
 	for (size_t i = 0; i < q.ops.size() && q.queued - q.ops.size() + i < m.position; i++)
-		if (q.ops[i].kind == WAIT_MARK && !passed(q.ops[i].until))
+		if (q.ops[i].kind == WAIT_MARK && !is_done(q.ops[i].until))
 			want(q.ops[i].until);
 }
 
 cudaError_t wait_for(state &s, held_lock &lock, const mark &m)
 {
-	if (!passed(m)) {
+	if (!is_done(m)) {
 		want(m);
 		s.work.notify_one();
-		s.finished.wait(lock, [&] { return s.broken != cudaSuccess || passed(m); });
+		s.finished.wait(lock, [&] { return s.broken != cudaSuccess || is_done(m); });
 	}
+	race::after(m.last);
 	return s.broken;
 }
 
@@ -301,7 +339,7 @@ cudaError_t wait_for_all(state &s, held_lock &lock, int gpu)
 
 	for (const auto &q : s.queues)
 		if (gpu < 0 || q->gpu == gpu)
-			marks.push_back({ q, q->queued });
+			marks.push_back({ q, q->queued, q->last });
 	for (const mark &m : marks)
 		wait_for(s, lock, m);
 	return s.broken;
@@ -326,3 +364,19 @@ cudaError_t last_error_of_thread(bool reset)
 }
 
 } // namespace sim
+
+#ifdef LANES_TSAN
+void lanes_race_access(void *at, size_t bytes, bool write, bool atomic)
+{
+	race::see_accesses(true);
+	if (atomic && bytes == 4)
+		__tsan_atomic32_fetch_add(at, 0, __ATOMIC_RELAXED);
+	else if (atomic)
+		__tsan_atomic64_fetch_add(at, 0, __ATOMIC_RELAXED);
+	else if (write)
+		__tsan_write_range(at, (long)bytes);
+	else
+		__tsan_read_range(at, (long)bytes);
+	race::see_accesses(false);
+}
+#endif

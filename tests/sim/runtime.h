@@ -25,6 +25,7 @@
 
 #include <sys/types.h>
 
+#include "race.h"
 #include "sim.h"
 
 namespace sim {
@@ -43,6 +44,7 @@ struct queue;
 struct mark {
 	std::shared_ptr<struct queue> where;   /* null: nothing */
 	uint64_t position = 0;
+	race::token last;              /* the operation there */
 };
 
 /** A word that a stream waits for. */
@@ -60,6 +62,7 @@ struct op {
 	std::function<void()> run;   /* by the device thread, without the lock */
 	mark until;
 	awaited_word word;
+	race::token token;
 	time_point not_before = {};  /* unless somebody waits for it */
 };
 
@@ -68,11 +71,13 @@ struct queue {
 	std::deque<op> ops;
 	uint64_t queued = 0, done = 0;   /* operations ever */
 	uint64_t wanted = 0;             /* up to here, somebody waits */
+	race::token last;                /* operation that was put in */
+	race::context context;
 };
 
 struct stream {
 	std::shared_ptr<struct queue> ops;   /* of its own, or its GPU's */
-	uint64_t last = 0;                   /* position of its last operation */
+	mark end;                            /* its last operation */
 	int gpu = 0;
 	bool blocking = false;               /* in order with the legacy stream of its GPU */
 };
@@ -157,6 +162,7 @@ struct entry {
 };
 
 struct entered {
+	race::unseen unseen;
 	state *s = nullptr;
 	held_lock lock;
 	cudaError_t err = cudaSuccess;   /* to be returned in place of working */
@@ -181,7 +187,7 @@ template <class Body> cudaError_t call(entry &function, Body body)
 /** device.cpp */
 std::shared_ptr<struct queue> new_queue(state &s, int gpu);
 mark append(state &s, const std::shared_ptr<struct queue> &where, op what);
-bool passed(const mark &m);
+bool passed(const mark &m);      /* if so, what the caller does comes after it */
 cudaError_t wait_for(state &s, held_lock &lock, const mark &m);
 cudaError_t wait_for_all(state &s, held_lock &lock, int gpu_or_minus_1);
 void drop_work(state &s);
@@ -193,15 +199,29 @@ std::shared_ptr<struct stream> find_stream(state &s, cudaStream_t handle);
 mark put(state &s, struct stream &to, op what);   /* behind what is there, in order with the legacy stream */
 
 /** memory.cpp */
+const size_t PAGE = 4096;
+const size_t ALIGN = 512;             /* of device memory: what CUDA's own allocations have at least */
+const unsigned char GARBAGE = 0xa5;   /* fresh memory is not zero */
+inline size_t round_up(size_t bytes, size_t to)
+{
+	return (bytes + to - 1) / to * to;
+}
+
+void reserve_gpu(state &s, struct gpu *gpu);
 bool is_device_address(state &s, uintptr_t at, int *gpu_out);
-struct range *find_range(state &s, uintptr_t at);
+uintptr_t take_address(state &s, struct gpu *gpu, size_t bytes);   /* 0: there is none */
+
+void add_range(state &s, const struct range &r);
+void remove_range(state &s, uintptr_t begin);
+struct range *find_range(state &s, uintptr_t at);                          /* that holds the byte, or NULL */
+struct range *range_at(state &s, const void *ptr, range_kind kind);        /* that begins there and is of the kind, or NULL */
 /** The range that holds all `bytes` bytes, or the end of the program. */
 const struct range &checked_range(state &s, const void *ptr, size_t bytes, bool write, const char *what);
 unsigned char *real_address(state &s, const void *ptr, size_t bytes, bool write, const char *what);
-void reserve_gpu(state &s, struct gpu *gpu);
+
+bool may_use(state &s, const struct range &r, int gpu);
 /** Let kernels on the GPU use what is theirs: called by the device thread before each, with the lock. */
 void lend_to_kernels(state &s, int gpu);
-bool may_use(state &s, const struct range &r, int gpu);
 
 } // namespace sim
 

@@ -43,19 +43,15 @@ std::shared_ptr<struct stream> sim::find_stream(state &s, cudaStream_t handle)
 	return found->second;
 }
 
-static mark end_of(const struct stream &st)
-{
-	return { st.ops, st.last };
-}
-
+/* Also for what is done: nothing before has said so. */
 static void put_wait(state &s, struct stream &to, const mark &until)
 {
-	if (passed(until) || until.where == to.ops)
+	if (!until.where || until.where == to.ops)
 		return;
 	op wait;
 	wait.kind = WAIT_MARK;
 	wait.until = until;
-	to.last = append(s, to.ops, std::move(wait)).position;
+	to.end = append(s, to.ops, std::move(wait));
 }
 
 mark sim::put(state &s, struct stream &to, op what)
@@ -65,16 +61,14 @@ mark sim::put(state &s, struct stream &to, op what)
 	if (&to == gpu.legacy.get()) {
 		for (const auto &other : s.streams)
 			if (other.second->gpu == to.gpu && other.second->blocking)
-				put_wait(s, to, end_of(*other.second));
+				put_wait(s, to, other.second->end);
 		for (const auto &other : s.thread_streams)
 			if (other.second->gpu == to.gpu)
-				put_wait(s, to, end_of(*other.second));
+				put_wait(s, to, other.second->end);
 	} else if (to.blocking) {
-		put_wait(s, to, end_of(*gpu.legacy));
+		put_wait(s, to, gpu.legacy->end);
 	}
-	const mark at = append(s, to.ops, std::move(what));
-	to.last = at.position;
-	return at;
+	return to.end = append(s, to.ops, std::move(what));
 }
 
 static cudaError_t create_stream(state &s, cudaStream_t *stream_out, unsigned flags)
@@ -121,7 +115,7 @@ static void wait_for_blocking_streams(state &s, held_lock &lock, const struct st
 		return;
 	for (const auto &other : s.streams)
 		if (other.second->gpu == st.gpu && other.second->blocking)
-			marks.push_back(end_of(*other.second));
+			marks.push_back(other.second->end);
 	for (const mark &m : marks)
 		wait_for(s, lock, m);
 }
@@ -131,7 +125,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle)
 {
 	return call(synchronize, [&](state &s, held_lock &lock) {
 		const auto st = find_stream(s, handle);
-		const mark end = end_of(*st);
+		const mark end = st->end;
 
 		wait_for_blocking_streams(s, lock, *st);
 		return wait_for(s, lock, end);
@@ -141,7 +135,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle)
 cudaError_t cudaStreamQuery(cudaStream_t handle)
 {
 	return call(query, [&](state &s, held_lock &) {
-		return passed(end_of(*find_stream(s, handle))) ? cudaSuccess : cudaErrorNotReady;
+		return passed(find_stream(s, handle)->end) ? cudaSuccess : cudaErrorNotReady;
 	});
 }
 
@@ -168,7 +162,11 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void 
 		if (!function)
 			return cudaErrorInvalidValue;
 		what.kind = HOST_FUNCTION;
-		what.run = [=] { function(data); };
+		what.run = [=] {
+			race::see_locks(true);
+			function(data);
+			race::see_locks(false);
+		};
 		put(s, *find_stream(s, handle), std::move(what));
 		return cudaSuccess;
 	});
@@ -271,7 +269,10 @@ static int write_value_32(cudaStream_t stream, unsigned long long at, uint32_t v
 		what.run = [&s, at, value] {
 			held_lock lock(s.lock);
 			void *word = real_address(s, (const void *)at, 4, true, "cuStreamWriteValue32");
-			__atomic_store_n((uint32_t *)word, value, __ATOMIC_RELEASE);
+			lock.unlock();
+			race::see(true);
+			race::store_word((uint32_t *)word, value);
+			race::see(false);
 		};
 		put(s, *find_stream(s, stream), std::move(what));
 		return cudaSuccess;

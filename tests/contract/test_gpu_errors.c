@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stores on simulated GPUs when CUDA calls fail, and what they may not do: wait, allocate, leave something behind. Which tiers there
+ * are is in RUNG_TEST_DEVICE, as in the contract tests.
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fault_tier.h"
+#include "sim.h"
+#include "store_fixture.h"
+
+#define ROWS 2000
+#define WIDTH 400
+#define ASKED 600
+
+static struct store_fixture f;
+static uint64_t ids[ASKED];
+static struct rung_ids list;   /* they, in memory of the store */
+
+static void set_up(void)
+{
+	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 3, .batch_rows_max = 1000, .vertex_ids = 1 };
+
+	fixture_open(&f, ROWS, WIDTH, ROWS * WIDTH / 4, &opts, NULL);
+	fixture_random_ids(&f, ids, ASKED, 5);
+	list = fixture_ids(&f, ids, ASKED, RUNG_U64, RUNG_RANKS);
+}
+
+static void tear_down(void)
+{
+	fixture_close(&f);
+	if (sim_live() > 0) {
+		sim_leaks(stderr);
+		abort();
+	}
+}
+
+TestSuite(gpu_errors, .init = set_up, .fini = tear_down);
+
+/* From here on nothing that was put on a GPU runs. */
+static void hold(void)
+{
+	if (getenv("CUDA_LAUNCH_BLOCKING"))
+		cr_skip_test("CUDA_LAUNCH_BLOCKING: launches would wait for ever");
+	sim_hold(true);
+}
+
+static void gather_is_right(void)
+{
+	fixture_gather_and_check(&f, ids, ASKED);
+}
+
+/* ---- opening ---- */
+
+static const char *const functions[] = {
+	"cudaGetDeviceCount", "cudaGetDevice", "cudaSetDevice", "cudaGetDeviceProperties", "cudaDeviceGetPCIBusId", "cudaMemGetInfo",
+	"cudaDeviceGetAttribute", "cudaMalloc", "cudaHostRegister", "cudaMemcpyAsync", "cudaMemcpy2DAsync", "cudaMemcpy", "cudaMemsetAsync",
+	"cudaStreamCreateWithFlags", "cudaEventCreateWithFlags", "cudaEventRecord", "cudaEventSynchronize", "cudaStreamSynchronize",
+	"cudaOccupancyMaxActiveBlocksPerMultiprocessor",
+};
+
+/* Each call of each function fails once; `calls` is how many there were in a good open. */
+static void open_with_failures(const char *function, unsigned long calls)
+{
+	struct rung_store_opts opts = { .size = sizeof(opts), .batch_rows_max = 1000, .vertex_ids = 1, .requests_max = 1 };
+	size_t live = sim_live();
+
+	for (unsigned nth = 1; nth <= calls; nth++) {
+		struct rung_store *store = NULL;
+		int rc;
+
+		sim_fail(function, nth, cudaErrorUnknown);
+		rc = rung_store_open(f.ds, f.plan, &opts, &store);
+		sim_fail(function, 0, cudaSuccess);
+		if (rc == 0) {   /* a call whose failure does no harm, such as making the caller's GPU current again */
+			cr_assert(strcmp(function, "cudaSetDevice") == 0, "%s, call %u of %lu", function, nth, calls);
+			cr_assert_eq(rung_store_close(store), 0);
+		} else {
+			cr_assert_eq(rc, RUNG_E_IO, "%s: %s", function, rung_last_error());
+			cr_assert(strstr(rung_last_error(), "cuda: "), "%s: %s", function, rung_last_error());
+		}
+		cr_assert_eq(sim_live(), live, "%s, call %u of %lu leaves something", function, nth, calls);
+	}
+}
+
+Test(gpu_errors, any_call_may_fail_while_opening_and_nothing_is_left)
+{
+	struct rung_store_opts opts = { .size = sizeof(opts), .batch_rows_max = 1000, .vertex_ids = 1, .requests_max = 1 };
+	unsigned long before[RUNG__ARRAY_LEN(functions)], calls[RUNG__ARRAY_LEN(functions)], all = 0;
+	struct rung_store *store;
+
+	for (unsigned i = 0; i < RUNG__ARRAY_LEN(functions); i++)
+		before[i] = sim_calls(functions[i]);
+	cr_assert_eq(rung_store_open(f.ds, f.plan, &opts, &store), 0, "%s", rung_last_error());
+	for (unsigned i = 0; i < RUNG__ARRAY_LEN(functions); i++)
+		calls[i] = sim_calls(functions[i]) - before[i];
+	cr_assert_eq(rung_store_close(store), 0);
+	for (unsigned i = 0; i < RUNG__ARRAY_LEN(functions); i++) {
+		open_with_failures(functions[i], calls[i]);
+		all += calls[i];
+	}
+	cr_assert_gt(all, 30);
+	gather_is_right();
+}
+
+Test(gpu_errors, a_gpu_without_room_says_how_much_there_is)
+{
+	struct rung_store_opts opts = { .size = sizeof(opts) };
+	struct rung_store *store;
+	size_t live = sim_live();
+
+	sim_fail("cudaMalloc", 1, cudaErrorMemoryAllocation);
+	cr_assert_eq(rung_store_open(f.ds, f.plan, &opts, &store), RUNG_E_NOMEM);
+	cr_assert(strstr(rung_last_error(), "bytes are free: give a smaller GPU budget"), "%s", rung_last_error());
+	cr_assert_eq(sim_live(), live);
+}
+
+Test(gpu_errors, host_memory_that_cannot_be_pinned_says_how_far_it_came)
+{
+	struct rung_store_opts opts = { .size = sizeof(opts) };
+	struct rung_store *store;
+
+	sim_fail("cudaHostRegister", 1, cudaErrorMemoryAllocation);
+	cr_assert_eq(rung_store_open(f.ds, f.plan, &opts, &store), RUNG_E_NOMEM);
+	cr_assert(strstr(rung_last_error(), "cuda: registering "), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "limit of locked memory"), "%s", rung_last_error());
+}
+
+Test(gpu_errors, a_gpu_that_is_not_there_is_named)
+{
+	int gpu = 77;
+	struct rung_plan_opts opts = { .size = sizeof(opts), .device = RUNG_DEVICE_CUDA, .gpus = &gpu, .gpu_count = 1 };
+	struct rung_plan *plan;
+
+	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), RUNG_E_NODEV);
+	cr_assert(strstr(rung_last_error(), "there is no GPU 77"), "%s", rung_last_error());
+}
+
+/* ---- gathering ---- */
+
+static struct rung_request *submit(unsigned char *out, struct CUstream_st *stream)
+{
+	struct rung_request *request = NULL;
+
+	cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, stream, &request), 0, "%s", rung_last_error());
+	return request;
+}
+
+Test(gpu_errors, a_launch_that_fails_fails_its_request_alone)
+{
+	unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
+	struct rung_request *request;
+
+	sim_fail("cudaLaunchKernel", 1, cudaErrorLaunchFailure);
+	cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, NULL, &request), RUNG_E_IO);
+	cr_assert(strstr(rung_last_error(), "cuda: starting the gather kernel"), "%s", rung_last_error());
+	sim_fail("cudaEventRecord", 1, cudaErrorUnknown);
+	cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, NULL, &request), RUNG_E_IO);
+	sim_fail("cudaLaunchKernel", 2, cudaErrorLaunchFailure);   /* the first scatter */
+	cr_assert_eq(rung_gather(f.store, &list, out, 0), RUNG_E_IO);
+	cr_assert(strstr(rung_last_error(), "cuda: starting the scatter kernel"), "%s", rung_last_error());
+	gather_is_right();
+	sim_fail("cudaEventQuery", 1, cudaErrorUnknown);
+	cr_assert_eq(rung_gather(f.store, &list, out, 0), RUNG_E_IO);
+	for (unsigned i = 0; i < 10; i++)   /* no slot and no request was lost */
+		gather_is_right();
+}
+
+Test(gpu_errors, after_a_sticky_error_every_request_fails_and_the_store_closes)
+{
+	struct rung_request *requests[3];
+	unsigned char *out[3];
+
+	for (unsigned i = 0; i < 3; i++)
+		out[i] = fixture_memory(&f, ASKED * WIDTH);
+	hold();
+	for (unsigned i = 0; i < 3; i++)
+		requests[i] = submit(out[i], NULL);
+	sim_break(cudaErrorIllegalAddress);
+	sim_hold(false);
+	for (unsigned i = 0; i < 3; i++) {
+		cr_assert_eq(rung_request_wait(requests[i], -1), RUNG_E_IO);
+		cr_assert(strstr(rung_request_error(requests[i]), "cuda: "), "%s", rung_request_error(requests[i]));
+		rung_request_put(requests[i]);
+	}
+}
+
+Test(gpu_errors, memory_the_gpu_cannot_reach_is_refused)
+{
+	unsigned char *out = fixture_memory(&f, ASKED * WIDTH), *plain = malloc(ASKED * WIDTH);
+	struct rung_ids unknown = { ids, ASKED, RUNG_U64, RUNG_RANKS };
+	struct rung_request *request;
+
+	cr_assert_eq(rung_gather_submit(f.store, &list, plain, 0, NULL, &request), RUNG_E_INVAL);
+	cr_assert(strstr(rung_last_error(), "cannot reach the output"), "%s", rung_last_error());
+	cr_assert_eq(rung_gather_submit(f.store, &unknown, out, 0, NULL, &request), RUNG_E_INVAL);
+	cr_assert(strstr(rung_last_error(), "cannot reach the ids"), "%s", rung_last_error());
+	free(plain);
+	gather_is_right();
+}
+
+Test(gpu_errors, reads_that_fail_fail_their_request_and_lose_no_slot)
+{
+	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 3, .batch_rows_max = 1000 };
+	unsigned char *out;
+
+	tear_down();
+	support_fault_reset();
+	fixture_open(&f, ROWS, WIDTH, 5 * 8192, &opts, &support_fault_tier);
+	out = fixture_memory(&f, ASKED * WIDTH);
+	list = fixture_ids(&f, ids, ASKED, RUNG_U64, RUNG_RANKS);
+	for (unsigned first = 1; first < 40; first += 6) {
+		atomic_store(&support_fault.seen, 0);
+		support_fault.kind = SUPPORT_FAULT_ERRNO;
+		support_fault.err = EIO;
+		support_fault.first = first;
+		support_fault.count = UINT64_MAX;
+		cr_assert_eq(rung_gather(f.store, &list, out, 0), RUNG_E_IO);
+		cr_assert(strstr(rung_last_error(), "row of rank"), "%s", rung_last_error());
+		support_fault.kind = SUPPORT_FAULT_NONE;
+		gather_is_right();
+	}
+}
+
+/* ---- streams ---- */
+
+/* A caller's own work behind the rows, on another stream, without waiting for them on the host. */
+Test(gpu_errors, work_on_another_stream_sees_the_rows)
+{
+	cudaStream_t mine, theirs;
+	unsigned char *host;
+
+	cr_assert_eq(cudaStreamCreateWithFlags(&mine, cudaStreamNonBlocking), cudaSuccess);
+	cr_assert_eq(cudaStreamCreateWithFlags(&theirs, cudaStreamNonBlocking), cudaSuccess);
+	cr_assert_eq(cudaHostAlloc((void **)&host, ASKED * WIDTH, 0), cudaSuccess);
+	for (unsigned round = 0; round < 20; round++) {
+		unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
+		struct rung_request *request = submit(out, round % 2 ? mine : NULL);
+
+		cr_assert_eq(rung_request_wait_stream(request, theirs), 0, "%s", rung_last_error());
+		cr_assert_eq(cudaMemcpyAsync(host, out, ASKED * WIDTH, cudaMemcpyDeviceToHost, theirs), cudaSuccess);
+		rung_request_put(request);
+		cr_assert_eq(cudaStreamSynchronize(theirs), cudaSuccess);
+		cr_assert_eq(rung_store_copy(f.store, out, host, ASKED * WIDTH), 0);
+		fixture_check(&f, ids, ASKED, out, WIDTH);
+	}
+	cr_assert_eq(cudaFreeHost(host), cudaSuccess);
+	cr_assert_eq(cudaStreamDestroy(mine), cudaSuccess);
+	cr_assert_eq(cudaStreamDestroy(theirs), cudaSuccess);
+}
+
+static const char *const waits[] = { "cudaEventSynchronize", "cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaMemcpy", "cudaMalloc",
+	                             "cudaFree", "cudaHostRegister", "cudaStreamCreateWithFlags", "cudaEventCreateWithFlags" };
+
+static unsigned long calls_of_waits(void)
+{
+	unsigned long calls = 0;
+
+	for (unsigned i = 0; i < RUNG__ARRAY_LEN(waits); i++)
+		calls += sim_calls(waits[i]);
+	return calls;
+}
+
+static uint64_t host_waits(void)
+{
+	struct rung_store_stats stats = { .size = sizeof(stats) };
+
+	rung_store_stats(f.store, &stats);
+	return stats.host_waits;
+}
+
+/* Submit, order, put: with every row in a kernel's reach the host waits for nothing, whatever the GPU does meanwhile. */
+Test(gpu_errors, a_batch_of_hits_makes_the_host_wait_for_nothing)
+{
+	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 4, .batch_rows_max = 1000 };
+	int gpus[3];
+	struct rung_plan_opts plan_opts = fixture_plan_opts(ROWS * WIDTH, RUNG_BYTES_MAX, gpus);
+	cudaStream_t theirs;
+	unsigned long before;
+	unsigned char *out;
+
+	fixture_free_memories(&f);
+	cr_assert_eq(rung_store_close(f.store), 0);
+	rung_plan_destroy(f.plan);
+	cr_assert_eq(rung_plan_create(f.ds, &plan_opts, &f.plan), 0);
+	cr_assert_eq(rung_store_open(f.ds, f.plan, &opts, &f.store), 0, "%s", rung_last_error());
+	out = fixture_memory(&f, ASKED * WIDTH);
+	list = fixture_ids(&f, ids, ASKED, RUNG_U64, RUNG_RANKS);
+	cr_assert_eq(cudaStreamCreateWithFlags(&theirs, cudaStreamNonBlocking), cudaSuccess);
+	before = calls_of_waits();
+	hold();   /* nothing ends meanwhile: who waits, waits for ever */
+	for (unsigned i = 0; i < 4; i++) {
+		struct rung_request *request;
+
+		cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, NULL, &request), 0, "%s", rung_last_error());
+		cr_assert_eq(rung_request_wait_stream(request, theirs), 0);
+		cr_assert_eq(rung_request_poll(request), 0);
+		rung_request_put(request);
+	}
+	cr_assert_eq(calls_of_waits(), before);
+	cr_assert_eq(host_waits(), 0);
+	sim_hold(false);
+	for (unsigned i = 0; i < 50; i++) {   /* more than there are requests: those put early come back */
+		struct rung_request *request;
+
+		cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, NULL, &request), 0, "%s", rung_last_error());
+		rung_request_put(request);
+	}
+	gather_is_right();
+	cr_assert_eq(cudaStreamDestroy(theirs), cudaSuccess);
+}
+
+Test(gpu_errors, nothing_is_allocated_after_open)
+{
+	unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
+	unsigned long before = calls_of_waits();
+
+	rung__alloc_limit(0);
+	for (unsigned i = 0; i < 10; i++)
+		cr_assert_eq(rung_gather(f.store, &list, out, 0), 0, "%s", rung_last_error());
+	rung__alloc_limit(-1);
+	cr_assert_eq(calls_of_waits(), before);
+}
+
+/* A wait with a limit ends, and the request goes on. */
+Test(gpu_errors, a_wait_has_a_bound_while_the_gpu_is_silent)
+{
+	unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
+	struct rung_request *request;
+
+	hold();
+	request = submit(out, NULL);
+	cr_assert_eq(rung_request_wait(request, 1000000), RUNG_E_TIMEDOUT);
+	cr_assert_eq(rung_request_poll(request), 0);
+	sim_hold(false);
+	cr_assert_eq(rung_request_wait(request, -1), 0, "%s", rung_last_error());
+	fixture_check(&f, ids, ASKED, out, WIDTH);
+	rung_request_put(request);
+}

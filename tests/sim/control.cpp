@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The simulated runtime: what tests do to it (sim.h). */
+#include <cstring>
+
+#include "runtime.h"
+
+using namespace sim;
+
+static entry &entry_named(const char *name)
+{
+	for (entry *e = first_entry; e; e = e->next)
+		if (strcmp(e->name, name) == 0)
+			return *e;
+	wrong("there is no function %s", name);
+}
+
+void sim_fail(const char *function, unsigned nth, cudaError_t err)
+{
+	race::unseen unseen;
+	held_lock lock(the_state().lock);
+	entry &e = entry_named(function);
+
+	e.fail_in = nth;
+	e.fail_with = err;
+}
+
+unsigned long sim_calls(const char *function)
+{
+	race::unseen unseen;
+	held_lock lock(the_state().lock);
+
+	return entry_named(function).calls;
+}
+
+void sim_break(cudaError_t err)
+{
+	race::unseen unseen;
+	state &s = the_state();
+	held_lock lock(s.lock);
+
+	s.broken = err;
+	drop_work(s);
+}
+
+void sim_hold(bool hold)
+{
+	race::unseen unseen;
+	state &s = the_state();
+	held_lock lock(s.lock);
+
+	s.held = hold;
+	s.work.notify_one();
+	s.finished.wait(lock, [&] { return !hold || !s.running || s.running_host_function; });
+}
+
+size_t sim_live(void)
+{
+	race::unseen unseen;
+	state &s = the_state();
+	held_lock lock(s.lock);
+
+	return s.ranges.size() + s.streams.size() + s.events.size();
+}
+
+void sim_leaks(FILE *out)
+{
+	static const char *const kinds[] = { "device memory", "memory of another process", "registered memory", "pinned memory" };
+	race::unseen unseen;
+	state &s = the_state();
+	held_lock lock(s.lock);
+
+	for (const auto &r : s.ranges)
+		fprintf(out, "%s, %zu bytes at %p, GPU %d\n", kinds[r.second.kind], r.second.bytes, (void *)r.second.begin, r.second.gpu);
+	for (const auto &st : s.streams)
+		fprintf(out, "stream %p, GPU %d\n", (void *)st.first, st.second->gpu);
+	for (const auto &e : s.events)
+		fprintf(out, "event %p, GPU %d\n", (void *)e.first, e.second.gpu);
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Simulated GPUs: what CUDA leaves undefined ends the program; races are reported under ThreadSanitizer. */
+#include "sim_case.h"
+
+static void finish(cudaError_t err)
+{
+	OK(err);
+	OK(cudaDeviceSynchronize());
+}
+
+static void mistakes_end_the_program()
+{
+	static unsigned plain[64];
+	const cudaStream_t legacy = nullptr;
+
+	dies("the host reads device memory", nullptr, [] { *(volatile unsigned *)device_words(4); });
+	dies("the host writes device memory", nullptr, [] { *(volatile unsigned *)device_words(4) = 1; });
+	dies("a kernel reads plain host memory", "outside all memory",
+	     [=] { finish(start_load(legacy, plain)); });
+	dies("a kernel reads past an allocation", "outside all memory",
+	     [=] { finish(start_load(legacy, device_words(63))); });
+	dies("a kernel reads what was freed", "outside all memory", [=] {
+		unsigned *a = device_words(64);
+		OK(cudaFree(a));
+		finish(start_load(legacy, a));
+	});
+	dies("a kernel reads a GPU that is no peer", "outside all memory", [=] {
+		unsigned *a = device_words(64);
+		OK(cudaSetDevice(1));
+		finish(start_load(legacy, a));
+	});
+	dies("a kernel writes what is registered for reading", "for reading", [=] {
+		void *room = aligned_alloc(4096, 4096);
+		OK(cudaHostRegister(room, 4096, cudaHostRegisterReadOnly));
+		finish(start_store(legacy, (unsigned *)room, 1));
+	});
+	dies("memory is unregistered while a kernel is queued", "outside all memory", [=] {
+		void *room = aligned_alloc(4096, 4096);
+		OK(cudaHostRegister(room, 4096, 0));
+		sim_hold(true);
+		OK(start_store(legacy, (unsigned *)room, 1));
+		OK(cudaHostUnregister(room));
+		sim_hold(false);
+		finish(cudaSuccess);
+	});
+	dies("an asynchronous copy from plain memory", "not registered",
+	     [=] { (void)cudaMemcpyAsync(device_words(64), plain, 256, cudaMemcpyHostToDevice, legacy); });
+	dies("a copy past an allocation", "of a memory of", [=] { (void)cudaMemcpy(device_words(63), plain, 256, cudaMemcpyDefault); });
+	dies("a fill of what was freed", "has no memory", [=] {
+		unsigned *a = device_words(64);
+		OK(cudaFree(a));
+		(void)cudaMemsetAsync(a, 0, 256, legacy);
+	});
+	dies("a destroyed stream is used", "destroyed", [] {
+		const cudaStream_t stream = new_stream();
+		OK(cudaStreamDestroy(stream));
+		(void)cudaStreamSynchronize(stream);
+	});
+	dies("a destroyed event is used", "destroyed", [] {
+		const cudaEvent_t event = new_event();
+		OK(cudaEventDestroy(event));
+		(void)cudaEventQuery(event);
+	});
+	dies("a host function calls CUDA", "host function",
+	     [=] { finish(cudaLaunchHostFunc(legacy, [](void *) { (void)cudaGetLastError(); }, nullptr)); });
+	dies("a name that is no function", "no function cudaMallocate", [] { sim_fail("cudaMallocate", 1, cudaErrorUnknown); });
+}
+
+/* ---- races --------------------------------------------------------------------------------------------------------------- */
+
+#ifdef RACES_ARE_SEEN
+static unsigned seen;   /* so that reading is not optimised away */
+
+static void races_are_reported()
+{
+	dies("the host reads what a kernel writes", "data race", [] {
+		unsigned *words = pinned_words(64);
+		OK(start_store(nullptr, words, 1));
+		usleep(10000);
+		seen = words[0];
+	});
+	dies("the host writes what a copy reads", "data race", [] {
+		unsigned *words = pinned_words(64);
+		OK(cudaMemcpyAsync(device_words(64), words, 256, cudaMemcpyDefault, new_stream()));
+		words[5] = 1;
+		OK(cudaDeviceSynchronize());
+	});
+	dies("the host waits for what was put on the stream before", "data race", [] {
+		unsigned *words = pinned_words(64);
+		const cudaStream_t stream = new_stream();
+		const cudaEvent_t event = new_event();
+		OK(cudaEventRecord(event, stream));
+		OK(start_store(stream, words, 1));
+		OK(cudaEventRecord(new_event(), stream));
+		OK(cudaEventSynchronize(event));
+		seen = words[0];
+		OK(cudaDeviceSynchronize());
+	});
+	dies("two streams without an event between", "data race", [] {
+		unsigned *a = zero_words(64);
+		OK(start_step(new_stream(), a, 1));
+		OK(start_load(new_stream(), a));
+		OK(cudaDeviceSynchronize());
+	});
+	dies("a word that is written first and means nothing", "data race", [] {
+		unsigned *words = pinned_words(64), *flag = pinned_words(1);
+		const cudaStream_t stream = new_stream();
+		wait_for_word(stream, flag, 1);
+		OK(start_load(stream, words));
+		__atomic_store_n(flag, 1u, __ATOMIC_RELEASE);
+		words[1] = 1;   /* should have been before */
+		OK(cudaDeviceSynchronize());
+	});
+}
+#endif
+
+int main()
+{
+	mistakes_end_the_program();
+#ifdef RACES_ARE_SEEN
+	races_are_reported();
+#endif
+	printf("mistakes: %lu cases\n", cases);
+	return 0;
+}

@@ -172,8 +172,8 @@ static void cuda_does_not_survive_fork()
 	const pid_t child = fork();
 	if (child == 0) {
 		void *ptr;
-		const bool refused = cudaMalloc(&ptr, 16) == cudaErrorInitializationError && cudaGetLastError() == cudaErrorInitializationError;
-		exit(refused ? 0 : 1);
+		const bool refused = cudaMalloc(&ptr, 16) == cudaErrorInitializationError;
+		exit(refused && cudaGetLastError() == cudaErrorInitializationError ? 0 : 1);
 	}
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
 	(void)device_words(4);

@@ -70,7 +70,8 @@ void sim_leaks(FILE *out)
 	held_lock lock(s.lock);
 
 	for (const auto &r : s.ranges)
-		fprintf(out, "%s, %zu bytes at %p, GPU %d\n", kinds[r.second.kind], r.second.bytes, (void *)r.second.begin, r.second.gpu);
+		fprintf(out, "%s, %zu bytes at %p, GPU %d\n", kinds[r.second.kind], r.second.bytes, (void *)r.second.begin,
+		        r.second.gpu);
 	for (const auto &st : s.streams)
 		fprintf(out, "stream %p, GPU %d\n", (void *)st.first, st.second->gpu);
 	for (const auto &e : s.events)

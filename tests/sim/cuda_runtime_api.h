@@ -4,6 +4,8 @@
  * path. Names, arguments and numbers are those of CUDA 13, and so is what the functions do, as far as it is documented; what CUDA
  * leaves undefined ends the program with a message. sim.h has what a test needs on top.
  *
+ * Each process has GPUs of its own, all alike; what cudaIpc opens is the memory of another process's GPU of the same number.
+ *
  * The environment says what there is, read at the first call:
  *   RUNG_SIM_GPUS        number of GPUs (1); 0: there is a driver but no GPU; none: there is no driver
  *   RUNG_SIM_GPU_BYTES   memory of each (64 MiB)

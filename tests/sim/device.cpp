@@ -366,17 +366,20 @@ cudaError_t last_error_of_thread(bool reset)
 } // namespace sim
 
 #ifdef LANES_TSAN
+/* By width, not as a range: that would be bytes, more of them than the sanitizer remembers for one place. */
 void lanes_race_access(void *at, size_t bytes, bool write, bool atomic)
 {
 	race::see_accesses(true);
-	if (atomic && bytes == 4)
-		__tsan_atomic32_fetch_add(at, 0, __ATOMIC_RELAXED);
-	else if (atomic)
-		__tsan_atomic64_fetch_add(at, 0, __ATOMIC_RELAXED);
-	else if (write)
-		__tsan_write_range(at, (long)bytes);
-	else
-		__tsan_read_range(at, (long)bytes);
+	switch (atomic ? bytes + 100 : bytes) {
+	case 1: write ? __tsan_write1(at) : __tsan_read1(at); break;
+	case 2: write ? __tsan_write2(at) : __tsan_read2(at); break;
+	case 4: write ? __tsan_write4(at) : __tsan_read4(at); break;
+	case 8: write ? __tsan_write8(at) : __tsan_read8(at); break;
+	case 16: write ? __tsan_write16(at) : __tsan_read16(at); break;
+	case 104: __tsan_atomic32_fetch_add(at, 0, __ATOMIC_RELAXED); break;
+	case 108: __tsan_atomic64_fetch_add(at, 0, __ATOMIC_RELAXED); break;
+	default: sim::wrong("an access of %zu bytes", bytes);
+	}
 	race::see_accesses(false);
 }
 #endif

@@ -23,7 +23,8 @@ cudaError_t cudaMalloc(void **ptr_out, size_t bytes)
 			*ptr_out = nullptr;
 			return cudaSuccess;
 		}
-		if (bytes > s.gpu_bytes || round_up(bytes, ALIGN) > s.gpu_bytes - gpu.used || !(r.begin = take_address(s, &gpu, bytes)))
+		if (bytes > s.gpu_bytes || round_up(bytes, ALIGN) > s.gpu_bytes - gpu.used ||
+		    !(r.begin = take_address(s, &gpu, bytes)))
 			return cudaErrorMemoryAllocation;
 		r.kind = DEVICE;
 		r.bytes = bytes;
@@ -183,7 +184,8 @@ cudaError_t cudaIpcOpenMemHandle(void **ptr_out, cudaIpcMemHandle_t handle, unsi
 		handle_text text;
 
 		memcpy(&text, &handle, sizeof(text));
-		if (flags != cudaIpcMemLazyEnablePeerAccess || memcmp(text.magic, HANDLE_MAGIC, sizeof(text.magic)) != 0 || text.bytes == 0)
+		if (flags != cudaIpcMemLazyEnablePeerAccess || memcmp(text.magic, HANDLE_MAGIC, sizeof(text.magic)) != 0 ||
+		    text.bytes == 0)
 			return cudaErrorInvalidValue;
 		if (text.pid == getpid())
 			return cudaErrorDeviceUninitialized;

@@ -35,7 +35,8 @@ static bool is_registered_in_part(state &s, uintptr_t begin, uintptr_t end)
 {
 	for (const auto &entry : s.ranges) {
 		const struct range &r = entry.second;
-		if ((r.kind == REGISTERED || r.kind == PINNED) && r.begin / PAGE * PAGE < end && round_up(r.begin + r.bytes, PAGE) > begin)
+		if ((r.kind == REGISTERED || r.kind == PINNED) && r.begin / PAGE * PAGE < end &&
+		    round_up(r.begin + r.bytes, PAGE) > begin)
 			return true;
 	}
 	return false;

@@ -76,7 +76,8 @@ static uintptr_t free_address(state &s, const struct gpu &gpu, uintptr_t from, s
 	uintptr_t at = from;
 
 	for (auto r = s.ranges.lower_bound(gpu.begin); r != s.ranges.end() && r->first < gpu.end; ++r) {
-		const uintptr_t end = r->first + round_up(r->second.bytes, ALIGN) + ALIGN;   /* and something between: what runs over is seen */
+		/* something between: what runs over is seen */
+		const uintptr_t end = r->first + round_up(r->second.bytes, ALIGN) + ALIGN;
 
 		if (r->first >= at && r->first - at >= bytes + ALIGN)
 			break;
@@ -133,7 +134,8 @@ static const lanes::region *find_in_lent(uintptr_t at, lanes::access_kind kind)
 
 	if (last && at - last->begin < last->end - last->begin)
 		return last;
-	auto after = std::upper_bound(lent.begin(), lent.end(), at, [](uintptr_t a, const lanes::region &r) { return a < r.begin; });
+	auto after = std::upper_bound(lent.begin(), lent.end(), at,
+	                              [](uintptr_t a, const lanes::region &r) { return a < r.begin; });
 	if (after == lent.begin() || at >= std::prev(after)->end)
 		return nullptr;
 	return last_found[kind] = &*std::prev(after);

@@ -18,7 +18,7 @@
 #include <memory>
 
 #ifdef LANES_TSAN
-extern "C" {
+extern "C" {   /* some are built into gcc, with just these types */
 void AnnotateIgnoreSyncBegin(const char *file, int line);
 void AnnotateIgnoreSyncEnd(const char *file, int line);
 void AnnotateIgnoreReadsBegin(const char *file, int line);   /* and writes */
@@ -29,8 +29,16 @@ void *__tsan_get_current_fiber(void);
 void *__tsan_create_fiber(unsigned flags);
 void __tsan_destroy_fiber(void *fiber);
 void __tsan_switch_to_fiber(void *fiber, unsigned flags);
-void __tsan_read_range(void *at, long bytes);   /* these are built into gcc, with just these types */
-void __tsan_write_range(void *at, long bytes);
+void __tsan_read1(void *at);
+void __tsan_read2(void *at);
+void __tsan_read4(void *at);
+void __tsan_read8(void *at);
+void __tsan_read16(void *at);
+void __tsan_write1(void *at);
+void __tsan_write2(void *at);
+void __tsan_write4(void *at);
+void __tsan_write8(void *at);
+void __tsan_write16(void *at);
 unsigned __tsan_atomic32_load(const volatile void *at, int order);
 void __tsan_atomic32_store(volatile void *at, unsigned value, int order);
 unsigned __tsan_atomic32_fetch_add(volatile void *at, unsigned value, int order);

@@ -51,7 +51,8 @@ static void leaks_are_listed()
 	CHECK(sim_live() == 4);
 	sim_leaks(out);
 	fclose(out);
-	CHECK(strstr(text, "device memory, 100 bytes") && strstr(text, "stream") && strstr(text, "event") && strstr(text, "pinned memory, 28"));
+	CHECK(strstr(text, "device memory, 100 bytes") && strstr(text, "pinned memory, 28"));
+	CHECK(strstr(text, "stream") && strstr(text, "event"));
 }
 
 static void no_gpu_and_no_driver()

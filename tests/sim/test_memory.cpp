@@ -45,6 +45,11 @@ static void copies_of_rectangles_and_between_gpus()
 	OK(cudaStreamSynchronize(stream));
 	CHECK(word_at(b + 63) == 63 && word_at(a) == 0xffffffffu && word_at(a + 1) == 0 && word_at(a + 2) == 1);
 	CHECK(word_at(a + 3) == 0xffffffffu && word_at(a + 9) == 4 && word_at(a + 26) == 13);
+	sim_hold(true);
+	OK(cudaMemcpy(a, b, 256, cudaMemcpyDeviceToDevice));   /* does not wait, as CUDA's does not */
+	CHECK(cudaStreamQuery(nullptr) == cudaErrorNotReady);
+	sim_hold(false);
+	CHECK(word_at(a + 9) == 9);
 	CHECK(cudaMemcpyAsync(a, host, 256, cudaMemcpyDeviceToDevice, stream) == cudaErrorInvalidValue);
 	CHECK(cudaMemcpy2DAsync(a, 4, b, 16, 8, 4, cudaMemcpyDefault, stream) == cudaErrorInvalidPitchValue);
 }
@@ -167,8 +172,8 @@ static void cuda_does_not_survive_fork()
 	const pid_t child = fork();
 	if (child == 0) {
 		void *ptr;
-		const bool refused = cudaMalloc(&ptr, 16) == cudaErrorInitializationError && cudaGetLastError() == cudaErrorInitializationError;
-		exit(refused ? 0 : 1);
+		const bool refused = cudaMalloc(&ptr, 16) == cudaErrorInitializationError;
+		exit(refused && cudaGetLastError() == cudaErrorInitializationError ? 0 : 1);
 	}
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
 	(void)device_words(4);

@@ -143,8 +143,10 @@ static void one_queue_is_held_by_its_head()
 	OK(cudaSetDevice(1));
 	other = new_stream();
 	unsigned *b = device_words(64);
-	OK(start_store(other, b, 1));
-	OK(cudaStreamSynchronize(other));   /* another GPU has another queue; and time for the wrong thing to happen */
+	for (int i = 0; i < 30; i++) {   /* another GPU has another queue; and turns for the wrong thing to happen in */
+		OK(start_store(other, b, 1));
+		OK(cudaStreamSynchronize(other));
+	}
 	CHECK(cudaStreamQuery(two) == cudaErrorNotReady);
 	__atomic_store_n(word, 1u, __ATOMIC_RELEASE);
 	OK(cudaStreamSynchronize(two));
@@ -202,6 +204,41 @@ static void lazy_work_is_done_in_time_and_when_waited_for()
 		usleep(100);
 }
 
+/* Host threads, each with a stream; one of them gives its stream back while it is in use. */
+static void threads_do_not_meet()
+{
+	std::vector<std::thread> threads;
+
+	for (unsigned t = 0; t < 4; t++) {
+		threads.emplace_back([t] {
+			unsigned *words = pinned_words(64), *a = device_words(64);
+			for (unsigned turn = 0; turn < 40; turn++) {
+				const cudaStream_t stream = new_stream();
+				const cudaEvent_t event = new_event();
+				for (unsigned i = 0; i < 64; i++)
+					words[i] = t + turn + i;
+				OK(cudaMemcpyAsync(a, words, 256, cudaMemcpyHostToDevice, stream));
+				OK(start_step(stream, a, t));
+				OK(cudaMemcpyAsync(words, a, 256, cudaMemcpyDeviceToHost, stream));
+				OK(cudaEventRecord(event, stream));
+				if (t % 2)
+					OK(cudaStreamDestroy(stream));
+				OK(cudaEventSynchronize(event));
+				for (unsigned i = 0; i < 64; i++)
+					CHECK(words[i] == (t + turn + i) * 3 + t);
+				if (t % 2 == 0)
+					OK(cudaStreamDestroy(stream));
+				OK(cudaEventDestroy(event));
+			}
+			OK(cudaFree(a));
+			OK(cudaFreeHost(words));
+		});
+	}
+	for (std::thread &thread : threads)
+		thread.join();
+	CHECK(sim_live() == 0);
+}
+
 static void launches_that_block()
 {
 	const cudaStream_t stream = new_stream();
@@ -250,10 +287,12 @@ int main()
 		passes("an event orders two streams", { { "RUNG_SIM_LAZY", lazy } }, an_event_orders_two_streams);
 		passes("an event is a place in a stream", { { "RUNG_SIM_LAZY", lazy } }, an_event_is_a_place_in_a_stream);
 		passes("words", { { "RUNG_SIM_LAZY", lazy } }, waiting_and_writing_words);
+		passes("threads", { { "RUNG_SIM_LAZY", lazy } }, threads_do_not_meet);
 		passes("lazy work", { { "RUNG_SIM_LAZY", lazy } }, lazy_work_is_done_in_time_and_when_waited_for);
 	}
 	case_name = "streams are in no order";
 	streams_are_in_no_order();
+	passes("threads, one queue", { { "CUDA_DEVICE_MAX_CONNECTIONS", "1" } }, threads_do_not_meet);
 	passes("one queue", { { "RUNG_SIM_GPUS", "2" }, { "CUDA_DEVICE_MAX_CONNECTIONS", "1" } }, one_queue_is_held_by_its_head);
 	passes("many queues", {}, streams_of_their_own_are_not_held);
 	passes("the legacy stream", {}, the_legacy_stream_waits_for_blocking_ones);

@@ -179,11 +179,7 @@ static int cuda_alloc(struct rung__device *device, uint64_t bytes, void **memory
 
 static void cuda_free(struct rung__device *device, void *memory)
 {
-	int before = device->gpu;
-
-	(void)rung__gpu_enter(device->gpu, &before);
-	(void)cudaFree(memory);
-	rung__gpu_leave(before);
+	rung__gpu_give_back(device->gpu, memory);
 }
 
 static int cuda_copy(struct rung__device *device, void *to, const void *from, uint64_t bytes)
@@ -217,4 +213,10 @@ const struct rung__device_ops rung__cuda_device = {
 	.alloc = cuda_alloc,
 	.free = cuda_free,
 	.copy = cuda_copy,
+	.sampler_open = rung__gpu_sampler_open,
+	.sampler_close = rung__gpu_sampler_close,
+	.batch_open = rung__gpu_batch_open,
+	.batch_close = rung__gpu_batch_close,
+	.sample = rung__gpu_sample,
+	.sampled = rung__gpu_sampled,
 };

@@ -57,12 +57,27 @@ void rung__gpu_leave(int before);
 /** Take GPU memory, saying how much there is when there is not enough. */
 int rung__gpu_take(int gpu, const char *what, uint64_t bytes, void **memory_out);
 
+/** Let the GPU that gathers read the memory of another, or of itself. */
+int rung__gpu_reach(const struct rung__device *device, int gpu);
+
+/** Free it; also when CUDA has broken down. NULL is allowed. */
+void rung__gpu_give_back(int gpu, void *memory);
+
 int rung__gpu_pin(struct rung__device *device, const char *what, void *memory, uint64_t bytes, bool sealed);
 void rung__gpu_unpin(struct rung__device *device, void *memory);
 
 /** The tiers in GPU memory, loaded or opened, and the views of all. */
 int rung__gpu_open_tiers(struct rung__device *device, const struct rung__device_args *args);
 void rung__gpu_close_tiers(struct rung__device *device);
+
+/* ---- gpu_load.c ---- */
+
+/**
+ * Load rows of a file: row i of `ranks` goes to bases[i mod base_count], at slot i div base_count of the file's stride. The file may end
+ * inside the last row.
+ */
+int rung__gpu_load(struct rung__device *device, const struct rung__features *file, const struct rung__ranks *ranks, void *const *bases,
+                   uint32_t base_count);
 
 /* ---- gpu_gather.c ---- */
 
@@ -72,6 +87,22 @@ int rung__gpu_gathered(struct rung__device *device, uint32_t request_idx, bool b
 int rung__gpu_scatter(struct rung__device *device, uint32_t request_idx, const struct rung__scatter *scatter);
 int rung__gpu_scattered(struct rung__device *device, uint32_t request_idx, uint32_t scatter_idx);
 int rung__gpu_order(struct rung__device *device, uint32_t request_idx, struct CUstream_st *stream);
+
+/* ---- gpu_sampler.c ---- */
+
+int rung__gpu_sampler_open(struct rung__device *device, const struct rung__sampler_args *args, struct rung__device_sampler **sampler_out);
+void rung__gpu_sampler_close(struct rung__device_sampler *sampler);
+int rung__gpu_batch_open(struct rung__device_sampler *sampler, struct rung__device_batch **batch_out);
+void rung__gpu_batch_close(struct rung__device_batch *batch);
+int rung__gpu_sample(struct rung__device_batch *batch, const uint64_t *seeds, uint64_t seed_count, uint64_t batch_key,
+                     struct CUstream_st *stream);
+int rung__gpu_sampled(struct rung__device_batch *batch, bool block, struct rung__sampled *sampled_out);
+
+/** A pointer that the GPU does not reach would break its context for good. */
+int rung__gpu_check_memory(const char *what, const void *memory);
+
+/** 1 when an event has passed, 0 when it has not, a failure. */
+int rung__gpu_has_passed(cudaEvent_t event, const char *what);
 
 /* ---- gpu_info.c ---- */
 

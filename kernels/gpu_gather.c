@@ -5,14 +5,13 @@
  */
 #include "gpu.h"
 
-/* A pointer of the wrong kind would break the GPU's context for good. */
-static int check_memory(const char *what, const void *memory)
+int rung__gpu_check_memory(const char *what, const void *memory)
 {
 	struct cudaPointerAttributes attributes;
 	int rc = cuda_status(cudaPointerGetAttributes(&attributes, memory), "asking whose a pointer is");
 
 	if (rc == 0 && attributes.type == cudaMemoryTypeUnregistered)
-		rc = rung__fail(RUNG_E_INVAL, "gather: the GPU cannot reach the %s at %p: give memory of the GPU (rung_store_alloc, cudaMalloc) or "
+		rc = rung__fail(RUNG_E_INVAL, "the GPU cannot reach the %s at %p: give memory of the GPU (rung_store_alloc, cudaMalloc) or "
 		                "registered host memory", what, memory);
 	return rc;
 }
@@ -42,9 +41,9 @@ int rung__gpu_gather(struct rung__device *device, uint32_t request_idx, const st
 	int before, rc = 0;
 
 	if (ids->count > 0) {
-		rc = check_memory("ids", ids->data);
+		rc = rung__gpu_check_memory("ids", ids->data);
 		if (rc == 0)
-			rc = check_memory("output", out);
+			rc = rung__gpu_check_memory("output", out);
 	}
 	if (rc == 0)
 		rc = rung__gpu_enter(device->gpu, &before);
@@ -67,8 +66,7 @@ static uint64_t rows_of_view(const struct rung__cuda_report *report, int view)
 	return view < 0 ? 0 : report->view_rows[view];
 }
 
-/* 1, 0 or a failure, of an event. */
-static int has_passed(cudaEvent_t event, const char *what)
+int rung__gpu_has_passed(cudaEvent_t event, const char *what)
 {
 	cudaError_t err = cudaEventQuery(event);
 
@@ -88,7 +86,7 @@ int rung__gpu_gathered(struct rung__device *device, uint32_t request_idx, bool b
 	if (block)
 		rc = cuda_status(cudaEventSynchronize(request->gathered), "gathering rows");
 	else
-		rc = has_passed(request->gathered, "gathering rows");
+		rc = rung__gpu_has_passed(request->gathered, "gathering rows");
 	if (rc < 0 || (rc == 0 && !block))
 		return rc;
 	*found_out = (struct rung__found){
@@ -132,7 +130,7 @@ int rung__gpu_scatter(struct rung__device *device, uint32_t request_idx, const s
 
 int rung__gpu_scattered(struct rung__device *device, uint32_t request_idx, uint32_t scatter_idx)
 {
-	return has_passed(device->requests[request_idx].scattered[scatter_idx], "copying rows from staging slots");
+	return rung__gpu_has_passed(device->requests[request_idx].scattered[scatter_idx], "copying rows from staging slots");
 }
 
 /* Scatters are on one stream: the last one stands for all. */

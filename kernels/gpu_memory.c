@@ -2,19 +2,13 @@
 /*
  * Memory of the device: rows in GPU memory, and host memory that the GPU reads over the link.
  *
- * Rows lie in GPU memory with the stride of the file. They are loaded through two pinned buffers: while one is copied to the GPUs the
- * next rows are read. Rows of the tier "peer" go to GPU i mod G in one strided copy a GPU and buffer.
- *
  * Host memory is registered in chunks: drivers take longer than linear on very large ones, and a failure says how far it came.
  */
 #include <string.h>
 
 #include "gpu.h"
-#include "load.h"
 
 #define REGISTER_BYTES (1ull << 30)   /* one registration; whole huge pages */
-#define BUFFER_BYTES (8ull << 20)     /* one copy: enough for the full rate of a link */
-#define BUFFERS 2u
 
 int rung__gpu_take(int gpu, const char *what, uint64_t bytes, void **memory_out)
 {
@@ -38,7 +32,7 @@ int rung__gpu_take(int gpu, const char *what, uint64_t bytes, void **memory_out)
 }
 
 /* Also when CUDA has broken down and no GPU can be made current. */
-static void give_back(int gpu, void *memory)
+void rung__gpu_give_back(int gpu, void *memory)
 {
 	int before = gpu;
 
@@ -112,125 +106,9 @@ void rung__gpu_unpin(struct rung__device *device, void *memory)
 	rung__free(pin);
 }
 
-/* ---- loading ---- */
-
-struct load {
-	struct rung__device *device;
-	const struct rung__device_args *args;
-	struct rung__loader loader;
-	unsigned char *buffers;       /* BUFFERS of buffer_bytes */
-	uint64_t buffer_bytes;
-	uint64_t rows_max;            /* of a buffer */
-	cudaEvent_t copied[BUFFERS];
-};
-
-static uint64_t stride_of(const struct load *load)
-{
-	return load->args->features->layout.row_stride;
-}
-
-static cudaError_t copy_local(const struct load *load, uint64_t i, uint64_t rows, const unsigned char *from)
-{
-	uint64_t stride = stride_of(load);
-
-	return cudaMemcpyAsync((unsigned char *)load->device->local + i * stride, from, (size_t)((rows - 1) * stride + load->device->row_bytes),
-	                       cudaMemcpyHostToDevice, load->device->stream);
-}
-
-/* Rows i, i + 1, ... of the tier: to each GPU every gpu_count-th of them. */
-static cudaError_t copy_peer(const struct load *load, uint64_t i, uint64_t rows, const unsigned char *from)
-{
-	uint64_t stride = stride_of(load), gpus = load->device->gpu_count;
-	cudaError_t err = cudaSuccess;
-
-	for (uint64_t k = 0; k < RUNG__MIN(gpus, rows) && err == cudaSuccess; k++) {
-		unsigned char *to = (unsigned char *)load->device->peer[(i + k) % gpus] + (i + k) / gpus * stride;
-
-		err = cudaMemcpy2DAsync(to, (size_t)stride, from + k * stride, (size_t)(gpus * stride), (size_t)load->device->row_bytes,
-		                        (size_t)((rows - k + gpus - 1) / gpus), cudaMemcpyHostToDevice, load->device->stream);
-	}
-	return err;
-}
-
-static int load_ranks(const struct load *load, const struct rung__ranks *ranks,
-                      cudaError_t (*copy)(const struct load *, uint64_t, uint64_t, const unsigned char *))
-{
-	const struct rung__layout *layout = &load->args->features->layout;
-	unsigned turn = 0;
-
-	for (uint64_t i = 0; i < ranks->row_count; i += load->rows_max, turn = (turn + 1) % BUFFERS) {
-		uint64_t rows = RUNG__MIN(load->rows_max, ranks->row_count - i);
-		uint64_t begin = layout->data_offset + (ranks->rank_first + i) * layout->row_stride;
-		uint64_t lead = begin % RUNG__PAGE_BYTES;
-		unsigned char *buffer = load->buffers + turn * load->buffer_bytes;
-		int rc = cuda_status(cudaEventSynchronize(load->copied[turn]), "copying rows to a GPU");
-
-		if (rc == 0)
-			rc = rung__loader_read(&load->loader, begin - lead, lead + (rows - 1) * layout->row_stride + layout->row_bytes, buffer);
-		if (rc == 0)
-			rc = cuda_status(copy(load, i, rows, buffer + lead), "copying rows to a GPU");
-		if (rc == 0)
-			rc = cuda_status(cudaEventRecord(load->copied[turn], load->device->stream), "copying rows to a GPU");
-		if (rc < 0)
-			return rc;
-	}
-	return cuda_status(cudaStreamSynchronize(load->device->stream), "copying rows to a GPU");
-}
-
-static void close_load(struct load *load, bool failed)
-{
-	if (failed)
-		(void)cudaStreamSynchronize(load->device->stream);   /* a copy may still read from a buffer */
-	for (unsigned b = 0; b < BUFFERS; b++) {
-		if (load->copied[b])
-			(void)cudaEventDestroy(load->copied[b]);
-	}
-	if (load->buffers)
-		rung__gpu_unpin(load->device, load->buffers);
-	rung__unmap_pages(load->buffers, BUFFERS * load->buffer_bytes);
-	if (load->loader.bounce)
-		rung__loader_close(&load->loader);
-}
-
-static int open_load(struct load *load)
-{
-	uint64_t stride = stride_of(load);
-	int rc;
-
-	load->rows_max = RUNG__MAX(BUFFER_BYTES / stride, 1u);
-	load->buffer_bytes = rung__align_up(load->rows_max * stride, RUNG__PAGE_BYTES) + 2 * RUNG__PAGE_BYTES;   /* begins and ends in a page */
-	rc = rung__loader_open(load->args->features, &load->loader);
-	if (rc < 0)
-		return rc;
-	load->buffers = rung__map_pages(BUFFERS * load->buffer_bytes);
-	if (!load->buffers)
-		return rung__fail(RUNG_E_NOMEM, "cuda: no memory for %u buffers of %" PRIu64 " bytes to load through", BUFFERS, load->buffer_bytes);
-	rc = rung__gpu_pin(load->device, "the buffers to load through", load->buffers, BUFFERS * load->buffer_bytes, false);
-	for (unsigned b = 0; b < BUFFERS && rc == 0; b++)
-		rc = cuda_status(cudaEventCreateWithFlags(&load->copied[b], cudaEventDisableTiming | cudaEventBlockingSync), "making an event");
-	return rc;
-}
-
-static int load_tiers(struct rung__device *device, const struct rung__device_args *args)
-{
-	struct load load = { .device = device, .args = args };
-	bool load_peer = args->peer.row_count > 0 && device->peer_is_ours;
-	int rc = 0;
-
-	if (args->local.row_count == 0 && !load_peer)
-		return 0;
-	rc = open_load(&load);
-	if (rc == 0)
-		rc = load_ranks(&load, &args->local, copy_local);
-	if (rc == 0 && load_peer)
-		rc = load_ranks(&load, &args->peer, copy_peer);
-	close_load(&load, rc < 0);
-	return rc;
-}
-
 /* ---- tiers ---- */
 
-static int reach(const struct rung__device *device, int gpu)
+int rung__gpu_reach(const struct rung__device *device, int gpu)
 {
 	cudaError_t err;
 	int before, rc;
@@ -271,7 +149,7 @@ static int open_peer(struct rung__device *device, const struct rung__device_args
 			                                 "opening GPU memory of the process that shares the store");
 			continue;
 		}
-		rc = reach(device, args->gpus[g]);
+		rc = rung__gpu_reach(device, args->gpus[g]);
 		if (rc == 0 && rows > 0)
 			rc = rung__gpu_take(args->gpus[g], "rows of the tier \"peer\"", rows * stride, &device->peer[g]);
 	}
@@ -337,7 +215,9 @@ int rung__gpu_open_tiers(struct rung__device *device, const struct rung__device_
 	if (rc == 0)
 		rc = open_map(device, args);
 	if (rc == 0)
-		rc = load_tiers(device, args);
+		rc = rung__gpu_load(device, args->features, &args->local, &device->local, 1);
+	if (rc == 0 && device->peer_is_ours)
+		rc = rung__gpu_load(device, args->features, &args->peer, device->peer, args->gpu_count);
 	if (rc == 0 && args->host.row_count > 0)
 		rc = rung__gpu_pin(device, "the host tier", (void *)args->host.base, args->host_bytes, args->sealed);
 	if (rc == 0)
@@ -347,11 +227,11 @@ int rung__gpu_open_tiers(struct rung__device *device, const struct rung__device_
 
 void rung__gpu_close_tiers(struct rung__device *device)
 {
-	give_back(device->gpu, device->local);
-	give_back(device->gpu, device->map);
+	rung__gpu_give_back(device->gpu, device->local);
+	rung__gpu_give_back(device->gpu, device->map);
 	for (uint32_t g = 0; g < device->gpu_count; g++) {
 		if (device->peer_is_ours)
-			give_back(device->gpus[g], device->peer[g]);
+			rung__gpu_give_back(device->gpus[g], device->peer[g]);
 		else if (device->peer[g])
 			(void)cudaIpcCloseMemHandle(device->peer[g]);
 	}

@@ -15,6 +15,7 @@
 #define RUNG__DEVICE_H
 
 #include "rung/device.h"
+#include "rung/sampler.h"
 #include "tier.h"
 
 #define RUNG__DEVICE_ABI 1
@@ -79,6 +80,34 @@ struct rung__scatter {
 	uint32_t idx;                 /* below RUNG__SCATTERS_MAX: not in use by another scatter of the request */
 };
 
+/** An array of a staged graph. */
+struct rung__graph_array {
+	const struct rung__features *file;   /* layout: only data_offset and file_bytes count */
+	uint64_t item_count;
+	uint32_t item_bytes;
+	uint64_t gpu_lines;                  /* so many of its first lines of 128 bytes go to the GPUs, interleaved; the others to host memory */
+};
+
+struct rung__sampler_args {
+	struct rung__graph_array indptr, indices;
+	const uint32_t *fanouts;     /* [hop_count] */
+	uint32_t hop_count;
+	uint64_t seed;
+	uint64_t seed_count_max;     /* of a batch */
+	uint64_t vertex_count_max;   /* of a batch; 0: what no batch exceeds */
+	uint64_t edge_count_max;     /* of a hop; 0: likewise */
+};
+
+struct rung__device_sampler;
+struct rung__device_batch;
+
+/** A batch that is there; all pointers are the device's. */
+struct rung__sampled {
+	const uint64_t *vertices;
+	uint64_t vertex_count;
+	struct rung_block blocks[RUNG_HOPS_MAX];
+};
+
 struct rung__device_ops {
 	uint32_t abi;    /* RUNG__DEVICE_ABI */
 	uint32_t size;   /* sizeof(struct rung__device_ops) */
@@ -120,6 +149,17 @@ struct rung__device_ops {
 	void (*free)(struct rung__device *device, void *memory);
 	/** Between any two memories; waits. */
 	int (*copy)(struct rung__device *device, void *to, const void *from, uint64_t bytes);
+
+	/* Sampling. Samplers are closed before the device, batches before their sampler, with nothing in flight. */
+	int (*sampler_open)(struct rung__device *device, const struct rung__sampler_args *args, struct rung__device_sampler **sampler_out);
+	void (*sampler_close)(struct rung__device_sampler *sampler);
+	int (*batch_open)(struct rung__device_sampler *sampler, struct rung__device_batch **batch_out);
+	void (*batch_close)(struct rung__device_batch *batch);
+	/** Put a batch on a stream; NULL: the device's own. Nothing waits. */
+	int (*sample)(struct rung__device_batch *batch, const uint64_t *seeds, uint64_t seed_count, uint64_t batch_key,
+	              struct CUstream_st *stream);
+	/** 1 when it is there, 0 when it is not yet, a failure of the batch or of the device. `block`: wait instead of 0. */
+	int (*sampled)(struct rung__device_batch *batch, bool block, struct rung__sampled *sampled_out);
 };
 
 /** The device of that kind; NULL when it is not built in, with the failure recorded. */

@@ -13,6 +13,7 @@
 #define SLOT_BYTES_GOOD 16384u   /* room for neighbouring rows to share a read */
 #define SLOT_COUNT_MIN 4u        /* fewer cannot overlap reads with copies */
 #define SLOT_SHARE 8u            /* the slots take at most this part of the budget, unless the minimum is more */
+#define LINE_BYTES 128u          /* of a graph's arrays, as kernels read them */
 #define QUEUE_DEPTH_DEFAULT 64u
 #define SLOTS_OF_CPU 2u          /* for each read in flight: one being copied from */
 #define SLOTS_OF_GPU 16u         /* slots wait for a kernel that copies many at once */
@@ -70,6 +71,26 @@ static uint64_t give_ranks(struct rung_plan *plan, enum rung__tier_id tier, uint
 	return plan->tiers[tier].row_count;
 }
 
+static uint64_t share_of(uint64_t lines, double share)
+{
+	return share >= 1 ? lines : (uint64_t)((double)lines * share);
+}
+
+/* Of graph and rows the same share: the border then stands at the same vertex. @return bytes on each GPU */
+static uint64_t place_graph(struct rung_plan *plan, uint64_t gpu_bytes)
+{
+	uint64_t gpu_count = plan->device.gpu_count;
+	double all = (double)(plan->graph.bytes + plan->vertex_count * plan->row_stride);
+	double share = (double)gpu_bytes * (double)gpu_count / all;
+	struct rung_plan_graph *graph = &plan->graph;
+
+	graph->indptr_lines = share_of(plan->graph_lines[0], share);
+	graph->indices_lines = share_of(plan->graph_lines[1], share);
+	graph->gpu_bytes = (graph->indptr_lines + graph->indices_lines) * LINE_BYTES;
+	return RUNG__MIN(gpu_bytes, ((graph->indptr_lines + gpu_count - 1) / gpu_count + (graph->indices_lines + gpu_count - 1) / gpu_count) *
+	                            LINE_BYTES);
+}
+
 /* The map may take half of a GPU's memory; rows that every GPU has for itself, then rows that all of them share. */
 static uint64_t place_on_gpus(struct rung_plan *plan, const struct rung_plan_opts *opts, uint64_t gpu_bytes)
 {
@@ -81,6 +102,8 @@ static uint64_t place_on_gpus(struct rung_plan *plan, const struct rung_plan_opt
 		plan->device.map_on_gpu = 1;
 		local -= map_bytes;
 	}
+	if (gpu_count > 0 && opts->sample_on_gpu)
+		local -= place_graph(plan, local);
 	if (gpu_count > 1) {
 		peer = local - RUNG__MIN(local, opts->replicate_bytes);
 		local -= peer;
@@ -96,8 +119,13 @@ static uint64_t place_on_gpus(struct rung_plan *plan, const struct rung_plan_opt
 static int place_on_host(struct rung_plan *plan, uint64_t budget, uint32_t depth, uint64_t first)
 {
 	uint64_t host_rows = plan->vertex_count - first;
+	uint64_t graph_bytes = plan->graph.bytes - plan->graph.gpu_bytes;
 	int rc;
 
+	if (graph_bytes > budget)
+		return rung__fail(RUNG_E_INVAL, "a host budget of %" PRIu64 " bytes cannot hold the %" PRIu64 " bytes of the graph that are not on "
+		                  "a GPU: give more, or sample on the CPU", budget, graph_bytes);
+	budget -= budget == RUNG_BYTES_MAX ? 0 : graph_bytes;
 	if (host_rows * plan->row_stride > budget) {   /* no overflow: inside the file, whose size was checked */
 		rc = choose_slots(plan, budget, depth);
 		if (rc < 0)
@@ -121,6 +149,18 @@ static int sector_of_features(const struct rung_dataset *ds, struct rung_plan *p
 	plan->sector_bytes = rung__dio_align(features.fd);
 	rung__features_close(&features);
 	return 0;
+}
+
+static uint64_t lines_of(uint64_t items, uint64_t item_bytes)
+{
+	return (items * item_bytes + LINE_BYTES - 1) / LINE_BYTES;   /* no overflow: the size of a file, which was checked */
+}
+
+static void measure_graph(const struct rung_dataset_info *info, struct rung_plan *plan)
+{
+	plan->graph_lines[0] = lines_of(info->vertex_count + 1, sizeof(uint64_t));
+	plan->graph_lines[1] = lines_of(info->edge_count, info->index_bytes);
+	plan->graph.bytes = (plan->graph_lines[0] + plan->graph_lines[1]) * LINE_BYTES;
 }
 
 static uint64_t host_budget(const struct rung_plan_opts *opts)
@@ -158,9 +198,13 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 	rc = sector_of_features(ds, plan);
 	if (rc < 0)
 		goto free_plan;
+	if (opts.sample_on_gpu && opts.device != RUNG_DEVICE_CPU)
+		measure_graph(info, plan);
 	rc = rung__plan_choose_device(plan, &opts, &gpu_bytes);
 	if (rc < 0)
 		goto free_plan;
+	if (plan->device.device == RUNG_DEVICE_CPU)   /* asked for with AUTO: the CPU samples from memory of its own */
+		plan->graph = (struct rung_plan_graph){ 0 };
 	rc = place_on_host(plan, host_budget(&opts), depth, place_on_gpus(plan, &opts, gpu_bytes));
 	if (rc < 0)
 		goto free_plan;
@@ -195,4 +239,9 @@ const struct rung_plan_slots *rung_plan_slots(const struct rung_plan *plan)
 const struct rung_plan_device *rung_plan_device(const struct rung_plan *plan)
 {
 	return &plan->device;
+}
+
+const struct rung_plan_graph *rung_plan_graph(const struct rung_plan *plan)
+{
+	return &plan->graph;
 }

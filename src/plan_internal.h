@@ -13,6 +13,8 @@ struct rung_plan {
 	struct rung_plan_tier tiers[RUNG__TIER_COUNT];
 	struct rung_plan_slots slots;
 	struct rung_plan_device device;
+	struct rung_plan_graph graph;
+	uint64_t graph_lines[2];     /* of indptr and indices */
 	int gpus[RUNG_GPUS_MAX];
 	char device_why[RUNG__ERROR_BYTES];
 	uint64_t vertex_count;

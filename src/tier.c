@@ -7,26 +7,25 @@
 
 #include "tier.h"
 
-static const struct rung_dataset_file *find_features(const struct rung_dataset *ds)
+static const struct rung_dataset_file *find(const struct rung_dataset *ds, const char *begin)
 {
 	const struct rung_dataset_file *file = NULL;
 
 	for (size_t i = 0; (file = rung_dataset_file(ds, i)) != NULL; i++) {
-		if (strncmp(file->name, "features.", strlen("features.")) == 0)
+		if (strncmp(file->name, begin, strlen(begin)) == 0)
 			break;
 	}
 	return file;
 }
 
-int rung__features_open(const struct rung_dataset *ds, struct rung__features *features_out)
+int rung__array_open(const struct rung_dataset *ds, const char *name, struct rung__features *array_out)
 {
-	const struct rung_dataset_info *info = rung_dataset_info(ds);
-	const struct rung_dataset_file *file = find_features(ds);
+	const struct rung_dataset_file *file = find(ds, name);
 	char *path;
 	int fd;
 
 	if (!file)
-		return rung__fail(RUNG_E_FORMAT, "%s: the manifest lists no features file: stage it again", rung_dataset_dir(ds));
+		return rung__fail(RUNG_E_FORMAT, "%s: the manifest lists no file %s: stage it again", rung_dataset_dir(ds), name);
 	path = rung__format("%s/%s", rung_dataset_dir(ds), file->name);
 	if (!path)
 		return rung__fail(RUNG_E_NOMEM, "%s: out of memory", rung_dataset_dir(ds));
@@ -37,12 +36,19 @@ int rung__features_open(const struct rung_dataset *ds, struct rung__features *fe
 		rung__free(path);
 		return rc;
 	}
-	*features_out = (struct rung__features){ path, fd, {
-		.data_offset = file->data_offset,
-		.row_stride = info->row_stride,
-		.row_bytes = info->features.row_bytes,
-		.file_bytes = file->bytes,
-	} };
+	*array_out = (struct rung__features){ path, fd, { .data_offset = file->data_offset, .file_bytes = file->bytes } };
+	return 0;
+}
+
+int rung__features_open(const struct rung_dataset *ds, struct rung__features *features_out)
+{
+	const struct rung_dataset_info *info = rung_dataset_info(ds);
+	int rc = rung__array_open(ds, "features.", features_out);
+
+	if (rc < 0)
+		return rc;
+	features_out->layout.row_stride = info->row_stride;
+	features_out->layout.row_bytes = info->features.row_bytes;
 	return 0;
 }
 

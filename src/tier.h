@@ -35,7 +35,7 @@ struct rung__layout {
 };
 
 /**
- * The staged features. Tiers open the file behind the descriptor, not the path: a dataset staged anew under a running store, or
+ * The staged features, or another array of a dataset. Tiers open the file behind the descriptor, not the path: a dataset staged anew under a running store, or
  * the working folder of another process, cannot put another file in its place.
  */
 struct rung__features {
@@ -133,6 +133,9 @@ static inline bool rung__tier_ops_valid(const struct rung__tier_ops *ops)
 		return ops->view && ops->node_share;
 	return ops->geometry && ops->start && ops->stop && ops->engine && ops->submit && ops->reap;
 }
+
+/** Open an array of a dataset, by its file's name; `layout` has its place and size, and nothing of rows. */
+int rung__array_open(const struct rung_dataset *ds, const char *name, struct rung__features *array_out);
 
 /** Open the staged features of a dataset for reading. */
 int rung__features_open(const struct rung_dataset *ds, struct rung__features *features_out);

@@ -29,6 +29,8 @@ struct rung_plan_opts {
 	uint64_t gpu_spare_bytes;   /**< 0: 1 GiB; left for the training when gpu_bytes is 0 */
 	uint64_t replicate_bytes;   /**< of gpu_bytes when there are several GPUs: the hottest rows, kept on the GPU that gathers;
 	                                 RUNG_BYTES_MAX: all of it; 0: none. The others are interleaved over the GPUs. */
+	int sample_on_gpu;          /**< nonzero: place the graph's arrays too, for rung_gpu_sampler_create(): of them and of the features the
+	                                 same share goes to the GPUs, as hot vertices stand first in both; the rest of the graph is host memory */
 	int vertex_ids;             /**< nonzero: keep rank_of_vertex on the GPU if it takes at most half of gpu_bytes */
 };
 
@@ -66,6 +68,14 @@ struct rung_plan_device {
 	int map_on_gpu;           /**< 1: room for rank_of_vertex was kept on the GPU */
 };
 
+/** Where the graph's arrays are: their first lines of 128 bytes on the GPUs, the others in host memory; inside both budgets. */
+struct rung_plan_graph {
+	uint64_t bytes;           /**< of all its lines; 0 unless rung_plan_opts.sample_on_gpu */
+	uint64_t gpu_bytes;       /**< on all GPUs together */
+	uint64_t indptr_lines;    /**< on the GPUs */
+	uint64_t indices_lines;
+};
+
 /** What sampled batches say of the traffic to come. */
 struct rung_plan_traffic {
 	uint64_t batches_sampled;
@@ -82,7 +92,7 @@ struct rung_plan_traffic {
  *
  * @param opts      NULL: defaults
  * @param plan_out  free with rung_plan_destroy(); does not need the dataset any more
- * @return 0, RUNG_E_INVAL when the budget cannot hold the staging slots (says the least that works), RUNG_E_NOMEM;
+ * @return 0, RUNG_E_INVAL when the host budget cannot hold the staging slots, or the graph (says the least that works), RUNG_E_NOMEM;
  *         with RUNG_DEVICE_CUDA what rung_gpu_info() returns
  *
  * GPUs that cannot read each other's memory share no rows: the first one is used alone then.
@@ -94,6 +104,7 @@ RUNG_API void rung_plan_destroy(struct rung_plan *plan);
 RUNG_API const struct rung_plan_tier *rung_plan_tier(const struct rung_plan *plan, unsigned idx);
 RUNG_API const struct rung_plan_slots *rung_plan_slots(const struct rung_plan *plan);
 RUNG_API const struct rung_plan_device *rung_plan_device(const struct rung_plan *plan);
+RUNG_API const struct rung_plan_graph *rung_plan_graph(const struct rung_plan *plan);
 
 /**
  * Predict the traffic of training: sample up to `batches_max` batches of a shuffled epoch and count rows per tier.

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Neighbour sampling on a GPU. A batch is the one that rung_sampler_sample() gives for the same graph, fanouts, seed and batch key, entry
+ * by entry, and stays in GPU memory: its vertices are the ids of the gather that follows.
+ *
+ *     rc = rung_gpu_sample(batch, seeds, seed_count, key, stream);
+ *     ... other work ...
+ *     rc = rung_gpu_batch_wait(batch, -1);
+ *     ids.data = rung_gpu_batch_vertices(batch, &ids.count);
+ *     rc = rung_gather_submit(store, &ids, rows, 0, stream, &request);
+ *
+ * The graph lies on the store's rungs: the first part of its arrays, where the hottest vertices are, is interleaved over the plan's GPUs,
+ * the rest is in host memory that kernels read over the link.
+ */
+#ifndef RUNG_GPU_SAMPLER_H
+#define RUNG_GPU_SAMPLER_H
+
+#include "plan.h"
+#include "sampler.h"
+#include "store.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct rung_gpu_sampler;
+struct rung_gpu_batch;
+
+struct rung_gpu_sampler_opts {
+	size_t size;                 /**< sizeof(struct rung_gpu_sampler_opts), set by the initialiser */
+	const uint32_t *fanouts;     /**< [hop_count], as in struct rung_sampler_opts */
+	uint32_t hop_count;
+	uint64_t seed;
+	uint64_t seed_count_max;     /**< seeds of a batch; 0: 1024 */
+	uint64_t vertex_count_max;   /**< vertices of a batch; 0: as many as there can be. A batch that has more fails */
+	uint64_t edge_count_max;     /**< edges of a hop; 0: likewise. With "all neighbours" as a fanout that is the whole graph */
+};
+
+#ifdef __cplusplus
+static inline struct rung_gpu_sampler_opts rung_gpu_sampler_opts_init(void)
+{
+	struct rung_gpu_sampler_opts opts = {};
+	opts.size = sizeof(opts);
+	return opts;
+}
+#else
+#define RUNG_GPU_SAMPLER_OPTS_INIT { .size = sizeof(struct rung_gpu_sampler_opts) }
+#endif
+
+/**
+ * Load the relabelled graph of a dataset to where the plan puts it (rung_plan_opts.sample_on_gpu; without it, all of it to host memory).
+ *
+ * @param store        its gathers run on a GPU; must outlive the sampler
+ * @param ds, plan     those of the store; may be closed and destroyed afterwards
+ * @param sampler_out  free with rung_gpu_sampler_destroy()
+ * @return 0, RUNG_E_NOSUP (the store's gathers run on the CPU), RUNG_E_INVAL (opts), RUNG_E_NOMEM (says how much the GPU has free),
+ *         RUNG_E_IO. What the graph holds is not read here: a batch that meets an id or a list that cannot be says so.
+ */
+RUNG_API int rung_gpu_sampler_create(struct rung_store *store, const struct rung_dataset *ds, const struct rung_plan *plan,
+                                     const struct rung_gpu_sampler_opts *opts, struct rung_gpu_sampler **sampler_out);
+RUNG_API void rung_gpu_sampler_destroy(struct rung_gpu_sampler *sampler);
+
+/** GPU memory of one batch in flight, for the largest there can be. Destroyed before its sampler, and not while in flight. */
+RUNG_API int rung_gpu_batch_create(struct rung_gpu_sampler *sampler, struct rung_gpu_batch **batch_out);
+RUNG_API void rung_gpu_batch_destroy(struct rung_gpu_batch *batch);
+
+/**
+ * Start sampling; nothing waits and nothing is allocated.
+ *
+ * @param batch      not in flight; its content goes
+ * @param seeds      ranks, each at most once, in memory that the GPU reaches; read until the batch is there
+ * @param batch_key  as in rung_sampler_sample()
+ * @param stream     the batch is made behind the work on it; NULL: the store's own
+ * @return 0, RUNG_E_INVAL (no seeds, too many, or memory out of reach), RUNG_E_IO (a CUDA error)
+ *
+ * Threads: any number, each with a batch of its own.
+ */
+RUNG_API int rung_gpu_sample(struct rung_gpu_batch *batch, const uint64_t *seeds, uint64_t seed_count, uint64_t batch_key,
+                             struct CUstream_st *stream);
+
+/**
+ * Wait for a batch.
+ *
+ * @param timeout_ns  negative: as long as it takes; 0: only look
+ * @return 0, RUNG_E_TIMEDOUT (still in flight), RUNG_E_RANGE (a seed is no vertex), RUNG_E_INVAL (a seed twice), RUNG_E_NOMEM (more
+ *         vertices or edges than there is room for: says how many), RUNG_E_FORMAT, RUNG_E_RANGE (the graph is damaged: says where),
+ *         RUNG_E_IO (a CUDA error)
+ */
+RUNG_API int rung_gpu_batch_wait(struct rung_gpu_batch *batch, int64_t timeout_ns);
+
+/** The vertices of a batch that was waited for, in GPU memory, seeds first; none of one that failed. */
+RUNG_API const uint64_t *rung_gpu_batch_vertices(const struct rung_gpu_batch *batch, uint64_t *count_out);
+
+/** The block of a hop, whose arrays are in GPU memory; NULL past the last, and of a batch that failed. */
+RUNG_API const struct rung_block *rung_gpu_batch_block(const struct rung_gpu_batch *batch, uint32_t hop);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

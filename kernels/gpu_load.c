@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Loading GPU memory from a file, through two pinned buffers: while one is copied to the GPUs the next rows are read. Rows that are
+ * interleaved over GPUs go to each in one strided copy a buffer.
+ */
+#include "gpu.h"
+#include "load.h"
+
+#define BUFFER_BYTES (8ull << 20)   /* one copy: enough for the full rate of a link */
+#define BUFFERS 2u
+
+struct load {
+	struct rung__device *device;
+	const struct rung__layout *layout;
+	void *const *bases;
+	uint32_t base_count;
+	struct rung__loader loader;
+	unsigned char *buffers;       /* BUFFERS of buffer_bytes */
+	uint64_t buffer_bytes;
+	uint64_t rows_max;            /* of a buffer */
+	cudaEvent_t copied[BUFFERS];
+};
+
+/* Rows i, i + 1, ...: to each GPU every base_count-th of them. */
+static cudaError_t copy(const struct load *load, uint64_t i, uint64_t rows, const unsigned char *from)
+{
+	uint64_t stride = load->layout->row_stride, row_bytes = load->layout->row_bytes, bases = load->base_count;
+	cudaError_t err = cudaSuccess;
+
+	if (bases == 1)
+		return cudaMemcpyAsync((unsigned char *)load->bases[0] + i * stride, from, (size_t)((rows - 1) * stride + row_bytes),
+		                       cudaMemcpyHostToDevice, load->device->stream);
+	for (uint64_t k = 0; k < RUNG__MIN(bases, rows) && err == cudaSuccess; k++) {
+		unsigned char *to = (unsigned char *)load->bases[(i + k) % bases] + (i + k) / bases * stride;
+
+		err = cudaMemcpy2DAsync(to, (size_t)stride, from + k * stride, (size_t)(bases * stride), (size_t)row_bytes,
+		                        (size_t)((rows - k + bases - 1) / bases), cudaMemcpyHostToDevice, load->device->stream);
+	}
+	return err;
+}
+
+/* Rows first, first + 1, ... of the file into a buffer; *from_out is where they begin in it. */
+static int read_rows(const struct load *load, uint64_t first, uint64_t rows, unsigned char *buffer, const unsigned char **from_out)
+{
+	const struct rung__layout *layout = load->layout;
+	uint64_t begin = layout->data_offset + first * layout->row_stride;
+	uint64_t lead = begin % RUNG__PAGE_BYTES;
+	uint64_t bytes = (rows - 1) * layout->row_stride + layout->row_bytes;
+
+	*from_out = buffer + lead;
+	return rung__loader_read(&load->loader, begin - lead, lead + RUNG__MIN(bytes, layout->file_bytes - begin), buffer);
+}
+
+static int load_all(const struct load *load, const struct rung__ranks *ranks)
+{
+	unsigned turn = 0;
+
+	for (uint64_t i = 0; i < ranks->row_count; i += load->rows_max, turn = (turn + 1) % BUFFERS) {
+		uint64_t rows = RUNG__MIN(load->rows_max, ranks->row_count - i);
+		unsigned char *buffer = load->buffers + turn * load->buffer_bytes;
+		const unsigned char *from = NULL;
+		int rc = cuda_status(cudaEventSynchronize(load->copied[turn]), "copying to a GPU");
+
+		if (rc == 0)
+			rc = read_rows(load, ranks->rank_first + i, rows, buffer, &from);
+		if (rc == 0)
+			rc = cuda_status(copy(load, i, rows, from), "copying to a GPU");
+		if (rc == 0)
+			rc = cuda_status(cudaEventRecord(load->copied[turn], load->device->stream), "copying to a GPU");
+		if (rc < 0)
+			return rc;
+	}
+	return cuda_status(cudaStreamSynchronize(load->device->stream), "copying to a GPU");
+}
+
+static int open_load(struct load *load, const struct rung__features *file)
+{
+	uint64_t stride = load->layout->row_stride;
+	int rc = rung__loader_open(file, &load->loader);
+
+	if (rc < 0)
+		return rc;
+	load->rows_max = RUNG__MAX(BUFFER_BYTES / stride, 1u);
+	load->buffer_bytes = rung__align_up(load->rows_max * stride, RUNG__PAGE_BYTES) + 2 * RUNG__PAGE_BYTES;   /* begins and ends in a page */
+	load->buffers = rung__map_pages(BUFFERS * load->buffer_bytes);
+	if (!load->buffers)
+		return rung__fail(RUNG_E_NOMEM, "cuda: no memory for %u buffers of %" PRIu64 " bytes to load through", BUFFERS, load->buffer_bytes);
+	rc = rung__gpu_pin(load->device, "the buffers to load through", load->buffers, BUFFERS * load->buffer_bytes, false);
+	for (unsigned b = 0; b < BUFFERS && rc == 0; b++)
+		rc = cuda_status(cudaEventCreateWithFlags(&load->copied[b], cudaEventDisableTiming | cudaEventBlockingSync), "making an event");
+	return rc;
+}
+
+static void close_load(struct load *load, bool failed)
+{
+	if (failed)
+		(void)cudaStreamSynchronize(load->device->stream);   /* a copy may still read from a buffer */
+	for (unsigned b = 0; b < BUFFERS; b++) {
+		if (load->copied[b])
+			(void)cudaEventDestroy(load->copied[b]);
+	}
+	if (load->buffers)
+		rung__gpu_unpin(load->device, load->buffers);
+	rung__unmap_pages(load->buffers, BUFFERS * load->buffer_bytes);
+	if (load->loader.bounce)
+		rung__loader_close(&load->loader);
+}
+
+int rung__gpu_load(struct rung__device *device, const struct rung__features *file, const struct rung__ranks *ranks, void *const *bases,
+                   uint32_t base_count)
+{
+	struct load load = { .device = device, .layout = &file->layout, .bases = bases, .base_count = base_count };
+	int rc;
+
+	if (ranks->row_count == 0)
+		return 0;
+	rc = open_load(&load, file);
+	if (rc == 0)
+		rc = load_all(&load, ranks);
+	close_load(&load, rc < 0);
+	return rc;
+}

@@ -140,7 +140,7 @@ Test(refusals, other_versions)
 	struct share_message message = good;
 
 	message.offer.version++;
-	refuses(&message, RUNG_E_ABI, "version 2");
+	refuses(&message, RUNG_E_ABI, "version 3");
 	message = good;
 	message.offer.version = 0;
 	message.bytes = 16;   /* the head is all that versions have in common */
@@ -255,11 +255,20 @@ Test(refusals, numbers_that_make_no_sense)
 	WRONG(shape.array.dims[1], UINT64_MAX, "type");
 	WRONG(shape.array.row_count, 1, "type");
 	WRONG(shape.array.row_bytes, 1, "type");
+	WRONG(shape.map_on_gpu, 1, "number of GPUs");
+	WRONG(shape.gpu_count, RUNG_GPUS_MAX + 1, "number of GPUs");
 	WRONG(shape.map_bytes, 3, "map");
 	WRONG(shape.map_bytes, 8, "the shared memory has");
 	WRONG(file_inode, good.offer.file_inode + 1, "is not of");
 	WRONG(file_device, good.offer.file_device + 1, "is not of");
 	WRONG(path[0], 'x', "no absolute path");
+	message.offer.shape.tiers[RUNG__TIER_GPU].row_count = shape->tiers[RUNG__TIER_HOST].row_count;   /* of no GPU */
+	message.offer.shape.tiers[RUNG__TIER_HOST] = shape->tiers[RUNG__TIER_NVME];
+	message.offer.shape.tiers[RUNG__TIER_HOST].row_count = 0;
+	message.offer.shape.tiers[RUNG__TIER_PEER] = message.offer.shape.tiers[RUNG__TIER_HOST];
+	message.fd_count--;   /* the host tier's */
+	refuses(&message, RUNG_E_FORMAT, "number of GPUs");
+	message = good;
 	memset(message.offer.path, '/', sizeof(message.offer.path));
 	refuses(&message, RUNG_E_FORMAT, "no absolute path");
 }

@@ -213,6 +213,12 @@ static int cuda_handles(const struct rung__device *device, struct rung__gpu_hand
 	return 0;
 }
 
+/* Else the thread's first call would end by making GPU 0 current again, which starts a context there that nobody wants. */
+static int cuda_adopt(struct rung__device *device)
+{
+	return cuda_status(cudaSetDevice(device->gpu), "making a GPU current");
+}
+
 static int cuda_pin(struct rung__device *device, const char *what, void *memory, uint64_t bytes)
 {
 	return rung__gpu_pin(device, what, memory, bytes, false);
@@ -249,6 +255,7 @@ const struct rung__device_ops rung__cuda_device = {
 	.open = cuda_open,
 	.close = cuda_close,
 	.handles = cuda_handles,
+	.adopt = cuda_adopt,
 	.pin = cuda_pin,
 	.unpin = rung__gpu_unpin,
 	.gather = rung__gpu_gather,

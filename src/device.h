@@ -129,6 +129,9 @@ struct rung__device_ops {
 	/** Names of the peer tier's memory for other processes. */
 	int (*handles)(const struct rung__device *device, struct rung__gpu_handle *handles_out);
 
+	/** For a thread of rung's own, once, before it calls anything else here: its current GPU is the device's from then on. */
+	int (*adopt)(struct rung__device *device);
+
 	/** Make host memory readable by the device until unpin() or close(). @param memory whole pages */
 	int (*pin)(struct rung__device *device, const char *what, void *memory, uint64_t bytes);
 	void (*unpin)(struct rung__device *device, void *memory);

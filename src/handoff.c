@@ -367,6 +367,7 @@ static void *handoff_main(void *ctx)
 	struct rung__handoff *h = ctx;
 
 	prctl(PR_SET_TIMERSLACK, SLACK_NS);
+	h->ops->adopt(h->device);   /* if it fails, so will what follows, and say so */
 	do {
 		take_work(h);
 		h->looking = false;

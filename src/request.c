@@ -206,8 +206,8 @@ void rung_request_put(struct rung_request *request)
 	put_back(request);
 }
 
-/* Take back what was put early: all that has run, and when there is nothing else, the oldest, which is waited for. */
-static void harvest(struct rung_store *store)
+/* Take back what was put early: all that has run, and when there must be one and is no other, the oldest, which is waited for. */
+static void harvest(struct rung_store *store, bool must)
 {
 	for (;;) {
 		struct rung_request *request;
@@ -215,7 +215,7 @@ static void harvest(struct rung_store *store)
 
 		pthread_mutex_lock(&store->lock);
 		request = store->retired_head;
-		block = !store->free_list;
+		block = must && !store->free_list;
 		if (request) {
 			store->retired_head = request->next;
 			if (!store->retired_head)
@@ -249,7 +249,7 @@ static struct rung_request *take_free(struct rung_store *store, bool sync)
 	struct rung_request *request;
 
 	if (store->device && !store->handoff)
-		harvest(store);
+		harvest(store, !sync);
 	pthread_mutex_lock(&store->lock);
 	while (sync && !*list)
 		pthread_cond_wait(&store->freed, &store->lock);

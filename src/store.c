@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening and closing the store, and its counters. */
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -194,10 +195,18 @@ int rung__store_choose_device(struct rung_store *store, const int *gpus, uint32_
 	return 0;
 }
 
+/* Then the launch of a copy that waits for rows would itself wait, in the thread that has yet to ask for them. */
+static bool launches_block(void)
+{
+	const char *value = getenv("CUDA_LAUNCH_BLOCKING");
+
+	return value && *value && strcmp(value, "0") != 0;
+}
+
 /* Room for cold rows, where they are to be copied on the caller's stream. */
 static int take_stages(struct rung_store *store)
 {
-	if (store->opts.stream_rows_max == 0 || store->shape.tiers[RUNG__TIER_NVME].row_count == 0)
+	if (store->opts.stream_rows_max == 0 || store->shape.tiers[RUNG__TIER_NVME].row_count == 0 || launches_block())
 		return 0;
 	for (uint32_t i = 0; i < store->request_count; i++) {
 		store->requests[i].stage = rung__map_pages(stage_bytes(store));

@@ -45,7 +45,7 @@ enum rung_engine {
 struct rung_store_opts {
 	size_t size;               /**< sizeof(struct rung_store_opts), set by the initialiser */
 	uint32_t requests_max;     /**< requests in flight; 0: 8 */
-	uint32_t batch_rows_max;   /**< ids of one request; 0: 1 Mi. Each request holds 24 bytes an id of it, touched as used */
+	uint32_t batch_rows_max;   /**< ids of one request; 0: 1 Mi. Each request holds 24 bytes an id of it, touched as used, on CUDA pinned */
 	uint32_t queue_depth;      /**< reads in flight; 0: 64; never more than the plan has slots */
 	enum rung_engine engine;
 	int no_merge;              /**< nonzero: read neighbouring rows one by one (for measuring) */
@@ -55,7 +55,7 @@ struct rung_store_opts {
 	uint32_t stream_rows_max;  /**< CUDA. 0: the copies of cold rows are put on a stream once they have been read. Else they wait on
 	                                the caller's own stream (cuStreamWaitValue32), which holds no part of the GPU, and
 	                                rung_request_wait_stream() never waits; each request pins room for so many cold rows, and
-	                                one that has more fails with RUNG_E_NOMEM */
+	                                one that has more fails with RUNG_E_NOMEM. Taken for 0 under CUDA_LAUNCH_BLOCKING */
 };
 
 #ifdef __cplusplus

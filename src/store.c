@@ -100,18 +100,26 @@ static int init_requests(struct rung_store *store)
 	return 0;
 }
 
-/* Move the map into memory that others can have. */
-static int share_map(struct rung_store *store)
+/* Move the map into whole pages: those that others can have, or those that a device can pin. */
+static int move_map(struct rung_store *store)
 {
 	uint64_t bytes = store->shape.vertex_count * store->shape.map_bytes;   /* the file's, which was checked */
+	struct rung__segment *memory = &store->map_memory;
 	void *loaded = store->rank_of_vertex;
-	int rc = rung__segment_create("rung-map", bytes, &store->map_memory);
+	int rc = 0;
 
+	if (store->share) {
+		rc = rung__segment_create("rung-map", bytes, memory);
+	} else {
+		*memory = (struct rung__segment){ .base = rung__map_pages(bytes), .bytes = bytes, .fd = -1 };
+		if (!memory->base)
+			rc = rung__fail(RUNG_E_NOMEM, "store: no memory for %" PRIu64 " bytes of rank_of_vertex", bytes);
+	}
 	if (rc < 0)
 		return rc;
-	store->rank_of_vertex = memcpy(store->map_memory.base, loaded, bytes);
+	store->rank_of_vertex = memcpy(memory->base, loaded, bytes);
 	rung__free(loaded);
-	return rung__segment_seal("rung-map", &store->map_memory);
+	return store->share ? rung__segment_seal("rung-map", memory) : 0;
 }
 
 static int load_map(struct rung_store *store, const struct rung_dataset *ds)
@@ -125,7 +133,7 @@ static int load_map(struct rung_store *store, const struct rung_dataset *ds)
 	if (rc < 0)
 		return rc;
 	store->shape.map_bytes = array.row_bytes;
-	return store->share ? share_map(store) : 0;
+	return store->share || store->device_ops ? move_map(store) : 0;
 }
 
 /* Anonymous memory, which gets huge pages everywhere, unless others are to have it too. */

@@ -20,7 +20,8 @@ of the GPU's rows with the CPU's, compute-sanitizer's memcheck and racecheck on 
   --arch LIST    CMAKE_CUDA_ARCHITECTURES of the build (default: of the GPU that is here, else those of the project)
   --bench ARGS   options of rung_gpu_bench for the measurements, in one word: "--size 4GiB"
   --dry-run      run nothing that needs a GPU: check that each program is there, starts, and says in a line that there is none
-  --pack DIR     copy the programs of the build and the shared libraries they need, all but the C library's, to DIR, and stop
+  --pack DIR     copy the programs of a build with RUNG_STATIC_DEPS=ON, and the shared libraries that they need beside the C library,
+                 to DIR, and stop: it runs on other machines as --build DIR
 
 Exit: 0 all passed or were skipped, 1 something failed, 2 usage, 77 there is no GPU.
 EOT
@@ -61,7 +62,7 @@ if [ -z "$build" ]; then
 	if [ -z "$arch" ]; then
 		arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sort -u | tr -d . | paste -sd';')
 	fi
-	options=(-DRUNG_STATIC_DEPS=ON -DRUNG_CUDA=ON)
+	options=(-DRUNG_STATIC_DEPS=ON -DRUNG_CUDA=ON -DRUNG_BLAS=OFF)   # the trainer is not run, and OpenBLAS is large
 	[ -z "$arch" ] || options+=("-DCMAKE_CUDA_ARCHITECTURES=$arch")
 	targets=(rung_command)
 	for program in "${programs[@]:1}"; do targets+=("${program##*/}"); done
@@ -70,6 +71,12 @@ fi
 build=$(cd "$build" && pwd) || exit 1
 
 if [ -n "$pack" ]; then
+	# shellcheck disable=SC2016
+	# with LD_LIBRARY_PATH in its place, the other machine's own programs would take our libraries too
+	if ! readelf -d "$build/rung" 2>/dev/null | grep -q 'RPATH.*\$ORIGIN/lib'; then
+		echo "run.sh: $build was not made with -DRUNG_STATIC_DEPS=ON: its programs would not find the libraries in $pack/lib" >&2
+		exit 1
+	fi
 	mkdir -p "$pack/lib" || exit 1
 	for program in "${programs[@]}"; do
 		[ -x "$build/$program" ] || { echo "run.sh: $build/$program is not there: left out" >&2; continue; }
@@ -82,10 +89,6 @@ if [ -n "$pack" ]; then
 	du -sh "$pack" >&2
 	exit 0
 fi
-if [ -d "$build/lib" ]; then   # packed
-	export LD_LIBRARY_PATH=$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-fi
-
 # ---- steps ----
 
 work=$(mktemp -d "$dir/rung-gpu-run-XXXXXX") || exit 1

@@ -4,12 +4,12 @@
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
 
 BUILD = os.environ.get("RUNG_BUILD_DIR", "")
+SOURCE = os.environ.get("RUNG_SOURCE_DIR", "")
 RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run.sh")
 PROGRAMS = ("rung", "bench/rung_gpu_bench", "tests/stress_test_gather_race", "tests/stress_test_share_race", "tests/test_kernels",
             "tests/test_store", "tests/test_store_faults", "tests/test_gpu_sampler", "tests/test_share", "tests/test_share_gpu")
@@ -122,15 +122,34 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
             if step["name"] in ("bench/rung_gpu_bench", "tests/test_store", "tests/stress_test_gather_race"):
                 self.assertRegex(step["reason"], "cuda: looking for GPUs")
 
-    def test_a_pack_runs_from_another_folder(self):
-        if not os.path.exists(os.path.join(BUILD, "bench/rung_gpu_bench")):
-            self.skipTest("this build has no CUDA")
+    def test_a_pack_brings_its_libraries(self):
         if os.environ.get("RUNG_SANITIZE"):
             self.skipTest("a build with sanitizers is not carried")
-        pack = os.path.join(self.folder, "pack")
-        subprocess.run(["bash", RUN, "--build", BUILD, "--pack", pack], check=True, capture_output=True)
-        self.assertEqual([name for name in os.listdir(os.path.join(pack, "lib")) if name.startswith(("libc.so", "libcuda.so"))], [])
-        self.assertEqual(self.run_it(pack, "--dry-run")["failed"], [])
+        build, pack = os.path.join(self.folder, "static"), os.path.join(self.folder, "pack")
+        cmake = subprocess.run(["cmake", "-S", SOURCE, "-B", build, "-DRUNG_STATIC_DEPS=ON", "-DRUNG_CUDA=OFF", "-DRUNG_BLAS=OFF",
+                                "-DRUNG_TESTS=OFF", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_COMPILER=" + os.environ["RUNG_CC"]],
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if cmake.returncode != 0 and "RUNG_STATIC_DEPS=ON, but" in cmake.stdout:
+            self.skipTest("an archive is missing")
+        self.assertEqual(cmake.returncode, 0, cmake.stdout)
+        subprocess.run(["cmake", "--build", build, "--parallel", "2", "--target", "rung_command"], check=True, capture_output=True)
+        subprocess.run(["bash", RUN, "--build", build, "--pack", pack], check=True, capture_output=True)
+        libraries = os.listdir(os.path.join(pack, "lib"))
+        self.assertTrue(any(name.startswith("libzip.so") for name in libraries), libraries)
+        self.assertFalse([name for name in libraries if name.startswith(("libc.so", "liburing", "libnuma", "libjansson", "libxxhash"))])
+        moved = os.path.join(self.folder, "moved")
+        os.rename(pack, moved)
+        asked = subprocess.run(["ldd", os.path.join(moved, "rung")], check=True, capture_output=True, text=True).stdout
+        for name in libraries:
+            if name in asked:
+                self.assertIn(os.path.join(moved, "lib", name), asked)
+        subprocess.run([os.path.join(moved, "rung"), "--version"], check=True, capture_output=True)
+
+    def test_other_builds_are_not_packed(self):
+        done = subprocess.run(["bash", RUN, "--build", self.fake(), "--pack", os.path.join(self.folder, "pack")], capture_output=True,
+                              text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("RUNG_STATIC_DEPS=ON", done.stderr)
 
     def test_a_run_on_simulated_gpus(self):
         build = os.path.join(self.folder, "build")

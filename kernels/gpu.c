@@ -30,6 +30,8 @@ static void cuda_close(struct rung__device *device)
 	while (device->pins)
 		rung__gpu_unpin(device, device->pins->memory);
 	rung__unmap_pages(device->reports, device->reports_bytes);
+	rung__unmap_pages(device->gates, device->gates_bytes);
+	rung__unmap_pages(device->stage_offsets, device->stage_offsets_bytes);
 	rung__gpu_close_tiers(device);
 	if (device->scatter_stream)
 		(void)cudaStreamDestroy(device->scatter_stream);
@@ -74,6 +76,45 @@ static int open_streams(struct rung__device *device)
 	return rc;
 }
 
+/* A driver's function: this library is not linked with the driver. */
+static int find_wait_value(gpu_wait_value *wait_out)
+{
+	enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+	void *function = NULL;
+	int rc = cuda_status(cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", &function, 12000, cudaEnableDefault, &found),
+	                     "looking for cuStreamWaitValue32");
+
+	if (rc == 0 && (found != cudaDriverEntryPointSuccess || !function))
+		rc = rung__fail(RUNG_E_NOSUP, "cuda: this driver's streams do not wait for values (cuStreamWaitValue32): open the store with "
+		                "stream_rows_max 0");
+	memcpy(wait_out, &function, sizeof(function));
+	return rc;
+}
+
+static int open_gates(struct rung__device *device, const struct rung__device_args *args)
+{
+	int rc;
+
+	if (args->stage_rows == 0)
+		return 0;
+	rc = find_wait_value(&device->wait_value);
+	if (rc < 0)
+		return rc;
+	device->gates_bytes = rung__align_up(args->request_count * sizeof(*device->gates), RUNG__PAGE_BYTES);
+	device->stage_offsets_bytes = rung__align_up(args->stage_rows * sizeof(*device->stage_offsets), RUNG__PAGE_BYTES);
+	device->gates = rung__map_pages(device->gates_bytes);
+	device->stage_offsets = rung__map_pages(device->stage_offsets_bytes);
+	if (!device->gates || !device->stage_offsets)
+		return rung__fail(RUNG_E_NOMEM, "cuda: no memory for %u cold rows a request", args->stage_rows);
+	for (uint64_t i = 0; i < args->stage_rows; i++)
+		device->stage_offsets[i] = i * device->row_bytes;
+	rc = rung__gpu_pin(device, "the gates of requests", device->gates, device->gates_bytes, false);
+	if (rc == 0)
+		rc = rung__gpu_pin(device, "places of cold rows", device->stage_offsets, device->stage_offsets_bytes, false);
+	device->stage_rows = args->stage_rows;
+	return rc;
+}
+
 static int open_request(struct rung__device *device, uint32_t idx, const struct rung__lists *lists)
 {
 	struct gpu_request *request = &device->requests[idx];
@@ -83,6 +124,9 @@ static int open_request(struct rung__device *device, uint32_t idx, const struct 
 		rc = cuda_status(cudaEventCreateWithFlags(&request->scattered[s], cudaEventDisableTiming), "making an event");
 	if (rc == 0)
 		rc = rung__gpu_pin(device, "the lists of a request", lists->block, lists->block_bytes, false);
+	if (rc == 0 && device->stage_rows > 0)
+		rc = rung__gpu_pin(device, "room for the cold rows of a request", lists->stage, lists->stage_bytes, false);
+	request->gate = device->gates ? device->gates + idx : NULL;
 	request->lists = *lists;
 	request->counts = device->counts + idx;
 	request->report = device->reports + idx;
@@ -139,6 +183,8 @@ static int cuda_open(const struct rung__device_args *args, struct rung__device *
 		rc = open_streams(device);
 	if (rc == 0)
 		rc = rung__gpu_open_tiers(device, args);
+	if (rc == 0)
+		rc = open_gates(device, args);
 	if (rc == 0)
 		rc = open_requests(device, args);
 	if (rc < 0)
@@ -209,6 +255,7 @@ const struct rung__device_ops rung__cuda_device = {
 	.gathered = rung__gpu_gathered,
 	.scatter = rung__gpu_scatter,
 	.scattered = rung__gpu_scattered,
+	.release = rung__gpu_release,
 	.order = rung__gpu_order,
 	.alloc = cuda_alloc,
 	.free = cuda_free,

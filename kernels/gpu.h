@@ -7,6 +7,15 @@
 #include "cuda_status.h"
 #include "launch.h"
 
+/** The wait of cuStreamWaitValue32: until the word is `value` or beyond, cyclically. */
+typedef int (*gpu_wait_value)(cudaStream_t stream, unsigned long long address, uint32_t value, unsigned flags);
+
+/* The word that a stream waits for, and how many rows there are then: mapped host memory, a line of its own. */
+struct gpu_gate {
+	_Alignas(64) uint64_t count;
+	uint32_t word;
+};
+
 /* One request's own: nothing of it is shared with another. */
 struct gpu_request {
 	cudaEvent_t gathered;
@@ -16,6 +25,8 @@ struct gpu_request {
 	struct rung__lists lists;
 	cudaStream_t stream;                 /* of its gather */
 	int last_scatter;                    /* -1: none since the gather */
+	struct gpu_gate *gate;               /* with a stage */
+	uint32_t turn;                       /* of the gate's word: that of the last gather */
 };
 
 /* Host memory that CUDA knows through us. */
@@ -43,6 +54,11 @@ struct rung__device {
 	struct rung__cuda_counts *counts;     /* [request_count] */
 	struct rung__cuda_report *reports;    /* [request_count] */
 	uint64_t reports_bytes;
+	uint32_t stage_rows;                  /* 0: no request has a stage */
+	gpu_wait_value wait_value;
+	struct gpu_gate *gates;               /* [request_count] */
+	uint64_t *stage_offsets;              /* [stage_rows] where rows are in any stage */
+	uint64_t gates_bytes, stage_offsets_bytes;
 	struct gpu_request *requests;
 	uint32_t request_count;
 	struct gpu_pin *pins;
@@ -86,6 +102,7 @@ int rung__gpu_gather(struct rung__device *device, uint32_t request_idx, const st
 int rung__gpu_gathered(struct rung__device *device, uint32_t request_idx, bool block, struct rung__found *found_out);
 int rung__gpu_scatter(struct rung__device *device, uint32_t request_idx, const struct rung__scatter *scatter);
 int rung__gpu_scattered(struct rung__device *device, uint32_t request_idx, uint32_t scatter_idx);
+void rung__gpu_release(struct rung__device *device, uint32_t request_idx, uint64_t count);
 int rung__gpu_order(struct rung__device *device, uint32_t request_idx, struct CUstream_st *stream);
 
 /* ---- gpu_sampler.c ---- */

@@ -33,6 +33,48 @@ static void record_gather(struct rung__device *device, const struct gpu_request 
 	gather->report = request->report;
 }
 
+/* Host memory is published by the store-release of the word; the wait is the acquire. */
+static void open_gate(struct gpu_request *request, uint64_t count)
+{
+	__atomic_store_n(&request->gate->count, count, __ATOMIC_RELAXED);
+	__atomic_store_n(&request->gate->word, request->turn, __ATOMIC_RELEASE);
+}
+
+void rung__gpu_release(struct rung__device *device, uint32_t request_idx, uint64_t count)
+{
+	open_gate(&device->requests[request_idx], count);
+}
+
+/* Behind the gather: wait until the rows are in the stage, copy them. The copy finds out how many there are when it runs. */
+static int put_gate(struct rung__device *device, struct gpu_request *request, uint64_t id_count, void *out, uint64_t out_stride)
+{
+	struct rung__cuda_scatter scatter = {
+		.slots = request->lists.stage,
+		.offsets = device->stage_offsets,
+		.out_rows = request->lists.miss_rows,
+		.count = RUNG__MIN(id_count, device->stage_rows),
+		.count_at = &request->gate->count,
+		.offset_align = device->row_bytes & (0 - device->row_bytes),
+		.row_bytes = (uint32_t)device->row_bytes,
+		.over_link = 1,
+		.out = out,
+		.out_stride = out_stride,
+	};
+	int rc = 0;
+
+	request->turn++;
+	if (device->wait_value(request->stream, (unsigned long long)(uintptr_t)&request->gate->word, request->turn, 0) != 0)
+		return rung__fail(RUNG_E_IO, "cuda: putting a wait on a stream (cuStreamWaitValue32)");
+	rc = rung__cuda_scatter_launch(&scatter, device->scatter_blocks, request->stream);
+	if (rc == 0)
+		rc = cuda_status(cudaEventRecord(request->scattered[0], request->stream), "recording the end of a scatter");
+	if (rc == 0)
+		request->last_scatter = 0;
+	else
+		open_gate(request, 0);   /* nobody else will */
+	return rc;
+}
+
 int rung__gpu_gather(struct rung__device *device, uint32_t request_idx, const struct rung_ids *ids, void *out, uint64_t out_stride,
                   struct CUstream_st *stream)
 {
@@ -57,6 +99,8 @@ int rung__gpu_gather(struct rung__device *device, uint32_t request_idx, const st
 	rc = rung__cuda_gather_launch(&gather, device->gather_blocks, request->stream);
 	if (rc == 0)
 		rc = cuda_status(cudaEventRecord(request->gathered, request->stream), "recording the end of a gather");
+	if (rc == 0 && device->stage_rows > 0)
+		rc = put_gate(device, request, ids->count, out, out_stride);
 	rung__gpu_leave(before);
 	return rc;
 }

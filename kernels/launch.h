@@ -99,6 +99,7 @@ struct rung__cuda_scatter {
 	const uint64_t *offsets;     /* where row i begins, in bytes from slots; repeats allowed */
 	const uint32_t *out_rows;    /* where it goes; the same output row twice only with the same bytes */
 	uint64_t count;
+	const uint64_t *count_at;    /* NULL, or where the kernel finds the count once it runs: at most `count` is used of it */
 	uint64_t offset_align;       /* power of two that divides every offset; 0: 1 */
 	uint32_t row_bytes;          /* 1..RUNG__CUDA_ROW_BYTES_MAX */
 	uint32_t over_link;          /* as in a view */

@@ -11,12 +11,14 @@ static __global__ void scatter_rows(const __grid_constant__ struct rung__cuda_sc
                                     const __grid_constant__ struct rows_shape shape)
 {
 	const uint32_t lane = threadIdx.x % WARP_LANES;
+	const uint64_t there = s.count_at ? __ldg((const unsigned long long *)s.count_at) : s.count;
+	const uint64_t count = there < s.count ? there : s.count;
 
-	for (uint64_t first = global_warp() * shape.tile_rows; first < s.count; first += global_warps() * shape.tile_rows) {
+	for (uint64_t first = global_warp() * shape.tile_rows; first < count; first += global_warps() * shape.tile_rows) {
 		const uint64_t i = first + lane;
 		struct row_move move = { NULL, 0, 0 };
 
-		if (lane < shape.tile_rows && i < s.count) {
+		if (lane < shape.tile_rows && i < count) {
 			move.from = s.slots + __ldg((const unsigned long long *)s.offsets + i);
 			move.to_row = __ldg(s.out_rows + i);
 			move.head = row_head(move.from, s.over_link, shape.head_mask);

@@ -40,6 +40,8 @@ struct rung__lists {
 	uint32_t *miss_rows, *out_rows;
 	void *block;                      /* that they all lie in */
 	uint64_t block_bytes;
+	unsigned char *stage;             /* [stage_rows] cold rows, one behind the other: see release(); whole pages */
+	uint64_t stage_bytes;
 };
 
 struct rung__device_args {
@@ -58,6 +60,7 @@ struct rung__device_args {
 	bool sealed;                          /* host rows and map cannot be written to, by us neither */
 	const struct rung__lists *lists;      /* [request_count] */
 	uint32_t request_count;
+	uint32_t stage_rows;                  /* 0: rows are copied by scatter() */
 };
 
 /** What a gather found. */
@@ -141,6 +144,12 @@ struct rung__device_ops {
 	int (*scatter)(struct rung__device *device, uint32_t request_idx, const struct rung__scatter *scatter);
 	/** 1 when it has run, 0 when it has not, a failure. */
 	int (*scattered)(struct rung__device *device, uint32_t request_idx, uint32_t scatter_idx);
+	/**
+	 * With stage_rows: gather() has put on its stream, behind the gather, a wait and behind that the copy of the rows in the request's
+	 * stage to its miss_rows. This ends the wait, with that many rows there. It must come for every gather, also for one that failed, and
+	 * only after gathered() has said 1 or failed. It calls no CUDA function, so any thread may do it. The copy is scatter 0 to scattered().
+	 */
+	void (*release)(struct rung__device *device, uint32_t request_idx, uint64_t count);
 	/** Let later work on `stream` wait for the request's gather and its last scatter. Nothing waits here. */
 	int (*order)(struct rung__device *device, uint32_t request_idx, struct CUstream_st *stream);
 

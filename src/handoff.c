@@ -10,6 +10,11 @@
  * streams cannot block one another. It is the one thread that puts rung's own work on the device after open, and refill makes no call
  * to it. While something is on its way the thread looks again after LOOK_NS; otherwise it sleeps until it is woken.
  *
+ * With opts.stream_rows_max the copy of cold rows is on the caller's stream from the start, behind a wait for a word in host memory. Refill
+ * then copies rows out of its slots to the request's stage, and the thread writes the word when all are there, or when there is nothing
+ * to wait for any more. Nothing on the way to the word needs the GPU but the gather in front of the wait, so streams that share a
+ * queue cannot lock each other out.
+ *
  * Where no row is cold there is no thread: who polls or waits finds out by itself (rung__handoff_settle).
  *
  * Errors. What the device says of a gather or a scatter fails that request. A device that has broken down says the same of all, so
@@ -139,6 +144,26 @@ static void end(struct rung__handoff *h, uint32_t active_idx)
 	rung__request_finish(request, request->status);
 }
 
+static void fail_for_room(struct rung_request *request)
+{
+	char text[RUNG__ERROR_BYTES];
+
+	snprintf(text, sizeof(text), "gather: %" PRIu64 " cold rows in one request, there is room for %u: open the store with a larger "
+	         "stream_rows_max, or with 0", request->misses.count, request->store->opts.stream_rows_max);
+	rung__request_fail(request, RUNG_E_NOMEM, text);
+}
+
+/* Let the stream go on; the copy behind the wait counts as the one scatter of the request. */
+static void release(struct rung__handoff *h, struct rung_request *request, uint64_t count)
+{
+	h->ops->release(h->device, index_of(request), count);
+	if (count > 0)
+		rung__count(&h->store->counters.scatters, 1);
+	request->scatters[0] = &request->last_parcel;
+	request->last_parcel.slot_head = RUNG__SLOT_NONE;
+	request->scatter_count = 1;
+}
+
 /* @return true when the request has ended */
 static bool look_at_gather(struct rung__handoff *h, uint32_t active_idx)
 {
@@ -154,13 +179,20 @@ static bool look_at_gather(struct rung__handoff *h, uint32_t active_idx)
 		rung__request_fail(request, rc, rung_last_error());
 	else
 		take_found(request, &found);
+	if (request->status == 0 && request->stage && request->misses.count > h->store->opts.stream_rows_max)
+		fail_for_room(request);
 	if (request->status == 0 && request->misses.count > 0 && h->stop)
 		rung__request_fail(request, RUNG_E_CANCELED, "the store was closed while the request was in flight");
-	if (request->status < 0 || request->misses.count == 0) {
-		end(h, active_idx);
-		return true;
-	}
 	request->reading = true;
+	if (request->status < 0 || request->misses.count == 0) {
+		request->read_through = true;
+		if (!request->stage) {
+			end(h, active_idx);
+			return true;
+		}
+		release(h, request, 0);
+		return false;
+	}
 	rung__request_enqueue(request);
 	return false;
 }
@@ -211,6 +243,11 @@ static void launch_parcels(struct rung__handoff *h, struct rung_request *request
 {
 	struct rung__parcel *parcel;
 
+	if (request->stage) {
+		if (pop(&request->waiting))   /* the one there is: all has been read, or has failed */
+			release(h, request, request->status < 0 ? 0 : request->misses.count);
+		return;
+	}
 	while (request->scatter_count < RUNG__SCATTERS_MAX && (parcel = pop(&request->waiting)) != NULL) {
 		uint32_t idx = (request->scatter_first + request->scatter_count) % RUNG__SCATTERS_MAX;
 		int rc = 0;
@@ -378,7 +415,7 @@ int rung__handoff_submit(struct rung_request *request, const struct rung_ids *id
 	request->scatter_first = request->scatter_count = 0;
 	request->misses.count = 0;
 	request->next = NULL;
-	atomic_store_explicit(&request->state, RUNG__REQUEST_BUSY, memory_order_relaxed);
+	atomic_store_explicit(&request->state, request->stage ? RUNG__REQUEST_LAUNCHED : RUNG__REQUEST_BUSY, memory_order_relaxed);
 	if (!h)
 		return 0;
 	pthread_mutex_lock(&store->lock);
@@ -438,6 +475,15 @@ int rung__handoff_start(struct rung_store *store)
 	return 0;
 }
 
+/* Reads that never come back must not hold the caller's streams for ever. */
+static void release_all(struct rung_store *store)
+{
+	for (uint32_t i = 0; i < store->request_count; i++) {
+		if (store->requests[i].stage)
+			store->device_ops->release(store->device, i, 0);
+	}
+}
+
 int rung__handoff_stop(struct rung__handoff *h)
 {
 	struct timespec until;
@@ -447,9 +493,11 @@ int rung__handoff_stop(struct rung__handoff *h)
 	pthread_mutex_unlock(&h->store->lock);
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += STOP_WAIT_S;
-	if (pthread_timedjoin_np(h->thread, NULL, &until) != 0)
+	if (pthread_timedjoin_np(h->thread, NULL, &until) != 0) {
+		release_all(h->store);
 		return rung__fail(RUNG_E_TIMEDOUT, "device %s: work in flight has not ended for %d s: the GPU is stuck; the store's memory is "
 		                  "left", h->ops->name, STOP_WAIT_S);
+	}
 	free_handoff(h);
 	return 0;
 }

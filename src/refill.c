@@ -69,7 +69,7 @@ static void take_back_slots(struct rung__refill *refill, uint32_t count)
 /* Nothing can be done but wait: no read is in flight, and no request waits for a slot that is there. */
 static bool is_idle(const struct rung__refill *refill)
 {
-	return refill->in_flight == 0 && (!refill->issuing || (refill->free_count == 0 && refill->device));
+	return refill->in_flight == 0 && (!refill->issuing || (refill->free_count == 0 && refill->device && !refill->broken));
 }
 
 /* The store is being closed, and no hand-off thread is left that could bring something. Under store->lock. */

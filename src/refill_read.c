@@ -65,7 +65,10 @@ static uint64_t distinct_rows(const struct rung__read *read)
 	return distinct;
 }
 
-/* Rows of a read, which lie in its slot: copied to every output row that asked, or, for a device, listed as (place, output row). */
+/*
+ * Rows of a read, which lie in its slot: copied to every output row that asked; for a device listed as (place, output row), or copied to
+ * the request's stage in the order of its misses.
+ */
 static void scatter(const struct rung__refill *refill, const struct rung__read *read, uint32_t slot_idx)
 {
 	struct rung_request *request = read->request;
@@ -76,7 +79,9 @@ static void scatter(const struct rung__refill *refill, const struct rung__read *
 	for (uint64_t i = read->first; i < read->end; i++) {
 		uint64_t from = slot_at + (row_offset(refill, misses->ranks[i]) - read->slot_offset);
 
-		if (refill->device) {
+		if (request->stage) {
+			memcpy(request->stage + i * row_bytes, refill->slots + from, row_bytes);
+		} else if (refill->device) {
 			misses->ranks_tmp[request->placed] = from;
 			misses->rows_tmp[request->placed++] = misses->rows[i];
 		} else {
@@ -122,7 +127,7 @@ static void release(struct rung__refill *refill, uint32_t slot_idx)
 	struct rung_request *request = refill->reads[slot_idx].request;
 
 	refill->reads[slot_idx].request = NULL;
-	if (refill->device) {
+	if (refill->device && !request->stage) {
 		refill->slot_next[slot_idx] = request->held_head;
 		request->held_head = slot_idx;
 		request->held_count++;

@@ -36,12 +36,18 @@ static uint64_t request_bytes(const struct rung_store *store)
 	return (uint64_t)store->opts.batch_rows_max * (2 * sizeof(uint64_t) + 2 * sizeof(uint32_t));
 }
 
+static uint64_t stage_bytes(const struct rung_store *store)
+{
+	return rung__align_up(store->opts.stream_rows_max * store->shape.layout.row_bytes, RUNG__PAGE_BYTES);
+}
+
 static void fini_requests(struct rung_store *store)
 {
 	for (uint32_t i = 0; i < store->request_count; i++) {
 		struct rung_request *request = &store->requests[i];
 
 		rung__unmap_pages(request->misses.ranks, request_bytes(store));
+		rung__unmap_pages(request->stage, stage_bytes(store));
 		pthread_cond_destroy(&request->done);
 		pthread_mutex_destroy(&request->lock);
 	}
@@ -188,6 +194,20 @@ int rung__store_choose_device(struct rung_store *store, const int *gpus, uint32_
 	return 0;
 }
 
+/* Room for cold rows, where they are to be copied on the caller's stream. */
+static int take_stages(struct rung_store *store)
+{
+	if (store->opts.stream_rows_max == 0 || store->shape.tiers[RUNG__TIER_NVME].row_count == 0)
+		return 0;
+	for (uint32_t i = 0; i < store->request_count; i++) {
+		store->requests[i].stage = rung__map_pages(stage_bytes(store));
+		if (!store->requests[i].stage)
+			return rung__fail(RUNG_E_NOMEM, "store: no memory for %u cold rows of each of %u requests: give a smaller stream_rows_max",
+			                  store->opts.stream_rows_max, store->request_count);
+	}
+	return 0;
+}
+
 static struct rung__ranks ranks_of(const struct rung_store *store, enum rung__tier_id tier)
 {
 	return (struct rung__ranks){ store->shape.tiers[tier].rank_first, store->shape.tiers[tier].row_count };
@@ -219,13 +239,18 @@ static int open_device(struct rung_store *store, const struct rung__gpu_handle *
 
 	if (!lists)
 		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
+	rc = take_stages(store);
+	if (rc < 0)
+		goto free_lists;
 	for (uint32_t i = 0; i < store->request_count; i++) {
 		const struct rung__misses *misses = &store->requests[i].misses;
 
 		lists[i] = (struct rung__lists){ misses->ranks, misses->ranks_tmp, misses->rows, misses->rows_tmp, misses->ranks,
-		                                 rung__align_up(request_bytes(store), RUNG__PAGE_BYTES) };
+		                                 rung__align_up(request_bytes(store), RUNG__PAGE_BYTES), store->requests[i].stage, stage_bytes(store) };
 	}
+	args.stage_rows = store->requests[0].stage ? store->opts.stream_rows_max : 0;
 	rc = store->device_ops->open(&args, &store->device);
+free_lists:
 	rung__free(lists);
 	return rc;
 }

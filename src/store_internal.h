@@ -60,6 +60,7 @@ struct rung_request {
 	/* refill's */
 	uint64_t cursor;                  /* misses before it have been read or are being read */
 	uint32_t reads_pending;
+	unsigned char *stage;             /* device with stream_rows_max: where rows go, in the order of the misses; pinned */
 	uint64_t placed;                  /* device: entries written to the lists of what lies in slots: misses' tmp arrays */
 	uint64_t parcel_first;            /* those behind it have not been handed over */
 	uint32_t held_head, held_count;   /* the slots they lie in */

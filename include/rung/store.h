@@ -52,6 +52,10 @@ struct rung_store_opts {
 	int buffered;              /**< nonzero: through the page cache instead of O_DIRECT */
 	int vertex_ids;            /**< nonzero: ids of space RUNG_VERTICES will be used; keeps rank_of_vertex in memory */
 	const char *share_path;    /**< socket through which other processes attach, see rung_store_attach(); NULL: not shared */
+	uint32_t stream_rows_max;  /**< CUDA. 0: the copies of cold rows are put on a stream once they have been read. Else they wait on
+	                                the caller's own stream (cuStreamWaitValue32), which holds no part of the GPU, and
+	                                rung_request_wait_stream() never waits; each request pins room for so many cold rows, and
+	                                one that has more fails with RUNG_E_NOMEM */
 };
 
 #ifdef __cplusplus
@@ -173,7 +177,8 @@ RUNG_API int rung_request_wait(struct rung_request *req, int64_t timeout_ns);
  *
  * The host does not wait when no row of the store is in the file. When some are, it waits until the request's misses are known
  * and read, that is until the last copy has been put on a stream, not until it has run: nothing at all once that is so, as it is
- * after a batch of other work.
+ * after a batch of other work. With opts.stream_rows_max it never waits: work behind a request that fails then finds rows missing,
+ * and rung_request_wait() tells why.
  *
  * @param stream  NULL: the store's own
  * @return 0, or the request's error as far as it is known: ids outside are told by rung_request_wait() alone. On the CPU as

@@ -61,7 +61,7 @@ static const char *const functions[] = {
 	"cudaGetDeviceCount", "cudaGetDevice", "cudaSetDevice", "cudaGetDeviceProperties", "cudaDeviceGetPCIBusId", "cudaMemGetInfo",
 	"cudaDeviceGetAttribute", "cudaMalloc", "cudaHostRegister", "cudaMemcpyAsync", "cudaMemcpy2DAsync", "cudaMemcpy", "cudaMemsetAsync",
 	"cudaStreamCreateWithFlags", "cudaEventCreateWithFlags", "cudaEventRecord", "cudaEventSynchronize", "cudaStreamSynchronize",
-	"cudaOccupancyMaxActiveBlocksPerMultiprocessor",
+	"cudaOccupancyMaxActiveBlocksPerMultiprocessor", "cudaGetDriverEntryPointByVersion",
 };
 
 static int open_store_once(void)
@@ -373,4 +373,79 @@ Test(gpu_errors, a_wait_has_a_bound_while_the_gpu_is_silent)
 	cr_assert_eq(rung_request_wait(request, -1), 0, "%s", rung_last_error());
 	fixture_check(&f, ids, ASKED, out, WIDTH);
 	rung_request_put(request);
+}
+
+/* ---- copies that wait on the stream ---- */
+
+static bool on_stream(void)
+{
+	return getenv("RUNG_TEST_STREAM_ROWS") != NULL;
+}
+
+/* Cold rows too: nothing the host does waits, and work on another stream still sees them. */
+Test(gpu_errors, with_copies_on_the_stream_ordering_waits_for_no_read)
+{
+	unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
+	struct rung_request *request;
+	cudaStream_t theirs;
+
+	if (!on_stream())
+		cr_skip_test("RUNG_TEST_STREAM_ROWS is not set");
+	cr_assert_eq(cudaStreamCreateWithFlags(&theirs, cudaStreamNonBlocking), cudaSuccess);
+	hold();
+	request = submit(out, NULL);
+	cr_assert_eq(rung_request_wait_stream(request, theirs), 0, "%s", rung_last_error());
+	cr_assert_eq(host_waits(), 0);
+	sim_hold(false);
+	cr_assert_eq(cudaStreamSynchronize(theirs), cudaSuccess);
+	fixture_check(&f, ids, ASKED, out, WIDTH);
+	rung_request_put(request);
+	cr_assert_eq(cudaStreamDestroy(theirs), cudaSuccess);
+}
+
+/* A stream whose rows never come goes on all the same. */
+Test(gpu_errors, with_copies_on_the_stream_a_failed_read_lets_it_go_on)
+{
+	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 3, .batch_rows_max = 1000 };
+	struct rung_request *request;
+	unsigned char *out;
+
+	if (!on_stream())
+		cr_skip_test("RUNG_TEST_STREAM_ROWS is not set");
+	tear_down();
+	support_fault_reset();
+	fixture_open(&f, ROWS, WIDTH, 5 * 8192, &opts, &support_fault_tier);
+	out = fixture_memory(&f, ASKED * WIDTH);
+	list = fixture_ids(&f, ids, ASKED, RUNG_U64, RUNG_RANKS);
+	atomic_store(&support_fault.seen, 0);
+	support_fault.kind = SUPPORT_FAULT_ERRNO;
+	support_fault.err = EIO;
+	support_fault.first = 3;
+	support_fault.count = UINT64_MAX;
+	request = submit(out, NULL);
+	cr_assert_eq(rung_request_wait_stream(request, NULL), 0, "%s", rung_last_error());
+	cr_assert_eq(cudaDeviceSynchronize(), cudaSuccess);
+	cr_assert_eq(rung_request_wait(request, -1), RUNG_E_IO);
+	cr_assert(strstr(rung_request_error(request), "row of rank"), "%s", rung_request_error(request));
+	rung_request_put(request);
+	support_fault.kind = SUPPORT_FAULT_NONE;
+	gather_is_right();
+}
+
+Test(gpu_errors, with_copies_on_the_stream_more_cold_rows_than_room_are_refused)
+{
+	uint64_t cold[1500];
+	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 3, .batch_rows_max = 2000 };
+
+	if (!on_stream())
+		cr_skip_test("RUNG_TEST_STREAM_ROWS is not set");
+	tear_down();
+	fixture_open(&f, ROWS, WIDTH, 5 * 8192, &opts, NULL);
+	for (unsigned i = 0; i < 1500; i++)
+		cold[i] = ROWS - 1 - i % 1000;
+	list = fixture_ids(&f, cold, 1500, RUNG_U64, RUNG_RANKS);
+	cr_assert_eq(rung_gather(f.store, &list, fixture_memory(&f, 1500 * WIDTH), 0), RUNG_E_NOMEM);
+	cr_assert(strstr(rung_last_error(), "1500 cold rows in one request, there is room for 1000"), "%s", rung_last_error());
+	list = fixture_ids(&f, ids, ASKED, RUNG_U64, RUNG_RANKS);
+	gather_is_right();
 }

@@ -16,6 +16,7 @@ struct scatter_case {
 	unsigned out_misaligned = 0, out_stride_more = 0;
 	unsigned over_link = 1;
 	unsigned block_count = 2;
+	bool count_in_memory = false;    /* the launch knows only that there are 7 more at most */
 };
 
 static void run_case(const scatter_case &c)
@@ -31,7 +32,7 @@ static void run_case(const scatter_case &c)
 		begins.push_back(k * slot_bytes + (k + 1 < c.slots ? rnd.below(24 / align + 1) * align : 0));
 	lanes::lent.clear();
 	const memory slots(begins.back() + c.row_bytes, c.slots_misaligned, false), offsets(c.count * 8, 8, false);
-	const memory to(c.count * 4, 4, false), out((out_rows - 1) * stride + c.row_bytes, c.out_misaligned, true);
+	const memory count(8, 8, false), to(c.count * 4, 4, false), out((out_rows - 1) * stride + c.row_bytes, c.out_misaligned, true);
 	std::vector<unsigned char> expected(out.bytes, 0xee);
 
 	memset(slots.at, 0x11, slots.bytes);
@@ -49,6 +50,11 @@ static void run_case(const scatter_case &c)
 	}
 	memset(out.at, 0xee, out.bytes);
 	s.slots = slots.at, s.offsets = (const uint64_t *)offsets.at, s.out_rows = (const uint32_t *)to.at, s.count = c.count;
+	if (c.count_in_memory) {
+		s.count_at = (uint64_t *)count.at;
+		*(uint64_t *)count.at = c.count;
+		s.count += 7;
+	}
 	s.offset_align = c.align, s.row_bytes = c.row_bytes, s.over_link = c.over_link, s.out = out.at, s.out_stride = stride;
 	CHECK(rung__cuda_scatter_launch(&s, c.block_count, nullptr) == 0, "%s", rung_last_error());
 	for (size_t k = 0; k < out.bytes; k++)
@@ -85,6 +91,8 @@ static void counts_and_grids()
 			c.align = 8;
 			c.row_bytes = 40;
 			scenario("%zu rows, %u blocks", n, blocks);
+			run_case(c);
+			c.count_in_memory = true;
 			run_case(c);
 			c.slots = 1;   /* one slot to every output row */
 			run_case(c);

@@ -119,9 +119,14 @@ void fixture_open(struct store_fixture *f, uint64_t vertices, uint64_t row_bytes
 {
 	int gpus[3];
 	struct rung_plan_opts plan_opts = fixture_plan_opts(vertices * row_bytes, host_bytes, gpus);
-	const char *tmp = getenv("TMPDIR");
+	const char *tmp = getenv("TMPDIR"), *stream_rows = getenv("RUNG_TEST_STREAM_ROWS");
+	struct rung_store_opts own = RUNG_STORE_OPTS_INIT;
 	uint64_t count;
 
+	if (opts)
+		own = *opts;
+	if (stream_rows)
+		own.stream_rows_max = (uint32_t)strtoul(stream_rows, NULL, 10);
 	*f = (struct store_fixture){ .vertices = vertices, .row_bytes = row_bytes };
 	snprintf(f->parent, sizeof(f->parent), "%s/rung-store-XXXXXX", tmp ? tmp : "/var/tmp");   /* a disk: /tmp may be memory */
 	if (!mkdtemp(f->parent)) {
@@ -133,7 +138,7 @@ void fixture_open(struct store_fixture *f, uint64_t vertices, uint64_t row_bytes
 	need(rung_dataset_open(f->dir, &f->ds), "opening the dataset");
 	need(rung_dataset_load_ids(f->ds, "vertex_of_rank", &count, &f->vertex_of_rank), "loading the map");
 	need(rung_plan_create(f->ds, &plan_opts, &f->plan), "planning");
-	need(rung__store_open_over(f->ds, f->plan, opts, fetchable ? fetchable : &rung__nvme_tier, &f->store), "opening the store");
+	need(rung__store_open_over(f->ds, f->plan, &own, fetchable ? fetchable : &rung__nvme_tier, &f->store), "opening the store");
 }
 
 void fixture_close(struct store_fixture *f)

@@ -10,7 +10,7 @@
 #define THREADS 256u
 #define BLOCKS_PER_SM 8u   /* 2048 threads: all that an SM holds */
 #define WARP 32u
-#define AHEAD 4            /* loads in flight of a thread */
+#define AHEAD 4u           /* loads in flight of a thread */
 
 static __global__ void copy_line(uint4 *to, const uint4 *from, uint64_t count)
 {
@@ -21,10 +21,10 @@ static __global__ void copy_line(uint4 *to, const uint4 *from, uint64_t count)
 		uint4 piece[AHEAD];
 
 #pragma unroll
-		for (int k = 0; k < AHEAD; k++)
+		for (unsigned k = 0; k < AHEAD; k++)
 			piece[k] = __ldg(from + i + k * step);
 #pragma unroll
-		for (int k = 0; k < AHEAD; k++)
+		for (unsigned k = 0; k < AHEAD; k++)
 			__stwb(to + i + k * step, piece[k]);
 	}
 	for (; i < count; i += step)

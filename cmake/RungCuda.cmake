@@ -112,7 +112,7 @@ function(rung_cuda_objects objects_out)
       COMMAND ${RUNG_NVCC} ${cuda_host_flags} ${arch_flags} -std=c++17 -O3 ${warn} -MD -MF ${object}.d -MT ${object}
         -Xcompiler=-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-rtti,-Wall,-Wextra -D_GNU_SOURCE
         -I${CMAKE_SOURCE_DIR}/kernels -I${CMAKE_SOURCE_DIR}/src -I${CMAKE_SOURCE_DIR}/include -c ${source} -o ${object}
-      DEPENDS ${source} DEPFILE ${object}.d COMMENT "Compiling kernels/${name}.cu" VERBATIM COMMAND_EXPAND_LISTS)
+      DEPENDS ${source} DEPFILE ${object}.d COMMENT "Compiling ${name}.cu" VERBATIM COMMAND_EXPAND_LISTS)
     list(APPEND objects ${object})
   endforeach()
   file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/kernels)

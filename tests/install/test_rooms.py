@@ -8,7 +8,7 @@ import unittest
 
 SOURCE = os.environ["RUNG_SOURCE_DIR"]
 OWN_HEADERS = {"src": ("src",), "io": ("io", "src"), "numa": ("numa", "src"), "kernels": ("kernels", "src"),
-               "tools": ("tools",), "tools/train": ("tools/train", "tools")}
+               "tools": ("tools",), "tools/train": ("tools/train", "tools"), "bench/gpu": ("bench/gpu",)}
 GENERATED = "rung_config.h"
 
 
@@ -43,13 +43,13 @@ class Rooms(unittest.TestCase):
                 own = os.path.exists(os.path.join(SOURCE, "include/rung", name))
                 self.assertTrue(own if mark == '"' else name in ("stddef.h", "stdint.h"), f"{path} includes {name}")
 
-    def test_the_command_uses_public_names_only(self):
-        for path in sources("tools") + sources("tools/train"):
+    def test_the_command_and_the_benchmark_use_public_names_only(self):
+        for path in sources("tools") + sources("tools/train") + sources("bench/gpu"):
             with open(path) as text:
                 self.assertEqual(re.findall(r"\brung__\w+", text.read()), [], path)
 
     def test_every_source_says_its_licence(self):
-        files = [p for room in ("src", "io", "numa", "kernels", "tools", "tools/train", "include/rung", "tests/*", "bench")
+        files = [p for room in ("src", "io", "numa", "kernels", "tools", "tools/train", "include/rung", "tests/*", "bench", "bench/gpu")
                  for pattern in ("*.[ch]", "*.cu", "*.py", "*.sh", "*.cpp") for p in glob.glob(os.path.join(SOURCE, room, pattern))]
         self.assertGreater(len(files), 50)
         for path in files:

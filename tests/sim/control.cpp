@@ -64,7 +64,8 @@ size_t sim_live(void)
 
 void sim_leaks(FILE *out)
 {
-	static const char *const kinds[] = { "device memory", "memory of another process", "registered memory", "pinned memory" };
+	static const char *const kinds[] = { "device memory", "memory of another process", "registered memory", "pinned memory",
+		"managed memory" };
 	race::unseen unseen;
 	state &s = the_state();
 	held_lock lock(s.lock);

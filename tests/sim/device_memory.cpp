@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The simulated runtime: memory of GPUs, and how other processes use it. */
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include <fcntl.h>
@@ -54,9 +55,15 @@ cudaError_t cudaFree(void *ptr)
 	return call(free_entry, [&](state &s, held_lock &lock) {
 		if (!ptr)
 			return cudaSuccess;
-		if (!range_at(s, ptr, DEVICE))
+		const bool managed = range_at(s, ptr, MANAGED);
+		if (!managed && !range_at(s, ptr, DEVICE))
 			return cudaErrorInvalidValue;
 		wait_for_all(s, lock, -1);
+		if (managed) {
+			remove_range(s, (uintptr_t)ptr);
+			free(ptr);
+			return s.broken;
+		}
 		const struct range *r = range_at(s, ptr, DEVICE);
 		if (!r)
 			wrong("cudaFree of %p by two threads at once", ptr);

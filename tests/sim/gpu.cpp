@@ -169,6 +169,7 @@ cudaError_t cudaDeviceGetAttribute(int *value_out, enum cudaDeviceAttr attribute
 		case cudaDevAttrCanMapHostMemory:
 		case cudaDevAttrUnifiedAddressing:
 		case cudaDevAttrCanUseHostPointerForRegisteredMem:
+		case cudaDevAttrConcurrentManagedAccess:
 		case cudaDevAttrCooperativeLaunch:
 		case cudaDevAttrHostRegisterSupported:
 		case cudaDevAttrIpcEventSupport: value = 1; break;
@@ -178,7 +179,6 @@ cudaError_t cudaDeviceGetAttribute(int *value_out, enum cudaDeviceAttr attribute
 		case cudaDevAttrIntegrated:
 		case cudaDevAttrHostNativeAtomicSupported:
 		case cudaDevAttrPageableMemoryAccess:
-		case cudaDevAttrConcurrentManagedAccess:
 		case cudaDevAttrPageableMemoryAccessUsesHostPageTables: value = 0; break;
 		case cudaDevAttrHostRegisterReadOnlySupported: value = s.may_register_read_only; break;
 		default: return cudaErrorInvalidValue;

@@ -130,6 +130,46 @@ cudaError_t cudaFreeHost(void *ptr)
 	});
 }
 
+static entry malloc_managed("cudaMallocManaged");
+cudaError_t cudaMallocManaged(void **ptr_out, size_t bytes, unsigned flags)
+{
+	return call(malloc_managed, [&](state &s, held_lock &) {
+		struct range r = {};
+
+		if (bytes == 0 || (flags != cudaMemAttachGlobal && flags != cudaMemAttachHost))
+			return cudaErrorInvalidValue;
+		r.real = (unsigned char *)aligned_alloc(PAGE, round_up(bytes, PAGE));
+		if (!r.real)
+			return cudaErrorMemoryAllocation;
+		memset(r.real, GARBAGE, round_up(bytes, PAGE));
+		r.kind = MANAGED;
+		r.begin = (uintptr_t)r.real;
+		r.bytes = bytes;
+		r.gpu = current_gpu();
+		r.writable = true;
+		add_range(s, r);
+		*ptr_out = r.real;
+		return cudaSuccess;
+	});
+}
+
+static entry mem_advise("cudaMemAdvise");
+cudaError_t cudaMemAdvise(const void *ptr, size_t bytes, enum cudaMemoryAdvise advice, struct cudaMemLocation location)
+{
+	return call(mem_advise, [&](state &s, held_lock &) {
+		const struct range *r = find_range(s, (uintptr_t)ptr);
+		const bool device = location.type == cudaMemLocationTypeDevice;
+
+		if (advice < cudaMemAdviseSetReadMostly || advice > cudaMemAdviseUnsetAccessedBy || bytes == 0)
+			return cudaErrorInvalidValue;
+		if (!r || r->kind != MANAGED || bytes > r->bytes - ((uintptr_t)ptr - r->begin))
+			return cudaErrorInvalidValue;
+		if (device && (location.id < 0 || (size_t)location.id >= s.gpus.size()))
+			return cudaErrorInvalidDevice;
+		return device || location.type == cudaMemLocationTypeHost ? cudaSuccess : cudaErrorInvalidValue;
+	});
+}
+
 static entry get_device_pointer("cudaHostGetDevicePointer");
 cudaError_t cudaHostGetDevicePointer(void **device_out, void *host, unsigned flags)
 {
@@ -160,7 +200,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, const vo
 			out->device = r->gpu;
 			out->devicePointer = may_use(s, *r, current_gpu()) ? same : nullptr;
 		} else {
-			out->type = cudaMemoryTypeHost;
+			out->type = r->kind == MANAGED ? cudaMemoryTypeManaged : cudaMemoryTypeHost;
 			out->device = r->gpu;
 			out->devicePointer = out->hostPointer = same;
 		}

@@ -122,7 +122,7 @@ struct range *sim::range_at(state &s, const void *ptr, range_kind kind)
 
 bool sim::may_use(state &s, const struct range &r, int gpu)
 {
-	return r.kind == REGISTERED || r.kind == PINNED || r.gpu == gpu || s.gpus[(size_t)gpu].peers[(size_t)r.gpu];
+	return r.kind == REGISTERED || r.kind == PINNED || r.kind == MANAGED || r.gpu == gpu || s.gpus[(size_t)gpu].peers[(size_t)r.gpu];
 }
 
 static std::vector<lanes::region> lent;   /* to the kernel that runs, by address; the device thread's own */

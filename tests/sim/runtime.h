@@ -84,12 +84,14 @@ struct stream {
 
 struct event {
 	int gpu = 0;
+	unsigned flags = 0;
 	mark at;
+	std::shared_ptr<time_point> when;   /* its record was come to; null before the first record */
 };
 
 /* ---- memory -------------------------------------------------------------------------------------------------------------- */
 
-enum range_kind { DEVICE, IMPORTED, REGISTERED, PINNED };
+enum range_kind { DEVICE, IMPORTED, REGISTERED, PINNED, MANAGED };
 
 struct range {
 	range_kind kind;

@@ -191,6 +191,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event_out, unsigned flags)
 			return cudaErrorInvalidValue;
 		const cudaEvent_t handle = (cudaEvent_t)(0x7000000 + 16 * ++s.handles);
 		s.events[handle].gpu = current_gpu();
+		s.events[handle].flags = flags;
 		*event_out = handle;
 		return cudaSuccess;
 	});
@@ -215,7 +216,27 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream)
 
 		if (e.gpu != st->gpu)
 			return cudaErrorInvalidResourceHandle;
-		e.at = put(s, *st, {});
+		op now;
+		const auto when = std::make_shared<time_point>();
+		now.run = [when] { *when = std::chrono::steady_clock::now(); };
+		e.when = when;
+		e.at = put(s, *st, std::move(now));
+		return cudaSuccess;
+	});
+}
+
+/* Of the host's clock: times are those of simulating. */
+static entry elapsed("cudaEventElapsedTime");
+cudaError_t cudaEventElapsedTime(float *ms_out, cudaEvent_t begun, cudaEvent_t ended)
+{
+	return call(elapsed, [&](state &s, held_lock &) {
+		const struct event &from = find_event(s, begun), &to = find_event(s, ended);
+
+		if (!from.when || !to.when || ((from.flags | to.flags) & cudaEventDisableTiming) || from.gpu != to.gpu)
+			return cudaErrorInvalidResourceHandle;
+		if (!passed(from.at) || !passed(to.at))
+			return cudaErrorNotReady;
+		*ms_out = std::chrono::duration<float, std::milli>(*to.when - *from.when).count();
 		return cudaSuccess;
 	});
 }

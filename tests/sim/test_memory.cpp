@@ -179,11 +179,37 @@ static void cuda_does_not_survive_fork()
 	(void)device_words(4);
 }
 
+static void managed_memory()
+{
+	const struct cudaMemLocation host = { cudaMemLocationTypeHost, 0 }, gpu = { cudaMemLocationTypeDevice, 0 }, other = { cudaMemLocationTypeDevice, 9 };
+	struct cudaPointerAttributes about;
+	unsigned char *memory, *copy;
+
+	OK(cudaMallocManaged((void **)&memory, 5000, cudaMemAttachGlobal));
+	OK(cudaMemAdvise(memory, 5000, cudaMemAdviseSetPreferredLocation, host));
+	OK(cudaMemAdvise(memory + 4096, 904, cudaMemAdviseSetAccessedBy, gpu));
+	CHECK(cudaMemAdvise(memory, 5001, cudaMemAdviseSetAccessedBy, gpu) == cudaErrorInvalidValue);
+	CHECK(cudaMemAdvise(memory, 5000, cudaMemAdviseSetAccessedBy, other) == cudaErrorInvalidDevice);
+	OK(cudaPointerGetAttributes(&about, memory));
+	CHECK(about.type == cudaMemoryTypeManaged);
+	OK(cudaMalloc((void **)&copy, 5000));
+	CHECK(cudaMemAdvise(copy, 5000, cudaMemAdviseSetAccessedBy, gpu) == cudaErrorInvalidValue);
+	memset(memory, 7, 5000);
+	OK(cudaMemcpy(copy, memory, 5000, cudaMemcpyHostToDevice));
+	memset(memory, 0, 5000);
+	OK(cudaMemcpy(memory, copy, 5000, cudaMemcpyDeviceToHost));
+	CHECK(memory[0] == 7 && memory[4999] == 7);
+	OK(cudaFree(copy));
+	OK(cudaFree(memory));
+	CHECK(cudaFree(memory) == cudaErrorInvalidValue && sim_live() == 0);
+}
+
 int main()
 {
 	passes("memory runs out", { { "RUNG_SIM_GPU_BYTES", "1048576" } }, memory_runs_out_and_comes_back);
 	passes("copies", { { "RUNG_SIM_GPUS", "2" } }, copies_of_rectangles_and_between_gpus);
 	passes("registered memory", {}, registered_memory);
+	passes("managed memory", {}, managed_memory);
 	passes("no read-only registrations", { { "RUNG_SIM_READ_ONLY", "0" } }, [] {
 		int can = 7;
 		OK(cudaDeviceGetAttribute(&can, cudaDevAttrHostRegisterReadOnlySupported, 0));

@@ -280,6 +280,32 @@ static void orders_are_no_races()
 	CHECK(done == 1 && word_at(count) == 20 * 2 * 128);
 }
 
+static void the_time_between_two_events()
+{
+	const cudaStream_t st = new_stream();
+	cudaEvent_t begun, ended, untimed;
+	float ms = -1;
+
+	OK(cudaEventCreateWithFlags(&begun, cudaEventDefault));
+	OK(cudaEventCreateWithFlags(&ended, cudaEventDefault));
+	OK(cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming));
+	CHECK(cudaEventElapsedTime(&ms, begun, ended) == cudaErrorInvalidResourceHandle);   /* never recorded */
+	OK(cudaEventRecord(untimed, st));
+	OK(cudaEventRecord(begun, st));
+	OK(cudaLaunchHostFunc(st, [](void *) { usleep(3000); }, nullptr));
+	sim_hold(true);
+	OK(cudaEventRecord(ended, st));
+	CHECK(cudaEventElapsedTime(&ms, begun, ended) == cudaErrorNotReady);
+	sim_hold(false);
+	OK(cudaStreamSynchronize(st));
+	OK(cudaEventElapsedTime(&ms, begun, ended));
+	CHECK(ms >= 3);
+	CHECK(cudaEventElapsedTime(&ms, untimed, ended) == cudaErrorInvalidResourceHandle);
+	for (cudaEvent_t event : { begun, ended, untimed })
+		OK(cudaEventDestroy(event));
+	OK(cudaStreamDestroy(st));
+}
+
 int main()
 {
 	for (const char *lazy : { "0", "1" }) {
@@ -296,6 +322,7 @@ int main()
 	passes("one queue", { { "RUNG_SIM_GPUS", "2" }, { "CUDA_DEVICE_MAX_CONNECTIONS", "1" } }, one_queue_is_held_by_its_head);
 	passes("many queues", {}, streams_of_their_own_are_not_held);
 	passes("the legacy stream", {}, the_legacy_stream_waits_for_blocking_ones);
+	passes("the time between two events", {}, the_time_between_two_events);
 	passes("launches that block", { { "CUDA_LAUNCH_BLOCKING", "1" }, { "RUNG_SIM_LAZY", "1" } }, launches_that_block);
 	for (const char *seed : { "1", "2", "3" })
 		passes("orders that are no races", { { "RUNG_SIM_SEED", seed } }, orders_are_no_races);

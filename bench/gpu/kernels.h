@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The benchmark's own kernels, for ceilings and baselines: nothing of rung's. Each puts one launch on a stream. */
+#ifndef RUNG_GPU_BENCH_KERNELS_H
+#define RUNG_GPU_BENCH_KERNELS_H
+
+#include <stdint.h>
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Copy `bytes` bytes, a multiple of 16, in a straight line: neighbouring threads read neighbouring 16 bytes. */
+cudaError_t bench_kernel_copy(void *to, const void *from, uint64_t bytes, unsigned sm_count, cudaStream_t stream);
+
+/** Copy rows the plain way, a warp a row in list order; pieces of 16 bytes where row and stride allow, else of 4. */
+cudaError_t bench_kernel_rows(void *to, const void *table, uint64_t stride, uint32_t row_bytes, const uint64_t *ids, uint64_t count,
+                              unsigned sm_count, cudaStream_t stream);
+
+/** Stand in for training: `rounds` dependent multiplications and additions in every thread of a grid that fills the GPU. */
+cudaError_t bench_kernel_compute(float *out, unsigned rounds, unsigned sm_count, cudaStream_t stream);
+
+/** Keep one warp busy for so many rounds. */
+cudaError_t bench_kernel_delay(float *out, unsigned rounds, cudaStream_t stream);
+
+/** Floats that bench_kernel_compute() writes. */
+uint64_t bench_compute_floats(unsigned sm_count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

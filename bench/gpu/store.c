@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stores with their rows where a benchmark wants them, and one gather of theirs on the stream. */
+#include <string.h>
+
+#include "bench.h"
+
+#define POSES_AS 3   /* GPUs */
+
+/* Rows on three GPUs that are one: what each has for itself, and its part of what they share. */
+static void place_on_gpus(const struct bench *b, const struct bench_data *data, const struct bench_place *place, int gpus[POSES_AS],
+                          struct rung_plan_opts *opts)
+{
+	uint64_t map_bytes = place->vertex_ids ? data->row_count * 4 : 0;   /* taken off first; fewer than 2^32 vertices */
+
+	for (int i = 0; i < POSES_AS; i++)
+		gpus[i] = b->gpu;
+	opts->gpus = gpus;
+	opts->gpu_count = place->peer_rows ? POSES_AS : 1;
+	opts->replicate_bytes = place->gpu_rows * data->row_stride;
+	opts->gpu_bytes = opts->replicate_bytes + (place->peer_rows + POSES_AS - 1) / POSES_AS * data->row_stride;
+	if (map_bytes && map_bytes <= opts->gpu_bytes)
+		opts->gpu_bytes += map_bytes;
+	if (opts->gpu_bytes == 0)
+		opts->gpu_bytes = RUNG_BYTES_NONE;
+}
+
+void bench_store_open(const struct bench *b, const struct bench_data *data, const struct bench_place *place, struct bench_store *out)
+{
+	struct rung_plan_opts plan_opts = RUNG_PLAN_OPTS_INIT;
+	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
+	int gpus[POSES_AS];
+
+	plan_opts.host_bytes = place->host_bytes;
+	plan_opts.device = place->device;
+	plan_opts.vertex_ids = place->vertex_ids;
+	if (place->device == RUNG_DEVICE_CUDA)
+		place_on_gpus(b, data, place, gpus, &plan_opts);
+	opts.batch_rows_max = place->batch_rows_max;
+	opts.requests_max = place->requests_max;
+	opts.vertex_ids = place->vertex_ids;
+	bench_need(rung_plan_create(data->ds, &plan_opts, &out->plan), "planning");
+	bench_need(rung_store_open(data->ds, out->plan, &opts, &out->store), "opening the store");
+}
+
+void bench_store_close(struct bench_store *store)
+{
+	bench_need(rung_store_close(store->store), "closing the store");
+	rung_plan_destroy(store->plan);
+}
+
+const struct rung_plan_tier *bench_tier(const struct bench_store *store, const char *name)
+{
+	const struct rung_plan_tier *tier;
+
+	for (unsigned i = 0; (tier = rung_plan_tier(store->plan, i)) != NULL; i++)
+		if (strcmp(tier->name, name) == 0)
+			return tier;
+	bench_die("the plan has no tier '%s'", name);
+}
+
+struct rung_store_stats bench_stats(const struct bench_store *store)
+{
+	struct rung_store_stats stats = { .size = sizeof(stats) };
+
+	bench_need(rung_store_stats(store->store, &stats), "reading the counters");
+	return stats;
+}
+
+uint64_t bench_hits(const struct bench_store *store, const char *name)
+{
+	struct rung_store_stats stats = bench_stats(store);
+
+	for (uint32_t i = 0; i < stats.tier_count; i++)
+		if (strcmp(stats.tiers[i].name, name) == 0)
+			return stats.tiers[i].hits;
+	return 0;   /* a tier that the device does not have */
+}
+
+void bench_gather(const struct bench *b, struct rung_store *store, const uint64_t *device_ranks, uint64_t count, void *out,
+                  uint64_t stride)
+{
+	struct rung_ids ids = { device_ranks, count, RUNG_U64, RUNG_RANKS };
+	struct rung_request *request;
+
+	bench_need(rung_gather_submit(store, &ids, out, stride, b->stream, &request), "gathering");
+	bench_need(rung_request_wait_stream(request, b->stream), "waiting for rows");
+	rung_request_put(request);
+}
+
+uint64_t bench_verify(const struct bench *b, const struct bench_data *data, struct rung_store *store, const struct bench_lists *lists,
+                      void *out, uint64_t stride)
+{
+	struct rung_ids ids = { lists->device[0], lists->count, RUNG_U64, RUNG_RANKS };
+	struct rung_request *request;
+
+	bench_poison(out, (lists->count - 1) * stride + data->row_bytes);
+	bench_need(rung_gather_submit(store, &ids, out, stride, b->stream, &request), "gathering");
+	bench_need(rung_request_wait(request, -1), "gathering");   /* and thereby counted, as are those before */
+	rung_request_put(request);
+	bench_verify_output(data, lists->ranks[0], lists->count, out, stride);
+	return lists->count;
+}

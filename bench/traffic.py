@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Bytes over the link to the GPU when its memory holds the hottest rows, against all rows in host memory: counted, not timed.
+
+Stages the ogbn-arxiv graph for each score, samples an epoch of batches with `rung bench --ids trace`, and adds up the counters of
+the tiers. Where there is no GPU the host tier stands for it: it holds the same ranks, and a row of another tier would have crossed
+the link. One JSON object on stdout, a table on stderr. Python standard library.
+"""
+import argparse
+import json
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SCORES = ("degree", "wrpagerank")
+SHARES = (5, 10, 25)
+TRIES = 12
+EPOCH_MARGIN = 1.03   # the rows of an epoch are predicted from some of its batches
+PAPER = {"what": "reduction of PCIe traffic that the paper reports, measured with nvprof on other graphs: MAG240M 5 % of the rows on the "
+                 "GPU, ogbn-papers100M and WikiKG90M 10 %; 25 % for ogbn-papers100M alone. ogbn-arxiv is none of its graphs.",
+         "reduction": {"5 and 10": [0.87, 0.95], "25": 0.97}, "fanouts": {"ogbn-papers100M": "12,12,12", "MAG240M": "25,15"}}
+
+
+class Failure(Exception):
+    """Ends the run with its text."""
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def run_json(command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise Failure(f"{shlex.join(command)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def first_line(*command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT, check=False)
+    return done.stdout.splitlines()[0] if done.returncode == 0 and done.stdout else None
+
+
+def find_graph(path):
+    """arxiv.npz as given, in $RUNG_TEST_DATA, or beside the checkout; None."""
+    folders = [os.environ.get("RUNG_TEST_DATA", ""), os.path.join(ROOT, "..", "shared", "data")]
+    for file in [path] if path else [os.path.join(folder, "arxiv.npz") for folder in folders if folder]:
+        if os.path.exists(file):
+            return file
+    return None
+
+
+def stage(args, folder, graph, name, score, undirected):
+    """The staged folder: features are zeros, since only their number and width matter."""
+    features = os.path.join(folder, "features.bin")
+    with open(features, "wb") as file:
+        file.truncate(args.vertices * args.row_bytes)
+    out = os.path.join(folder, name)
+    run_json([args.rung, "stage", "--json", "--quiet", "--graph", f"{graph}:edge_index", *(["--undirected"] if undirected else []),
+              "--features", f"raw:{features},u8,{args.vertices}x{args.row_bytes}", "--split", f"train={graph}:train_idx",
+              "--score", score, "--out", out])
+    return out
+
+
+def host_budget(args, dataset, rows):
+    """The host budget that holds just so many rows beside the staging slots, and the plan it makes."""
+    budget = rows * args.row_bytes + (1 << 20)
+    for _ in range(TRIES):
+        plan = run_json([args.rung, "plan", dataset, "--json", "--quiet", "--host", str(budget)])
+        held = plan["tiers"][0]["rows"]
+        if held == rows:
+            return budget
+        budget += (rows - held) * args.row_bytes
+    raise Failure(f"{dataset}: no host budget holds just {rows} rows")
+
+
+def budgets(args, dataset, rows):
+    if args.device == "cuda":
+        return ["--device", "cuda", "--gpu", str(rows * args.row_bytes), "--host", "max"]
+    return ["--host", str(host_budget(args, dataset, rows))]
+
+
+def trace(args, dataset, fanout, batch, share):
+    """Counters of one epoch at least, with `share` percent of the rows in the first tier."""
+    rows = round(args.vertices * share / 100)
+    places = budgets(args, dataset, rows)
+    sampling = ["--fanout", fanout, "--batch", str(batch), "--seed", str(args.seed)]
+    plan = run_json([args.rung, "plan", dataset, "--json", "--quiet", *places, *sampling])
+    wanted = int(plan["rows_per_epoch"] * EPOCH_MARGIN)
+    for _ in range(TRIES):
+        out = run_json([args.rung, "bench", dataset, "--json", "--quiet", *places, *sampling, "--ids", "trace", "--rows", str(wanted)])
+        if out["requests"] >= plan["batches_per_epoch"]:
+            return counted(args, out, plan, rows, fanout, batch, share)
+        wanted = int(wanted * EPOCH_MARGIN * plan["batches_per_epoch"] / out["requests"])
+    raise Failure(f"{dataset}: no epoch of {plan['batches_per_epoch']} batches in {wanted} rows")
+
+
+def counted(args, out, plan, rows, fanout, batch, share):
+    fast, total = out["tiers"][0], sum(tier["bytes"] for tier in out["tiers"])
+    if fast["rows"] != rows or total != out["rows"] * args.row_bytes:
+        raise Failure(f"counters do not add up: {json.dumps(out['tiers'])}")
+    return {"fanout": fanout, "batch": batch, "gpu_share_percent": share, "gpu_rows": rows, "batches": out["requests"],
+            "batches_per_epoch": plan["batches_per_epoch"], "rows_per_batch": out["rows"] / out["requests"],
+            "link_bytes_all_host": total, "link_bytes": total - fast["bytes"], "reduction": fast["bytes"] / total,
+            # a row is fetched once a batch: no placement serves more rows of a batch than it holds
+            "reduction_at_most": min(1.0, rows * out["requests"] / out["rows"]), "tiers": out["tiers"]}
+
+
+def measure(args, folder, graph):
+    results = []
+    for undirected in (False, True):
+        kind = "both directions" if undirected else "as cited"
+        for score in args.scores:
+            dataset = stage(args, folder, graph, f"{score}-{int(undirected)}", score, undirected)
+            for batch in args.batches:
+                for fanout in args.fanouts:
+                    for share in args.shares:
+                        result = {"edges": kind, "score": score, **trace(args, dataset, fanout, batch, share)}
+                        results.append(result)
+                        say(f"{kind:16} {score:11} {fanout:9} {batch:5} {result['rows_per_batch']:9.0f} {share:4} %"
+                            f" {result['reduction']:10.3f} {result['reduction_at_most']:8.3f}")
+            shutil.rmtree(dataset)
+    return results
+
+
+def machine():
+    with open("/proc/cpuinfo", encoding="utf-8") as info:
+        model = re.search(r"model name\s*: (.+)", info.read())
+    return {"cpu": model[1] if model else platform.machine(), "cpus": os.cpu_count(), "kernel": platform.release()}
+
+
+def numbers(text):
+    return [int(n) for n in text.split(",")]
+
+
+def parse_args():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"), help="the command (default: build/rung)")
+    parser.add_argument("--graph", help="arxiv.npz (default: in $RUNG_TEST_DATA, or ../shared/data beside the checkout)")
+    parser.add_argument("--vertices", type=int, default=169343, help="of that graph (default: 169343)")
+    parser.add_argument("--dir", default="/dev/shm" if os.path.isdir("/dev/shm") else None,
+                        help="folder for the temporary folder, some 300 MB; memory is fastest (default: /dev/shm)")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: rows on the GPU are counted there (default: cpu)")
+    parser.add_argument("--row-bytes", type=int, default=512, help="(default: 512, 128 floats)")
+    parser.add_argument("--scores", type=lambda text: text.split(","), default=list(SCORES), help="(default: degree,wrpagerank)")
+    parser.add_argument("--shares", type=numbers, default=list(SHARES), help="percent of the rows on the GPU (default: 5,10,25)")
+    parser.add_argument("--fanouts", type=lambda text: text.split(":"), default=["12,12,12", "25,15"],
+                        help="lists with ':' between them (default: 12,12,12:25,15, the paper's)")
+    parser.add_argument("--batches", type=numbers, default=[1024, 64], help="seeds of a batch (default: 1024,64)")
+    parser.add_argument("--seed", type=int, default=1)
+    return parser.parse_args()
+
+
+def main():
+    args = parse_args()
+    graph = find_graph(args.graph)
+    if not graph:
+        say("skipped: arxiv.npz was not found: give --graph, or set RUNG_TEST_DATA to its folder")
+        return 77
+    say(f"{'edges':16} {'score':11} {'fanout':9} {'batch':>5} {'rows/batch':>9} {'GPU':>6} {'reduction':>10} {'at most':>8}")
+    with tempfile.TemporaryDirectory(prefix="rung-traffic-", dir=args.dir) as folder:
+        record = {"benchmark": "traffic", "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                  "commit": first_line("git", "describe", "--always", "--dirty"), "rung": first_line(args.rung, "--version"),
+                  "command": shlex.join(["bench/traffic.py", *sys.argv[1:]]), "machine": machine(), "graph": "ogbn-arxiv",
+                  "vertices": args.vertices, "row_bytes": args.row_bytes, "device": args.device, "seed": args.seed, "paper": PAPER,
+                  "results": measure(args, folder, os.path.abspath(graph))}
+    print(json.dumps(record, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Failure as failure:
+        say(f"traffic.py: {failure}")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""One JSON object of what run.sh ran: the machine, each step, what was measured, and the figures aimed at. Exit 1 when a step failed."""
+import argparse
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+
+FIELDS = ("group", "name", "state", "seconds", "reason", "log", "command")
+LOG_LINES = 25   # kept of a step that failed: the last ones, and the first of those that say why
+WHY = re.compile(r"FAIL|CRASH|error|Error|wrong|cuda:|fixture:|simulated CUDA:|=========")
+
+
+def output_of(*command, cwd=None):
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=30, cwd=cwd, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 and done.stdout.strip() else None
+
+
+def machine():
+    with open("/proc/cpuinfo", encoding="utf-8") as info:
+        model = re.search(r"model name\s*: (.+)", info.read())
+    gpus = output_of("nvidia-smi", "--query-gpu=name,driver_version,memory.total,pcie.link.gen.current,pcie.link.width.current",
+                     "--format=csv,noheader")
+    return {"gpus": gpus.splitlines() if gpus else [], "cpu": model[1] if model else platform.machine(), "cpus": os.cpu_count(),
+            "kernel": platform.release(), "python": platform.python_version()}
+
+
+def read_steps(path):
+    """The steps as run.sh wrote them, and the lines of JSON that the benchmarks printed."""
+    steps, measured = [], []
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            step = dict(zip(FIELDS, line.rstrip("\n").split("\t", len(FIELDS) - 1)))
+            step["command"] = step.get("command", "").replace("\t", " ")
+            step["seconds"] = int(step["seconds"])
+            log = step.pop("log")
+            text = open(log, encoding="utf-8", errors="replace").read() if log else ""
+            if step["state"] == "failed":
+                lines = text.splitlines()
+                step["why"] = [line for line in lines if WHY.search(line)][:LOG_LINES]
+                step["output"] = lines[-LOG_LINES:]
+            if step["group"] in ("bench", "check"):
+                measured += [json.loads(line) for line in text.splitlines() if line.startswith('{"benchmark"') and line.endswith("}")]
+            steps.append(step)
+    return steps, measured
+
+
+def figures(measured):
+    """Every figure that is aimed at, beside what came out."""
+    found = []
+
+    def add(what, line, value, bound, asked):
+        found.append({"what": what, "row_bytes": line.get("row_bytes"), "value": value, bound: asked,
+                      "reached": value >= asked if bound == "at_least" else value <= asked})
+    select = {line["row_bytes"]: line["rows_per_s"] for line in measured if line["benchmark"] == "index_select"}
+    for line in measured:
+        name = " ".join(str(line[key]) for key in ("benchmark", "tier", "host_share", "compute_share") if key in line)
+        for bound in ("at_least", "at_most"):
+            if bound in line:
+                add(name, line, line["ratio"], bound, line[bound])
+        if line["benchmark"] == "gather" and line["tier"] == "gpu" and line["aligned"] and line["row_bytes"] in select:
+            add("gather gpu over torch.index_select", line, line["rows_per_s"] / select[line["row_bytes"]], "at_least", 1)
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("--steps", "--root", "--command", "--dry-run"):
+        parser.add_argument(name, required=True)
+    args = parser.parse_args()
+    steps, measured = read_steps(args.steps)
+    failed = [step["name"] for step in steps if step["state"] == "failed"]
+    aimed = figures(measured)
+    print(json.dumps({"benchmark": "gpu", "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                      "commit": output_of("git", "describe", "--always", "--dirty", cwd=args.root), "command": args.command.strip(),
+                      "dry_run": args.dry_run == "yes", "machine": machine(), "failed": failed, "steps": steps, "figures": aimed,
+                      "measured": measured}, indent=1))
+    counts = {state: sum(step["state"] == state for step in steps) for state in ("passed", "failed", "skipped", "planned")}
+    print(", ".join(f"{count} {state}" for state, count in counts.items() if count), file=sys.stderr)
+    for figure in aimed:
+        bound = "at_least" if "at_least" in figure else "at_most"
+        print(f"{'reached' if figure['reached'] else 'MISSED ':8} {figure['what']:45} {figure['row_bytes']!s:>6}"
+              f" {figure['value']:12.6g}  {bound.replace('_', ' ')} {figure[bound]:g}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

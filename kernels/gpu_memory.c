@@ -61,6 +61,9 @@ static int register_all(const char *what, unsigned char *memory, uint64_t bytes,
 		if (err != cudaSuccess) {
 			(void)cudaGetLastError();
 			unregister(memory, at);
+			if ((flags & cudaHostRegisterReadOnly) && err == cudaErrorNotSupported)
+				return rung__fail(RUNG_E_NOSUP, "cuda: registering %s: this GPU or driver does not take memory that is read-only, "
+				                  "as shared stores have it: open the store without share_path", what);
 			return rung__fail(cuda_status_of(err), "cuda: registering %s: %" PRIu64 " of %" PRIu64 " bytes were pinned, then: %s (%s): "
 			                  "give a smaller host budget, or raise the limit of locked memory", what, at, bytes,
 			                  cudaGetErrorString(err), cudaGetErrorName(err));

@@ -206,8 +206,7 @@ void rung_request_put(struct rung_request *request)
 	put_back(request);
 }
 
-/* Take back what was put early: all that has run, and when there must be one and is no other, the oldest, which is waited for. */
-static void harvest(struct rung_store *store, bool must)
+void rung__request_harvest(struct rung_store *store, bool must)
 {
 	for (;;) {
 		struct rung_request *request;
@@ -249,7 +248,7 @@ static struct rung_request *take_free(struct rung_store *store, bool sync)
 	struct rung_request *request;
 
 	if (store->device && !store->handoff)
-		harvest(store, !sync);
+		rung__request_harvest(store, !sync);
 	pthread_mutex_lock(&store->lock);
 	while (sync && !*list)
 		pthread_cond_wait(&store->freed, &store->lock);

@@ -507,6 +507,8 @@ int rung_store_stats(const struct rung_store *store, struct rung_store_stats *st
 {
 	struct rung_store_stats stats = { .engine = "none", .engine_why = "every row is in memory" };
 
+	if (store->device && !store->handoff)   /* nobody else counts what was put before it had run */
+		rung__request_harvest((struct rung_store *)store, false);
 	fill_stats(store, &stats);
 	if (store->refill) {
 		struct rung__engine_state engine;

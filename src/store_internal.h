@@ -171,6 +171,12 @@ int rung__store_open_tiers(struct rung_store *store, const struct rung__tier_ops
 /** Complete a request; `status` and request->error are final. Refill, the hand-off, or the submitter of a request without misses. */
 void rung__request_finish(struct rung_request *request, int status);
 
+/**
+ * Device without a hand-off: take back what was put early, all that has run; with `must`, when no request is free, also the oldest that
+ * has not, which is waited for.
+ */
+void rung__request_harvest(struct rung_store *store, bool must);
+
 /** Give misses, which need not be sorted, to refill. */
 void rung__request_enqueue(struct rung_request *request);
 

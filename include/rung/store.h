@@ -225,7 +225,10 @@ RUNG_API int rung_store_info(const struct rung_store *store, struct rung_store_i
 #define RUNG_TIERS_MAX 8
 #define RUNG_LATENCY_BUCKETS 64
 
-/** Counters since open; read while gathers run, each is exact, together they are of about the same moment. */
+/**
+ * Counters since open; read while gathers run, each is exact, together they are of about the same moment. Hits on a GPU are known, and
+ * counted, once their gather has run.
+ */
 struct rung_store_stats {
 	size_t size;                       /**< sizeof(struct rung_store_stats), set by the caller */
 	uint32_t tier_count;

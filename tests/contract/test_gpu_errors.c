@@ -306,6 +306,17 @@ static uint64_t host_waits(void)
 	return stats.host_waits;
 }
 
+static uint64_t hits(void)
+{
+	struct rung_store_stats stats = { .size = sizeof(stats) };
+	uint64_t all = 0;
+
+	rung_store_stats(f.store, &stats);
+	for (unsigned t = 0; t < stats.tier_count; t++)
+		all += stats.tiers[t].hits;
+	return all;
+}
+
 /* Submit, order, put: with every row in a kernel's reach the host waits for nothing, whatever the GPU does meanwhile. */
 Test(gpu_errors, a_batch_of_hits_makes_the_host_wait_for_nothing)
 {
@@ -343,6 +354,8 @@ Test(gpu_errors, a_batch_of_hits_makes_the_host_wait_for_nothing)
 		cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, NULL, &request), 0, "%s", rung_last_error());
 		rung_request_put(request);
 	}
+	cr_assert_eq(cudaDeviceSynchronize(), cudaSuccess);
+	cr_assert_eq(hits(), 54 * ASKED);   /* also of those that nobody asked after */
 	gather_is_right();
 	cr_assert_eq(cudaStreamDestroy(theirs), cudaSuccess);
 }

@@ -100,6 +100,20 @@ Test(share_gpu, a_creator_that_closes_is_told_as_well)
 	cr_assert_eq(share_child_end(&child), 0);
 }
 
+Test(share_gpu, a_driver_that_registers_no_read_only_memory_is_named)
+{
+	struct share_child child;
+
+	setenv("RUNG_SIM_READ_ONLY", "0", 1);   /* a real GPU takes no orders: there the child shares */
+	if (share_child_start(&child, "create", s.path, s.base.dir) != 0) {
+		cr_assert(strstr(child.line, "open the store without share_path"), "%s", child.line);
+	} else {
+		cr_assert_eq(share_child_ask(&child, "gather 1"), 0, "%s", child.line);
+	}
+	cr_assert_eq(share_child_end(&child), 0);
+	unsetenv("RUNG_SIM_READ_ONLY");
+}
+
 Test(share_gpu, a_process_that_has_no_gpu_is_told_so)
 {
 	struct rung_store *creator = share_fixture_create(&s);

@@ -220,6 +220,9 @@ for device in cuda-host cuda-gpu cuda-peer; do
 		step contract "$name-$device" 60 $bench_reserve RUNG_TEST_DEVICE=$device "$tests/$name" --jobs 1 --verbose
 	done
 done
+# copies of cold rows that wait on the caller's stream
+step contract test_store_faults-stream 60 $bench_reserve RUNG_TEST_DEVICE=cuda-gpu RUNG_TEST_STREAM_ROWS=1000 "$tests/test_store_faults" \
+	--jobs 1 --verbose
 step contract test_kernels 60 $bench_reserve "$tests/test_kernels" --jobs 1 --verbose
 for device in cuda-host cuda-gpu cuda-peer; do
 	step processes "test_share_gpu-$device" 60 $bench_reserve RUNG_TEST_DEVICE=$device "$tests/test_share_gpu" --jobs 1 --verbose
@@ -231,6 +234,7 @@ step processes stress_test_share_race 60 $bench_reserve "$tests/stress_test_shar
 for device in cuda-host cuda-peer; do
 	step races "stress_test_gather_race-$device" 60 $bench_reserve RUNG_TEST_DEVICE=$device "$tests/stress_test_gather_race"
 done
+step races stress_test_gather_race-stream 60 $bench_reserve RUNG_TEST_DEVICE=cuda-gpu RUNG_TEST_STREAM_ROWS=1000 "$tests/stress_test_gather_race"
 blocking=(CUDA_LAUNCH_BLOCKING=1 CUDA_DEVICE_MAX_CONNECTIONS=1 RUNG_TEST_DEVICE=cuda-peer)
 for name in test_store test_store_faults; do
 	step blocking "$name-blocking" 60 $bench_reserve "${blocking[@]}" "$tests/$name" --jobs 1 --verbose

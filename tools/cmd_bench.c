@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rung bench: measure gathers from a staged dataset, and check them. The ids are made in bench_ids.c, timed in bench_run.c. */
+/* rung bench: measure gathers from a staged dataset, and check them. The parts are declared in bench.h. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "bench.h"
-#include "json.h"
 
 #define REQUESTS_MAX 4096u   /* threads * in-flight */
 
@@ -33,7 +31,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &args->store;
 		state->child_inputs[1] = &args->store;
-		state->child_inputs[2] = &args->common;
+		state->child_inputs[2] = &args->store;
+		state->child_inputs[3] = &args->common;
 		return 0;
 	case KEY_IDS:
 		args->ids = arg;
@@ -64,6 +63,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			argp_error(state, "DIR is missing: the staged dataset");
 		if (args->common.threads == 0)
 			args->common.threads = 1;
+		args->store.vertex_ids = bench_ids_are_vertices(args);
 		if ((uint64_t)args->common.threads * args->in_flight > REQUESTS_MAX) {
 			argp_error(state, "--threads %u times --in-flight %u is more than %u requests", args->common.threads,
 				   args->in_flight, REQUESTS_MAX);
@@ -75,7 +75,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_child children[] = {
-	{ &tool_budget_argp, 0, NULL, 0 }, { &tool_engine_argp, 0, NULL, 0 }, { &tool_common_argp, 0, NULL, 0 }, { 0 },
+	{ &tool_gpu_argp, 0, NULL, 0 },    { &tool_budget_argp, 0, NULL, 0 }, { &tool_engine_argp, 0, NULL, 0 },
+	{ &tool_common_argp, 0, NULL, 0 }, { 0 },
 };
 static const struct argp bench_argp = {
 	.options = options,
@@ -86,109 +87,6 @@ static const struct argp bench_argp = {
 	       "is opened before the clock starts. --threads is the number of submitting threads (default: 1).",
 	.children = children,
 };
-
-static double percentile_us(const struct bench_result *result, uint64_t count, double share)
-{
-	uint64_t idx = (uint64_t)(share * (double)count);
-
-	return (double)result->latency_ns[idx < count ? idx : count - 1] / 1e3;
-}
-
-/* What the run itself did: the counters after it, less those before. */
-static struct rung_store_stats difference(const struct bench_result *result)
-{
-	struct rung_store_stats stats = result->after;
-
-	for (uint32_t i = 0; i < stats.tier_count; i++) {
-		stats.tiers[i].hits -= result->before.tiers[i].hits;
-		stats.tiers[i].bytes -= result->before.tiers[i].bytes;
-	}
-	stats.device_reads -= result->before.device_reads;
-	stats.device_read_bytes -= result->before.device_read_bytes;
-	stats.merged_rows -= result->before.merged_rows;
-	stats.duplicate_rows -= result->before.duplicate_rows;
-	stats.retries -= result->before.retries;
-	return stats;
-}
-
-static void set_settings(json_t *root, const struct bench_args *args, const struct bench_ids *ids,
-			 const struct rung_store_stats *stats)
-{
-	tool_json_set(root, "engine", tool_json_text(stats->engine));
-	tool_json_set(root, "engine_why", tool_json_text(stats->engine_why && *stats->engine_why ? stats->engine_why : NULL));
-	tool_json_set(root, "direct", json_boolean(stats->direct));
-	tool_json_set(root, "queue_depth", tool_json_u64(stats->queue_depth));
-	tool_json_set(root, "sector_bytes", tool_json_u64(stats->sector_bytes));
-	tool_json_set(root, "ids", tool_json_text(args->ids));
-	tool_json_set(root, "requests", tool_json_u64(ids->batch_count));
-	tool_json_set(root, "in_flight", tool_json_u64(args->in_flight));
-	tool_json_set(root, "threads", tool_json_u64(args->common.threads));
-	tool_json_set(root, "seed", tool_json_u64(args->seed));
-	tool_json_set(root, "checked", json_boolean(args->check));
-}
-
-static json_t *bench_json(const struct bench_args *args, const struct bench_ids *ids, uint64_t row_bytes,
-			  const struct bench_result *result)
-{
-	struct rung_store_stats stats = difference(result);
-	json_t *root = json_object(), *latency = json_object();
-
-	tool_json_set(latency, "p50", tool_json_real(percentile_us(result, ids->batch_count, 0.5)));
-	tool_json_set(latency, "p99", tool_json_real(percentile_us(result, ids->batch_count, 0.99)));
-	tool_json_set(latency, "max", tool_json_real(percentile_us(result, ids->batch_count, 1)));
-	tool_json_set(root, "rows", tool_json_u64(ids->count));
-	tool_json_set(root, "row_bytes", tool_json_u64(row_bytes));
-	tool_json_set(root, "seconds", tool_json_real(result->seconds));
-	tool_json_set(root, "rows_per_s", tool_json_real((double)ids->count / result->seconds));
-	tool_json_set(root, "bytes_per_s", tool_json_real((double)ids->count * (double)row_bytes / result->seconds));
-	tool_json_set(root, "device_reads", tool_json_u64(stats.device_reads));
-	tool_json_set(root, "device_read_bytes", tool_json_u64(stats.device_read_bytes));
-	tool_json_set(root, "merged_rows", tool_json_u64(stats.merged_rows));
-	tool_json_set(root, "duplicate_rows", tool_json_u64(stats.duplicate_rows));
-	tool_json_set(root, "retries", tool_json_u64(stats.retries));
-	tool_json_set(root, "cache_hits", json_null());   /* this version keeps no cold rows */
-	tool_json_set(root, "tiers", tool_json_hits(&stats));
-	tool_json_set(root, "latency_us", latency);
-	tool_json_set(root, "cpu_seconds", tool_json_real(result->cpu_seconds));
-	tool_json_set(root, "wrong_rows", args->check ? tool_json_u64(result->wrong_rows) : json_null());
-	set_settings(root, args, ids, &stats);
-	return root;
-}
-
-static void print_bench(const struct bench_args *args, const struct bench_ids *ids, uint64_t row_bytes,
-			const struct bench_result *result)
-{
-	struct rung_store_stats stats = difference(result);
-	char text[TOOL_TEXT_BYTES], more[TOOL_TEXT_BYTES];
-	double rows = (double)ids->count;
-
-	tool_print_hits(&stats);
-	tool_print_engine(&stats);
-	printf("%llu rows of %llu bytes in %llu requests: %s", (unsigned long long)ids->count, (unsigned long long)row_bytes,
-	       (unsigned long long)ids->batch_count, tool_seconds_text(text, result->seconds));
-	printf(", %s rows/s, %s/s\n", tool_count_text(text, rows / result->seconds),
-	       tool_bytes_text(more, rows * (double)row_bytes / result->seconds));
-	printf("device: %s reads", tool_count_text(text, (double)stats.device_reads));
-	printf(", %s; %llu rows merged, %llu asked for twice\n", tool_bytes_text(more, (double)stats.device_read_bytes),
-	       (unsigned long long)stats.merged_rows, (unsigned long long)stats.duplicate_rows);
-	printf("request: p50 %.0f us, p99 %.0f us, max %.0f us; CPU %.2f s\n", percentile_us(result, ids->batch_count, 0.5),
-	       percentile_us(result, ids->batch_count, 0.99), percentile_us(result, ids->batch_count, 1), result->cpu_seconds);
-	if (args->check)
-		printf("checked: %llu wrong rows (times include the check)\n", (unsigned long long)result->wrong_rows);
-}
-
-static int report(const char *name, const struct bench_args *args, const struct bench_ids *ids, uint64_t row_bytes,
-                  const struct bench_result *result)
-{
-	if (!args->common.json)
-		print_bench(args, ids, row_bytes, result);
-	else if (tool_json_print(name, bench_json(args, ids, row_bytes, result)) < 0)
-		return TOOL_FAILED;
-	if (result->wrong_rows == 0)
-		return TOOL_DONE;
-	return tool_error(name, TOOL_FAILED, "%llu wrong rows; the first has id %llu", (unsigned long long)result->wrong_rows,
-	                  (unsigned long long)result->first_wrong);
-}
 
 static int open_store(const char *name, const struct bench_args *args, const struct bench_ids *ids, struct tool_data *data)
 {
@@ -201,7 +99,6 @@ static int open_store(const char *name, const struct bench_args *args, const str
 	}
 	opts.requests_max = args->common.threads * args->in_flight;
 	opts.batch_rows_max = (uint32_t)ids->rows_max;
-	opts.vertex_ids = ids->space == RUNG_VERTICES;
 	rc = tool_open_store(&args->store, &opts, data);
 	return rc < 0 ? tool_fail(name, rc) : TOOL_DONE;
 }
@@ -226,7 +123,7 @@ static int bench(const char *name, const struct bench_args *args, struct tool_da
 	if (code)
 		goto close_truth;
 	rc = bench_run(name, args, data->store, &ids, &truth, progress, &result);
-	code = rc < 0 ? tool_exit_code(rc) : report(name, args, &ids, truth.row_bytes, &result);
+	code = rc < 0 ? tool_exit_code(rc) : bench_report(name, args, data, &ids, &result);
 	free(result.latency_ns);
 close_truth:
 	bench_truth_close(&truth);
@@ -244,7 +141,7 @@ int cmd_bench(int argc, char **argv)
 
 	argp_parse(&bench_argp, argc, argv, 0, NULL, &args);
 	tool_progress_init(&progress, argv[0], args.common.quiet);
-	rc = tool_plan(args.dir, &args.store, &data);
+	rc = tool_plan(argv[0], args.dir, &args.store, &data);
 	if (rc < 0)
 		return tool_fail(argv[0], rc);
 	code = bench(argv[0], &args, &data, &progress);

@@ -13,6 +13,7 @@ import unittest
 import zipfile
 
 RUNG = os.environ.get("RUNG", "")
+SIM = os.environ.get("RUNG_SIM", "")   # the same command on simulated GPUs; "" where there is none
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GOLDEN = os.path.join(TESTS, "cli", "golden")
 SANITIZED = bool(os.environ.get("RUNG_SANITIZE"))
@@ -114,8 +115,16 @@ class Graph:
 class CliTest(unittest.TestCase):
     """A folder of its own, and the command."""
     maxDiff = None
+    command = RUNG
+
+    def environment(self):
+        """Of the command; tests add to it what they set in self.variables."""
+        env = dict(os.environ, LC_ALL="C", COLUMNS="80", **self.variables)
+        env.pop("ARGP_HELP_FMT", None)
+        return env
 
     def setUp(self):
+        self.variables = {}
         self.folder = tempfile.mkdtemp(prefix="rung-cli-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 
@@ -124,11 +133,8 @@ class CliTest(unittest.TestCase):
 
     def run_rung(self, *args, code=0, **kwargs):
         """Run it; the exit code must be `code`, and stderr must not hold a sanitizer's report."""
-        env = dict(os.environ, LC_ALL="C", COLUMNS="80")
-        env.pop("ARGP_HELP_FMT", None)
-        done = subprocess.run([RUNG, *map(str, args)], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=env,
-                              timeout=300,
-                              check=False, **kwargs)
+        done = subprocess.run([self.command, *map(str, args)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              env=self.environment(), timeout=300, check=False, **kwargs)
         if "Sanitizer" in done.stderr or "runtime error:" in done.stderr:
             print(done.stderr, file=sys.stderr)   # ctest looks for it too
         self.assertEqual(done.returncode, code, "rung %s\n%s%s" % (" ".join(map(str, args)), done.stdout, done.stderr))

@@ -13,6 +13,9 @@ struct bench_args {
 	uint32_t in_flight;             /* requests of each thread */
 	uint64_t seed;
 	int check;
+	const char *share;              /* share the store at this path; NULL: not */
+	int hold;                       /* also after the run */
+	const char *attach;             /* the path at which another process shares it; NULL: the store is opened here */
 	struct tool_fanouts fanouts;
 	struct tool_store_args store;
 	struct tool_common common;      /* threads: those that submit */

@@ -50,13 +50,14 @@ static void set_device(json_t *root, const struct tool_data *data, const struct 
                        const struct rung_store_stats *stats)
 {
 	int on_gpu = info->device == RUNG_DEVICE_CUDA;
-	const char *why = rung_plan_device(data->plan)->why;
+	const char *why = data->plan ? rung_plan_device(data->plan)->why : "";
 	struct rung_gpu_info gpu = { .size = sizeof(gpu) };
 
 	if (on_gpu)
 		rung_gpu_info(info->gpu, &gpu);
 	tool_json_set(root, "device", tool_json_text(rung_device_name(info->device)));
 	tool_json_set(root, "device_why", tool_json_text(*why ? why : NULL));
+	tool_json_set(root, "attached", json_boolean(info->attached));
 	tool_json_set(root, "gpu", on_gpu ? tool_json_u64((uint64_t)info->gpu) : json_null());
 	tool_json_set(root, "gpu_name", tool_json_text(on_gpu ? gpu.name : NULL));
 	tool_json_set(root, "gpu_count", on_gpu ? tool_json_u64(info->gpu_count) : json_null());

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rung bench: measure gathers from a staged dataset, and check them. The parts are declared in bench.h. */
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
 #include "bench.h"
 
-#define REQUESTS_MAX 4096u   /* threads * in-flight */
+#define REQUESTS_MAX 4096u       /* threads * in-flight */
+#define HOLD_LOOK_NS 100000000   /* between looks for a signal */
 
-enum { KEY_IDS = 0x1001, KEY_ROWS, KEY_BATCH, KEY_IN_FLIGHT, KEY_FANOUT, KEY_SEED, KEY_CHECK };
+enum { KEY_IDS = 0x1001, KEY_ROWS, KEY_BATCH, KEY_IN_FLIGHT, KEY_FANOUT, KEY_SEED, KEY_CHECK, KEY_SHARE, KEY_HOLD, KEY_ATTACH };
 
 static const struct argp_option options[] = {
 	{ "ids", KEY_IDS, "KIND|SRC", 0,
@@ -20,8 +23,28 @@ static const struct argp_option options[] = {
 	{ "in-flight", KEY_IN_FLIGHT, "N", 0, "Requests in flight of each submitting thread (default: 2)", 1 },
 	{ "seed", KEY_SEED, "N", 0, "Seed of the ids (default: 1)", 1 },
 	{ "check", KEY_CHECK, NULL, 0, "Compare every row with the staged file, read another way; the run is slower", 1 },
+	{ "share", KEY_SHARE, "PATH", 0, "Share the store through the socket PATH, in a folder of one's own, as long as it is open", 2 },
+	{ "hold", KEY_HOLD, NULL, 0, "With --share: when all is printed, keep it open until SIGINT or SIGTERM", 2 },
+	{ "attach", KEY_ATTACH, "PATH", 0, "Instead of DIR: the store that another process shares at PATH", 2 },
 	{ 0 },
 };
+
+/* Where the store comes from, and where it goes. */
+static void check_place(const struct argp_state *state, const struct bench_args *args)
+{
+	const char *budget = args->store.host.given ? "--host" : args->store.device_option;
+
+	if (!args->dir && !args->attach)
+		argp_error(state, "DIR is missing: the staged dataset");
+	if (args->dir && args->attach)
+		argp_error(state, "DIR and --attach exclude each other: the dataset is that of the store at %s", args->attach);
+	if (args->attach && budget)
+		argp_error(state, "--attach and %s exclude each other: the process that shares the store has placed the rows", budget);
+	if (args->attach && args->share)
+		argp_error(state, "--attach and --share exclude each other: whoever wants the store attaches to %s", args->attach);
+	if (args->hold && !args->share)
+		argp_error(state, "--hold is for --share");
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -55,15 +78,23 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_CHECK:
 		args->check = 1;
 		return 0;
+	case KEY_SHARE:
+		args->share = arg;
+		return 0;
+	case KEY_HOLD:
+		args->hold = 1;
+		return 0;
+	case KEY_ATTACH:
+		args->attach = arg;
+		return 0;
 	case ARGP_KEY_ARG:
 		tool_arg_dir(state, arg, &args->dir);
 		return 0;
 	case ARGP_KEY_END:
-		if (!args->dir)
-			argp_error(state, "DIR is missing: the staged dataset");
+		check_place(state, args);
 		if (args->common.threads == 0)
 			args->common.threads = 1;
-		args->store.vertex_ids = bench_ids_are_vertices(args);
+		args->store.vertex_ids = bench_ids_are_vertices(args) || args->share;   /* others may want them */
 		if ((uint64_t)args->common.threads * args->in_flight > REQUESTS_MAX) {
 			argp_error(state, "--threads %u times --in-flight %u is more than %u requests", args->common.threads,
 				   args->in_flight, REQUESTS_MAX);
@@ -81,12 +112,47 @@ static const struct argp_child children[] = {
 static const struct argp bench_argp = {
 	.options = options,
 	.parser = parse,
-	.args_doc = "DIR",
+	.args_doc = "DIR\n--attach PATH",
 	.doc = "Gather rows of the staged dataset DIR and report rows per second, reads, latencies and CPU time. Ids are made "
 	       "and the store "
 	       "is opened before the clock starts. --threads is the number of submitting threads (default: 1).",
 	.children = children,
 };
+
+/* The dataset of a shared store: only who is attached knows, and the ids have to be made before it is opened for them. */
+static int find_shared(const struct bench_args *args, struct tool_data *data)
+{
+	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
+	struct rung_store_info info = { .size = sizeof(info) };
+	int rc;
+
+	opts.requests_max = opts.batch_rows_max = 1;
+	rc = tool_attach_store(args->attach, &args->store, &opts, data);
+	if (rc < 0)
+		return rc;
+	rc = rung_store_info(data->store, &info);
+	if (rc >= 0)
+		rc = rung_dataset_open(info.dataset_dir, &data->ds);
+	rung_store_close(data->store);
+	data->store = NULL;
+	return rc;
+}
+
+/* What is in the folder now, and what is shared there now, may be others than a moment ago. */
+static int check_attached(const char *name, const struct bench_args *args, const struct tool_data *data)
+{
+	const struct rung_dataset_info *dataset = rung_dataset_info(data->ds);
+	struct rung_store_info info = { .size = sizeof(info) };
+	int rc = rung_store_info(data->store, &info);
+
+	if (rc < 0)
+		return tool_fail(name, rc);
+	if (strcmp(info.dataset_dir, rung_dataset_dir(data->ds)) == 0 && info.vertex_count == dataset->vertex_count &&
+	    info.features.dtype == dataset->features.dtype && info.features.row_bytes == dataset->features.row_bytes)
+		return TOOL_DONE;
+	return tool_error(name, TOOL_FAILED, "%s: holds another dataset than the store shared at %s: share it anew",
+	                  rung_dataset_dir(data->ds), args->attach);
+}
 
 static int open_store(const char *name, const struct bench_args *args, const struct bench_ids *ids, struct tool_data *data)
 {
@@ -99,8 +165,25 @@ static int open_store(const char *name, const struct bench_args *args, const str
 	}
 	opts.requests_max = args->common.threads * args->in_flight;
 	opts.batch_rows_max = (uint32_t)ids->rows_max;
-	rc = tool_open_store(&args->store, &opts, data);
-	return rc < 0 ? tool_fail(name, rc) : TOOL_DONE;
+	opts.share_path = args->share;
+	if (args->attach)
+		rc = tool_attach_store(args->attach, &args->store, &opts, data);
+	else
+		rc = tool_open_store(&args->store, &opts, data);
+	if (rc < 0)
+		return tool_fail(name, rc);
+	return args->attach ? check_attached(name, args, data) : TOOL_DONE;
+}
+
+static void hold(const char *name, const struct bench_args *args)
+{
+	const struct timespec pause = { .tv_nsec = HOLD_LOOK_NS };
+
+	fflush(stdout);
+	if (!args->common.quiet)
+		tool_error(name, TOOL_DONE, "the store stays shared at %s until SIGINT or SIGTERM", args->share);
+	while (!tool_canceled())   /* the signal ends the sleep when it comes to this thread */
+		nanosleep(&pause, NULL);
 }
 
 /* Everything between an open dataset and its closing; returns an exit code. */
@@ -125,6 +208,8 @@ static int bench(const char *name, const struct bench_args *args, struct tool_da
 	rc = bench_run(name, args, data->store, &ids, &truth, progress, &result);
 	code = rc < 0 ? tool_exit_code(rc) : bench_report(name, args, data, &ids, &result);
 	free(result.latency_ns);
+	if (code == TOOL_DONE && args->hold)
+		hold(name, args);
 close_truth:
 	bench_truth_close(&truth);
 free_ids:
@@ -136,12 +221,12 @@ int cmd_bench(int argc, char **argv)
 {
 	struct bench_args args = { .ids = "trace", .in_flight = 2, .seed = 1 };
 	struct tool_progress progress;
-	struct tool_data data;
+	struct tool_data data = { 0 };
 	int rc, code;
 
 	argp_parse(&bench_argp, argc, argv, 0, NULL, &args);
 	tool_progress_init(&progress, argv[0], args.common.quiet);
-	rc = tool_plan(argv[0], args.dir, &args.store, &data);
+	rc = args.attach ? find_shared(&args, &data) : tool_plan(argv[0], args.dir, &args.store, &data);
 	if (rc < 0)
 		return tool_fail(argv[0], rc);
 	code = bench(argv[0], &args, &data, &progress);

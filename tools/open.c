@@ -71,6 +71,17 @@ int tool_open_store(const struct tool_store_args *args, const struct rung_store_
 	return status_of_store(args, rc);
 }
 
+int tool_attach_store(const char *path, const struct tool_store_args *args, const struct rung_store_opts *opts, struct tool_data *data)
+{
+	struct rung_store_opts all = store_opts(args, opts);
+	struct rung_store *store;
+	int rc = rung_store_attach(path, &all, &store);
+
+	if (rc >= 0)
+		data->store = store;
+	return status_of_store(args, rc);
+}
+
 int tool_open(const char *name, const char *dir, const struct tool_store_args *args, const struct rung_store_opts *opts,
               struct tool_data *data_out)
 {

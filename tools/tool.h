@@ -178,6 +178,10 @@ int tool_open(const char *name, const char *dir, const struct tool_store_args *a
 /** Open the store of what tool_plan() opened, which stays open on failure. */
 int tool_open_store(const struct tool_store_args *args, const struct rung_store_opts *opts, struct tool_data *data);
 
+/** Attach to the store that another process shares at `path`, with the options of the engine. */
+int tool_attach_store(const char *path, const struct tool_store_args *args, const struct rung_store_opts *opts,
+		      struct tool_data *data);
+
 /**
  * The ranks of the split "train", distinct and ascending; those of all vertices when there is no such split.
  * @param ids_out  free it with free()

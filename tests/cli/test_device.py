@@ -35,9 +35,9 @@ class WithoutGpu(CliTest):
             self.assertEqual(done.stderr, "")
             found = self.json_of("bench", self.staged, "--rows", "1000", *args)
             self.assertEqual({key: found[key] for key in ("device", "device_why", "gpu", "gpu_name", "gpu_count", "map_on_gpu",
-                                                          "host_waits", "scatters")},
+                                                          "host_waits", "scatters", "attached")},
                              {"device": "cpu", "device_why": None, "gpu": None, "gpu_name": None, "gpu_count": None,
-                              "map_on_gpu": None, "host_waits": None, "scatters": None})
+                              "map_on_gpu": None, "host_waits": None, "scatters": None, "attached": False})
             plan = self.json_of("plan", self.staged, *args)
             self.assertEqual((plan["device"], plan["device_why"], plan["gpus"]), ("cpu", None, []))
 

@@ -206,7 +206,7 @@ static int bench(const char *name, const struct bench_args *args, struct tool_da
 	if (code)
 		goto close_truth;
 	rc = bench_run(name, args, data->store, &ids, &truth, progress, &result);
-	code = rc < 0 ? tool_exit_code(rc) : bench_report(name, args, data, &ids, &result);
+	code = rc < 0 ? TOOL_FAILED : bench_report(name, args, data, &ids, &result);   /* hardware and usage were right until here */
 	free(result.latency_ns);
 	if (code == TOOL_DONE && args->hold)
 		hold(name, args);

@@ -5,12 +5,11 @@ import os
 import signal
 import stat
 import struct
-import subprocess
 import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from clitest import RUNG, CliTest, Graph, main
+from clitest import CliTest, Graph, main
 
 THREADS = 80   # of an attacher that is to be seen gathering: more than the engine starts when the store is only looked at
 DEADLINE_S = 60
@@ -23,28 +22,8 @@ class Share(CliTest):
         self.staged = self.stage(self.graph)
         self.socket = self.path("run", "store")
 
-    def started(self, *args):
-        process = subprocess.Popen([RUNG, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True, env=self.environment())
-        self.addCleanup(self.ended, process)
-        return process
-
-    @staticmethod
-    def ended(process):
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
-
-    def shared(self, *args):
-        """A process that has run its bench and holds the store, and what it printed."""
-        process = self.started("bench", self.staged, "--host", "40%", "--rows", 1000, "--share", self.socket, "--hold", "--json", *args)
-        text = ""
-        for line in process.stdout:
-            text += line
-            if line == "}\n":
-                break
-        self.assertTrue(text.endswith("}\n"), process.stderr.read() if not text else text)
-        return process, json.loads(text)
+    def shared(self):
+        return self.share(self.staged, self.socket, "--host", "40%", "--rows", 1000)
 
     def attached(self, *args):
         return self.json_of("bench", "--attach", self.socket, "--check", *args)
@@ -80,7 +59,7 @@ class Share(CliTest):
 
     def gathering(self, rows):
         """An attacher that has begun to gather: only then it has all its threads."""
-        process = self.started("bench", "--attach", self.socket, "--check", "--json", "--quiet", "--ids", "uniform", "--rows", rows,
+        process = self.start("bench", "--attach", self.socket, "--check", "--json", "--quiet", "--ids", "uniform", "--rows", rows,
                                "--threads", THREADS, "--batch", 100)
         until = time.monotonic() + DEADLINE_S
         while process.poll() is None and len(os.listdir("/proc/%d/task" % process.pid)) < THREADS:

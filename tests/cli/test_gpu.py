@@ -5,11 +5,13 @@ import random
 import struct
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from clitest import SIM, CliTest, Graph, main, read_npy, shape_of
 
 VERTICES, ROW_BYTES = 3000, 64
+THREADS = 80   # more than the engine of a store starts
 SOME = "%dB" % (4 * 4096 + 1000 * ROW_BYTES)   # of host memory: the fewest slots, and a third of the rows
 
 # name: (what the machine has, options)
@@ -164,6 +166,55 @@ class Machines(GpuTest):
         for args in (["--gpus", "2"], ["--peers", "3"], ["--gpus", "0,7"]):
             self.fails("plan", self.staged, "--device", "cuda", *args, code=77, says=["there is no GPU ", "CUDA shows 2"])
             self.assertIn("the CPU gathers: cuda: there is no GPU ", self.run_rung("plan", self.staged, *args).stderr)
+
+
+class Shared(GpuTest):
+    """Rows that processes share: the host tier by its memory, the tier "peer" by CUDA's handles."""
+
+    def setUp(self):
+        super().setUp()
+        self.socket = self.path("run", "store")
+
+    def attached(self, *args, code=0):
+        return self.json_of("bench", "--attach", self.socket, "--check", *args, code=code)
+
+    def test_an_attached_bench_finds_the_same_rows(self):
+        for name in ("GPU, host and file", "one GPU posing as three", "replicas, peers, host and file"):
+            with self.subTest(name):
+                self.machine(**MIXES[name][0])
+                creator, first = self.share(self.staged, self.socket, "--rows", 1000, *MIXES[name][1])
+                found = self.attached("--ids", "uniform", "--rows", 2000, "--seed", 9)
+                self.check(found, uniform(2000, VERTICES, 9))
+                self.assertEqual([(tier["name"], tier["rows"]) for tier in found["tiers"]],
+                                 [(tier["name"], tier["rows"]) for tier in first["tiers"]])
+                self.assertEqual((found["device"], found["attached"], first["attached"]), ("cuda", True, False))
+                creator.terminate()
+                self.assertEqual(creator.wait(60), 0)
+
+    def test_a_process_without_a_gpu_cannot_attach(self):
+        self.machine()
+        self.share(self.staged, self.socket, "--rows", 1000, *MIXES["GPU, host and file"][1])
+        self.machine(RUNG_SIM_GPUS="0")
+        self.fails("bench", "--attach", self.socket, code=77, says=["rung bench: ", "cudaErrorNoDevice"])
+
+    def gathering(self):
+        """An attacher that has begun to gather and is not soon done: only then it has all its threads."""
+        attacher = self.start("bench", "--attach", self.socket, "--ids", "uniform", "--rows", 1 << 22, "--batch", 100, "--quiet",
+                              "--threads", THREADS)
+        until = time.monotonic() + 60
+        while attacher.poll() is None and len(os.listdir("/proc/%d/task" % attacher.pid)) < THREADS:
+            self.assertLess(time.monotonic(), until)
+        self.assertIsNone(attacher.poll())
+        return attacher
+
+    def test_gpu_memory_goes_with_its_process(self):
+        self.machine()
+        creator, _ = self.share(self.staged, self.socket, "--rows", 1000, *MIXES["one GPU posing as three"][1])
+        attacher = self.gathering()
+        creator.kill()
+        output, message = attacher.communicate(timeout=60)
+        self.assertEqual((attacher.returncode, output), (1, ""))
+        self.assertRegex(message, "rung bench: .*the process that shared the store has closed it or is gone")
 
 
 class Reports(GpuTest):

@@ -143,6 +143,30 @@ class CliTest(unittest.TestCase):
     def json_of(self, *args, code=0, **kwargs):
         return json.loads(self.run_rung(*args, "--json", "--quiet", code=code, **kwargs).stdout)
 
+    def start(self, *args):
+        """Start it; what is left of it at the end of the test is killed."""
+        process = subprocess.Popen([self.command, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, env=self.environment())
+        self.addCleanup(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process):
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+    def share(self, staged, socket, *args):
+        """Start a bench that shares its store and holds it: the process, and what it printed when it was done."""
+        process = self.start("bench", staged, "--share", socket, "--hold", "--json", *args)
+        text = ""
+        for line in process.stdout:
+            text += line
+            if line == "}\n":
+                break
+        self.assertTrue(text.endswith("}\n"), text or process.stderr.read())
+        return process, json.loads(text)
+
     def stage(self, graph, name="staged", /, **changes):
         out = self.path(name)
         self.run_rung("stage", *graph.options(**changes), "--out", out, "--quiet")

@@ -65,7 +65,7 @@ rung_decide(IO_URING liburing_FOUND "liburing ${liburing_VERSION}" "liburing 2.3
 rung_decide(NUMA numa_FOUND "libnuma ${numa_VERSION}" "libnuma was not found (Debian: libnuma-dev)")
 rung_decide(OPENMP OpenMP_C_FOUND "OpenMP ${OpenMP_C_VERSION}" "${openmp_missing}")
 rung_decide(BLAS openblas_FOUND "OpenBLAS ${openblas_VERSION}" "OpenBLAS was not found (Debian: libopenblas-dev)")
-rung_decide(CUDA cuda_ready "CUDA ${cuda_version}, kernels only: no store uses a GPU yet" "${cuda_missing}")
+rung_decide(CUDA cuda_ready "CUDA ${cuda_version}, for gathers on GPUs" "${cuda_missing}")
 
 # How rung itself is compiled: not passed on to those who link it.
 add_library(rung_build INTERFACE)

@@ -241,6 +241,8 @@ static int cuda_copy(struct rung__device *device, void *to, const void *from, ui
 	if (rc < 0)
 		return rc;
 	rc = cuda_status(cudaMemcpy(to, from, (size_t)bytes, cudaMemcpyDefault), "copying memory");
+	if (rc == 0)   /* from the host's plain memory cudaMemcpy may return before all of it has arrived */
+		rc = cuda_status(cudaStreamSynchronize(NULL), "copying memory");
 	rung__gpu_leave(before);
 	return rc;
 }

@@ -171,6 +171,8 @@ static int open_map(struct rung__device *device, const struct rung__device_args 
 	rc = rung__gpu_take(device->gpu, "rank_of_vertex", bytes, &device->map);
 	if (rc == 0)
 		rc = cuda_status(cudaMemcpy(device->map, args->rank_of_vertex, (size_t)bytes, cudaMemcpyHostToDevice), "copying rank_of_vertex");
+	if (rc == 0)   /* cudaMemcpy may return before all of it has arrived */
+		rc = cuda_status(cudaStreamSynchronize(NULL), "copying rank_of_vertex");
 	return rc;
 }
 

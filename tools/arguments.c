@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arguments of the subcommands: sizes, numbers, lists, and the options that several have. */
+/* Arguments of the subcommands: sizes, numbers, lists, and the options that several have; those of GPUs are in arguments_gpu.c. */
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +86,7 @@ uint64_t tool_size_bytes(const struct tool_size *size, uint64_t whole)
 		bytes = whole;
 	else if (size->share >= 0)
 		bytes = (uint64_t)(size->share * (double)whole);
-	return bytes ? bytes : 1;
+	return bytes ? bytes : RUNG_BYTES_NONE;
 }
 
 uint64_t tool_arg_u64(const struct argp_state *state, const char *option, const char *arg, uint64_t low, uint64_t high)
@@ -126,26 +127,52 @@ double tool_arg_double(const struct argp_state *state, const char *option, const
 	return value;
 }
 
+#define ITEM_BYTES 32
+
+/* The text of a list up to its next comma. @return what is behind the comma; NULL at the end, and where there is no item of that length */
+static const char *take_item(const char *from, char item[ITEM_BYTES])
+{
+	size_t length = strcspn(from, ",");
+
+	item[0] = 0;
+	if (length == 0 || length >= ITEM_BYTES)
+		return NULL;
+	memcpy(item, from, length);
+	item[length] = 0;
+	return from[length] ? from + length + 1 : NULL;
+}
+
 struct tool_fanouts tool_arg_fanouts(const struct argp_state *state, const char *option, const char *arg)
 {
 	struct tool_fanouts fanouts = { 0 };
-	char item[32];
-	const char *from = arg;
+	char item[ITEM_BYTES];
 
-	for (;;) {
-		size_t length = strcspn(from, ",");
+	for (const char *from = arg; from;) {
+		from = take_item(from, item);
+		if (!item[0])
+			argp_error(state, "%s: '%s' is no list of fanouts; write 25,10 (or all for a hop)", option, arg);
 		if (fanouts.count == RUNG_HOPS_MAX)
 			argp_error(state, "%s: '%s' has more than %d hops", option, arg, RUNG_HOPS_MAX);
-		if (length == 0 || length >= sizeof(item))
-			argp_error(state, "%s: '%s' is no list of fanouts; write 25,10 (or all for a hop)", option, arg);
-		memcpy(item, from, length);
-		item[length] = 0;
 		fanouts.hops[fanouts.count++] =
 			strcmp(item, "all") == 0 ? UINT32_MAX : tool_arg_u32(state, option, item, 1, UINT32_MAX - 1);
-		if (from[length] == 0)
-			return fanouts;
-		from += length + 1;
 	}
+	return fanouts;
+}
+
+uint32_t tool_arg_gpus(const struct argp_state *state, const char *option, const char *arg, int gpus[RUNG_GPUS_MAX])
+{
+	uint32_t count = 0;
+	char item[ITEM_BYTES];
+
+	for (const char *from = arg; from;) {
+		from = take_item(from, item);
+		if (!item[0])
+			argp_error(state, "%s: '%s' is no list of GPUs; write 0,1", option, arg);
+		if (count == RUNG_GPUS_MAX)
+			argp_error(state, "%s: '%s' has more than %d GPUs", option, arg, RUNG_GPUS_MAX);
+		gpus[count++] = (int)tool_arg_u32(state, option, item, 0, INT_MAX);
+	}
+	return count;
 }
 
 void tool_arg_dir(const struct argp_state *state, const char *arg, const char **dir)
@@ -162,7 +189,7 @@ void tool_not_yet(const struct argp_state *state, const char *what)
 
 /* ---- options that every subcommand has ---- */
 
-enum { KEY_JSON = 0x4001, KEY_QUIET, KEY_THREADS, KEY_HOST, KEY_QUEUE_DEPTH, KEY_GPU, KEY_ENGINE, KEY_BUFFERED, KEY_NO_MERGE };
+enum { KEY_JSON = 0x4001, KEY_QUIET, KEY_THREADS, KEY_HOST, KEY_QUEUE_DEPTH, KEY_ENGINE, KEY_BUFFERED, KEY_NO_MERGE };
 
 static const struct argp_option common_options[] = {
 	{ "json", KEY_JSON, NULL, 0, "Print the result as one JSON object", -1 },
@@ -199,7 +226,6 @@ static const struct argp_option budget_options[] = {
 	  "Host memory for rows and staging slots: 4096, 64KiB, 1.5GiB, 10% of the features, max (default: half of what is free)",
 	  5 },
 	{ "queue-depth", KEY_QUEUE_DEPTH, "N", 0, "Reads in flight on the NVMe tier (default: 64)", 5 },
-	{ "gpu", KEY_GPU, "SIZE", OPTION_HIDDEN, NULL, 5 },
 	{ 0 },
 };
 
@@ -231,9 +257,6 @@ static error_t parse_store(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_QUEUE_DEPTH:
 		args->queue_depth = tool_arg_u32(state, "--queue-depth", arg, 1, 32768);
-		return 0;
-	case KEY_GPU:
-		tool_not_yet(state, "--gpu");
 		return 0;
 	case KEY_ENGINE:
 		args->engine = arg_engine(state, arg);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The parts of rung bench: which ids are asked for, the timed run, the check. */
+/** The parts of rung bench: which ids are asked for, the timed run, the check, the report. */
 #ifndef RUNG_TOOL_BENCH_H
 #define RUNG_TOOL_BENCH_H
 
@@ -13,6 +13,9 @@ struct bench_args {
 	uint32_t in_flight;             /* requests of each thread */
 	uint64_t seed;
 	int check;
+	const char *share;              /* share the store at this path; NULL: not */
+	int hold;                       /* also after the run */
+	const char *attach;             /* the path at which another process shares it; NULL: the store is opened here */
 	struct tool_fanouts fanouts;
 	struct tool_store_args store;
 	struct tool_common common;      /* threads: those that submit */
@@ -27,6 +30,9 @@ struct bench_ids {
 	uint64_t batch_count;
 	uint64_t rows_max;     /* of one request */
 };
+
+/** Nonzero when they are vertex ids, of a file, and not ranks. */
+int bench_ids_are_vertices(const struct bench_args *args);
 
 /** Make them. @return a status, its sentence printed */
 int bench_ids_make(const char *name, const struct bench_args *args, const struct rung_dataset *ds, struct tool_progress *progress,
@@ -55,11 +61,16 @@ struct bench_result {
 	uint64_t wrong_rows;
 	uint64_t first_wrong;               /* id; valid while wrong_rows > 0 */
 	uint64_t *latency_ns;               /* [batch_count], ascending */
+	struct rung_store_info info;
 	struct rung_store_stats before, after;
 };
 
 /** Gather all requests. @return a status, its sentence printed */
 int bench_run(const char *name, const struct bench_args *args, struct rung_store *store, const struct bench_ids *ids,
               const struct bench_truth *truth, struct tool_progress *progress, struct bench_result *result);
+
+/** Print what came of it. @return an exit code: TOOL_FAILED when rows were wrong */
+int bench_report(const char *name, const struct bench_args *args, const struct tool_data *data, const struct bench_ids *ids,
+                 const struct bench_result *result);
 
 #endif

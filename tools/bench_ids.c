@@ -287,19 +287,22 @@ static int make_trace(const char *name, const struct bench_args *args, const str
 	return rc;
 }
 
+int bench_ids_are_vertices(const struct bench_args *args)
+{
+	return strcmp(args->ids, "trace") != 0 && strcmp(args->ids, "uniform") != 0 && strcmp(args->ids, "zipf") != 0;
+}
+
 int bench_ids_make(const char *name, const struct bench_args *args, const struct rung_dataset *ds, struct tool_progress *progress,
                    struct bench_ids *out)
 {
 	uint64_t vertex_count = rung_dataset_info(ds)->vertex_count;
 
 	*out = (struct bench_ids){ .space = RUNG_RANKS };
+	if (bench_ids_are_vertices(args))
+		return make_of_file(name, args, vertex_count, out);
 	if (strcmp(args->ids, "trace") == 0)
 		return make_trace(name, args, ds, progress, out);
-	if (strcmp(args->ids, "uniform") == 0)
-		return make_drawn(name, args, vertex_count, 0, out);
-	if (strcmp(args->ids, "zipf") == 0)
-		return make_drawn(name, args, vertex_count, 1, out);
-	return make_of_file(name, args, vertex_count, out);
+	return make_drawn(name, args, vertex_count, strcmp(args->ids, "zipf") == 0, out);
 }
 
 void bench_ids_free(struct bench_ids *ids)

@@ -3,6 +3,8 @@
  * The timed part of rung bench. Threads take the next request from a common counter; each keeps its requests in a ring and waits
  * for the oldest. A request's time ends when its thread sees it complete: it looks at all of its requests after every submit and
  * wait.
+ *
+ * Ids and output are memory of the store, which is the GPU's where a GPU gathers. What the host has to see of it is copied.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -29,6 +31,7 @@ struct run {
 	const struct bench_args *args;
 	struct rung_store *store;
 	const struct bench_ids *ids;
+	const uint64_t *store_ids;         /* the same, where gathers read them */
 	const struct bench_truth *truth;   /* NULL: no check */
 	uint64_t row_bytes;
 	uint64_t buffer_bytes;             /* of one flight */
@@ -49,7 +52,8 @@ struct run {
 struct worker {
 	struct run *run;
 	struct flight *flights;            /* [in_flight] a ring */
-	char *buffers;
+	void *buffers;                     /* of the store */
+	char *rows;                        /* of one flight, for the host; NULL when there is no check */
 	char *row;                         /* for the check */
 	uint64_t ended_ns;
 	pthread_t thread;
@@ -65,6 +69,20 @@ static void give_up(struct run *run, int rc, const char *text)
 	}
 	pthread_mutex_unlock(&run->lock);
 	atomic_store(&run->stop, 1);
+}
+
+static int no_output(struct run *run, int rc, const char *why)
+{
+	char text[TEXT_BYTES];
+
+	snprintf(text, sizeof(text), "no room for the output of all requests: %s; a smaller --batch, --in-flight or --threads helps", why);
+	give_up(run, rc, text);
+	return rc;
+}
+
+static int out_of_memory(struct run *run)
+{
+	return no_output(run, RUNG_E_NOMEM, "out of memory");
 }
 
 static void look(struct worker *worker, uint64_t first, uint64_t end)
@@ -85,7 +103,7 @@ static int submit(struct worker *worker, struct flight *flight, uint64_t batch_i
 	struct run *run = worker->run;
 	uint64_t first = run->ids->starts[batch_idx];
 	struct rung_ids ids = {
-		.data = run->ids->ids + first,
+		.data = run->store_ids + first,
 		.count = run->ids->starts[batch_idx + 1] - first,
 		.dtype = RUNG_U64,
 		.space = run->ids->space,
@@ -93,8 +111,13 @@ static int submit(struct worker *worker, struct flight *flight, uint64_t batch_i
 
 	flight->batch_idx = batch_idx;
 	flight->seen = 0;
-	if (run->truth)
-		memset(flight->out, UNWRITTEN, ids.count * run->row_bytes);
+	if (run->truth) {
+		int rc;
+		memset(worker->rows, UNWRITTEN, ids.count * run->row_bytes);
+		rc = rung_store_copy(run->store, flight->out, worker->rows, ids.count * run->row_bytes);
+		if (rc < 0)
+			return rc;
+	}
 	flight->begun_ns = tool_now_ns();
 	return rung_gather_submit(run->store, &ids, flight->out, 0, NULL, &flight->req);
 }
@@ -104,10 +127,15 @@ static void check(struct worker *worker, const struct flight *flight)
 	struct run *run = worker->run;
 	uint64_t first = run->ids->starts[flight->batch_idx], end = run->ids->starts[flight->batch_idx + 1];
 	char text[TEXT_BYTES];
+	int rc = rung_store_copy(run->store, worker->rows, flight->out, (end - first) * run->row_bytes);
 
+	if (rc < 0) {
+		give_up(run, rc, rung_last_error());
+		return;
+	}
 	for (uint64_t i = first; i < end; i++) {
 		int equal =
-			bench_truth_check(run->truth, run->ids->ids[i], flight->out + (i - first) * run->row_bytes, worker->row);
+			bench_truth_check(run->truth, run->ids->ids[i], worker->rows + (i - first) * run->row_bytes, worker->row);
 		if (equal < 0) {
 			snprintf(text, sizeof(text), "%s: row of id %llu: %s", run->truth->path,
 				 (unsigned long long)run->ids->ids[i], strerror(-equal));
@@ -211,30 +239,51 @@ static double cpu_seconds(void)
 	       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
-static void worker_fini(struct worker *worker)
+static void worker_fini(struct run *run, struct worker *worker)
 {
 	free(worker->flights);
-	free(worker->buffers);
+	rung_store_free(run->store, worker->buffers);
+	free(worker->rows);
 	free(worker->row);
+}
+
+/* Written once before the clock starts: page faults of the first touch are not the gather's. */
+static int touch(struct run *run, struct worker *worker)
+{
+	int rc = 0;
+
+	memset(worker->rows, UNWRITTEN, run->buffer_bytes);
+	for (uint32_t i = 0; i < run->args->in_flight && rc >= 0; i++) {
+		worker->flights[i].out = (char *)worker->buffers + i * run->buffer_bytes;
+		rc = rung_store_copy(run->store, worker->flights[i].out, worker->rows, run->buffer_bytes);
+	}
+	return rc;
 }
 
 static int worker_init(struct run *run, struct worker *worker)
 {
 	uint32_t depth = run->args->in_flight;
 	uint64_t bytes;
+	int rc;
 
 	worker->run = run;
 	if (__builtin_mul_overflow(run->buffer_bytes, depth, &bytes) || bytes > PTRDIFF_MAX)
-		return -1;
+		return out_of_memory(run);
 	worker->flights = calloc(depth, sizeof(*worker->flights));
-	worker->buffers = aligned_alloc(BUFFER_ALIGN, bytes);
+	worker->rows = malloc(run->buffer_bytes);
 	worker->row = malloc(run->row_bytes);
-	if (!worker->flights || !worker->buffers || !worker->row)
-		return -1;
-	memset(worker->buffers, 0, bytes);   /* page faults of the first touch are not the gather's */
-	for (uint32_t i = 0; i < depth; i++)
-		worker->flights[i].out = worker->buffers + i * run->buffer_bytes;
-	return 0;
+	if (!worker->flights || !worker->rows || !worker->row)
+		return out_of_memory(run);
+	rc = rung_store_alloc(run->store, bytes, &worker->buffers);
+	if (rc >= 0)
+		rc = touch(run, worker);
+	if (rc < 0)
+		no_output(run, rc, rung_last_error());
+	if (!run->truth) {
+		free(worker->rows);
+		worker->rows = NULL;
+	}
+	return rc;
 }
 
 /* Start the threads, let them go at once, and wait for them. */
@@ -273,13 +322,12 @@ static int run_workers(const char *name, struct run *run, uint32_t thread_count,
 	struct worker *workers = calloc(thread_count, sizeof(*workers));
 	uint32_t ready = 0, started = 0;
 
-	while (workers && ready < thread_count && worker_init(run, &workers[ready]) == 0)
+	if (!workers)
+		return out_of_memory(run);
+	while (ready < thread_count && worker_init(run, &workers[ready]) >= 0)
 		ready++;
-	if (!workers || ready < thread_count) {
-		give_up(run, RUNG_E_NOMEM,
-			"no memory for the output of all requests; give a smaller --batch, --in-flight or --threads");
+	if (ready < thread_count)
 		goto free_workers;
-	}
 	pthread_barrier_init(&run->ready, NULL, thread_count + 1);
 	pthread_barrier_init(&run->go, NULL, thread_count + 1);
 	run->running = thread_count;
@@ -294,10 +342,44 @@ static int run_workers(const char *name, struct run *run, uint32_t thread_count,
 	pthread_barrier_destroy(&run->ready);
 	pthread_barrier_destroy(&run->go);
 free_workers:
-	for (uint32_t i = 0; workers && i < thread_count; i++)
-		worker_fini(&workers[i]);
+	for (uint32_t i = 0; i < thread_count; i++)
+		worker_fini(run, &workers[i]);
 	free(workers);
 	return run->error;
+}
+
+/* On the CPU the host's own will do; a GPU reads them in its own memory. */
+static int place_ids(struct run *run, const struct bench_result *result, void **placed_out)
+{
+	uint64_t bytes = run->ids->count * sizeof(*run->ids->ids);
+	void *placed;
+	int rc;
+
+	run->store_ids = run->ids->ids;
+	if (result->info.device == RUNG_DEVICE_CPU)
+		return 0;
+	rc = rung_store_alloc(run->store, bytes, &placed);
+	if (rc < 0)
+		return rc;
+	*placed_out = placed;
+	run->store_ids = placed;
+	return rung_store_copy(run->store, placed, run->ids->ids, bytes);
+}
+
+/* With the ids where gathers read them. */
+static int run_on_device(const char *name, struct run *run, struct tool_progress *progress, struct bench_result *result)
+{
+	void *placed = NULL;
+	int rc = rung_store_info(run->store, &result->info);
+
+	if (rc >= 0)
+		rc = place_ids(run, result, &placed);
+	if (rc < 0)
+		give_up(run, rc, rung_last_error());
+	else
+		rc = run_workers(name, run, run->args->common.threads, progress, result);
+	rung_store_free(run->store, placed);
+	return rc;
 }
 
 int bench_run(const char *name, const struct bench_args *args, struct rung_store *store, const struct bench_ids *ids,
@@ -309,7 +391,9 @@ int bench_run(const char *name, const struct bench_args *args, struct rung_store
 	uint64_t bytes;
 	int rc;
 
-	*result = (struct bench_result){ .before.size = sizeof(result->before), .after.size = sizeof(result->after) };
+	*result = (struct bench_result){
+		.info.size = sizeof(result->info), .before.size = sizeof(result->before), .after.size = sizeof(result->after)
+	};
 	pthread_mutex_init(&run.lock, NULL);
 	pthread_cond_init(&run.ended, NULL);
 	run.latency_ns = calloc(ids->batch_count, sizeof(*run.latency_ns));
@@ -321,7 +405,7 @@ int bench_run(const char *name, const struct bench_args *args, struct rung_store
 		return RUNG_E_NOMEM;
 	}
 	run.buffer_bytes = (bytes + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
-	rc = run_workers(name, &run, args->common.threads, progress, result);
+	rc = run_on_device(name, &run, progress, result);
 	tool_progress_end(progress);
 	if (rc < 0) {
 		tool_error(name, TOOL_FAILED, "%s", run.text);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rung bench: measure gathers from a staged dataset, and check them. The ids are made in bench_ids.c, timed in bench_run.c. */
+/* rung bench: measure gathers from a staged dataset, and check them. The parts are declared in bench.h. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "bench.h"
-#include "json.h"
 
-#define REQUESTS_MAX 4096u   /* threads * in-flight */
+#define REQUESTS_MAX 4096u       /* threads * in-flight */
+#define HOLD_LOOK_NS 100000000   /* between looks for a signal */
 
-enum { KEY_IDS = 0x1001, KEY_ROWS, KEY_BATCH, KEY_IN_FLIGHT, KEY_FANOUT, KEY_SEED, KEY_CHECK };
+enum { KEY_IDS = 0x1001, KEY_ROWS, KEY_BATCH, KEY_IN_FLIGHT, KEY_FANOUT, KEY_SEED, KEY_CHECK, KEY_SHARE, KEY_HOLD, KEY_ATTACH };
 
 static const struct argp_option options[] = {
 	{ "ids", KEY_IDS, "KIND|SRC", 0,
@@ -22,8 +23,28 @@ static const struct argp_option options[] = {
 	{ "in-flight", KEY_IN_FLIGHT, "N", 0, "Requests in flight of each submitting thread (default: 2)", 1 },
 	{ "seed", KEY_SEED, "N", 0, "Seed of the ids (default: 1)", 1 },
 	{ "check", KEY_CHECK, NULL, 0, "Compare every row with the staged file, read another way; the run is slower", 1 },
+	{ "share", KEY_SHARE, "PATH", 0, "Share the store through the socket PATH, in a folder of one's own, as long as it is open", 2 },
+	{ "hold", KEY_HOLD, NULL, 0, "With --share: when all is printed, keep it open until SIGINT or SIGTERM", 2 },
+	{ "attach", KEY_ATTACH, "PATH", 0, "Instead of DIR: the store that another process shares at PATH", 2 },
 	{ 0 },
 };
+
+/* Where the store comes from, and where it goes. */
+static void check_place(const struct argp_state *state, const struct bench_args *args)
+{
+	const char *budget = args->store.host.given ? "--host" : args->store.device_option;
+
+	if (!args->dir && !args->attach)
+		argp_error(state, "DIR is missing: the staged dataset");
+	if (args->dir && args->attach)
+		argp_error(state, "DIR and --attach exclude each other: the dataset is that of the store at %s", args->attach);
+	if (args->attach && budget)
+		argp_error(state, "--attach and %s exclude each other: the process that shares the store has placed the rows", budget);
+	if (args->attach && args->share)
+		argp_error(state, "--attach and --share exclude each other: whoever wants the store attaches to %s", args->attach);
+	if (args->hold && !args->share)
+		argp_error(state, "--hold is for --share");
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -33,7 +54,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &args->store;
 		state->child_inputs[1] = &args->store;
-		state->child_inputs[2] = &args->common;
+		state->child_inputs[2] = &args->store;
+		state->child_inputs[3] = &args->common;
 		return 0;
 	case KEY_IDS:
 		args->ids = arg;
@@ -56,14 +78,23 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_CHECK:
 		args->check = 1;
 		return 0;
+	case KEY_SHARE:
+		args->share = arg;
+		return 0;
+	case KEY_HOLD:
+		args->hold = 1;
+		return 0;
+	case KEY_ATTACH:
+		args->attach = arg;
+		return 0;
 	case ARGP_KEY_ARG:
 		tool_arg_dir(state, arg, &args->dir);
 		return 0;
 	case ARGP_KEY_END:
-		if (!args->dir)
-			argp_error(state, "DIR is missing: the staged dataset");
+		check_place(state, args);
 		if (args->common.threads == 0)
 			args->common.threads = 1;
+		args->store.vertex_ids = bench_ids_are_vertices(args) || args->share;   /* others may want them */
 		if ((uint64_t)args->common.threads * args->in_flight > REQUESTS_MAX) {
 			argp_error(state, "--threads %u times --in-flight %u is more than %u requests", args->common.threads,
 				   args->in_flight, REQUESTS_MAX);
@@ -75,119 +106,52 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_child children[] = {
-	{ &tool_budget_argp, 0, NULL, 0 }, { &tool_engine_argp, 0, NULL, 0 }, { &tool_common_argp, 0, NULL, 0 }, { 0 },
+	{ &tool_gpu_argp, 0, NULL, 0 },    { &tool_budget_argp, 0, NULL, 0 }, { &tool_engine_argp, 0, NULL, 0 },
+	{ &tool_common_argp, 0, NULL, 0 }, { 0 },
 };
 static const struct argp bench_argp = {
 	.options = options,
 	.parser = parse,
-	.args_doc = "DIR",
+	.args_doc = "DIR\n--attach PATH",
 	.doc = "Gather rows of the staged dataset DIR and report rows per second, reads, latencies and CPU time. Ids are made "
 	       "and the store "
 	       "is opened before the clock starts. --threads is the number of submitting threads (default: 1).",
 	.children = children,
 };
 
-static double percentile_us(const struct bench_result *result, uint64_t count, double share)
+/* The dataset of a shared store: only who is attached knows, and the ids have to be made before it is opened for them. */
+static int find_shared(const struct bench_args *args, struct tool_data *data)
 {
-	uint64_t idx = (uint64_t)(share * (double)count);
+	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
+	struct rung_store_info info = { .size = sizeof(info) };
+	int rc;
 
-	return (double)result->latency_ns[idx < count ? idx : count - 1] / 1e3;
+	opts.requests_max = opts.batch_rows_max = 1;
+	rc = tool_attach_store(args->attach, &args->store, &opts, data);
+	if (rc < 0)
+		return rc;
+	rc = rung_store_info(data->store, &info);
+	if (rc >= 0)
+		rc = rung_dataset_open(info.dataset_dir, &data->ds);
+	rung_store_close(data->store);
+	data->store = NULL;
+	return rc;
 }
 
-/* What the run itself did: the counters after it, less those before. */
-static struct rung_store_stats difference(const struct bench_result *result)
+/* What is in the folder now, and what is shared there now, may be others than a moment ago. */
+static int check_attached(const char *name, const struct bench_args *args, const struct tool_data *data)
 {
-	struct rung_store_stats stats = result->after;
+	const struct rung_dataset_info *dataset = rung_dataset_info(data->ds);
+	struct rung_store_info info = { .size = sizeof(info) };
+	int rc = rung_store_info(data->store, &info);
 
-	for (uint32_t i = 0; i < stats.tier_count; i++) {
-		stats.tiers[i].hits -= result->before.tiers[i].hits;
-		stats.tiers[i].bytes -= result->before.tiers[i].bytes;
-	}
-	stats.device_reads -= result->before.device_reads;
-	stats.device_read_bytes -= result->before.device_read_bytes;
-	stats.merged_rows -= result->before.merged_rows;
-	stats.duplicate_rows -= result->before.duplicate_rows;
-	stats.retries -= result->before.retries;
-	return stats;
-}
-
-static void set_settings(json_t *root, const struct bench_args *args, const struct bench_ids *ids,
-			 const struct rung_store_stats *stats)
-{
-	tool_json_set(root, "engine", tool_json_text(stats->engine));
-	tool_json_set(root, "engine_why", tool_json_text(stats->engine_why && *stats->engine_why ? stats->engine_why : NULL));
-	tool_json_set(root, "direct", json_boolean(stats->direct));
-	tool_json_set(root, "queue_depth", tool_json_u64(stats->queue_depth));
-	tool_json_set(root, "sector_bytes", tool_json_u64(stats->sector_bytes));
-	tool_json_set(root, "ids", tool_json_text(args->ids));
-	tool_json_set(root, "requests", tool_json_u64(ids->batch_count));
-	tool_json_set(root, "in_flight", tool_json_u64(args->in_flight));
-	tool_json_set(root, "threads", tool_json_u64(args->common.threads));
-	tool_json_set(root, "seed", tool_json_u64(args->seed));
-	tool_json_set(root, "checked", json_boolean(args->check));
-}
-
-static json_t *bench_json(const struct bench_args *args, const struct bench_ids *ids, uint64_t row_bytes,
-			  const struct bench_result *result)
-{
-	struct rung_store_stats stats = difference(result);
-	json_t *root = json_object(), *latency = json_object();
-
-	tool_json_set(latency, "p50", tool_json_real(percentile_us(result, ids->batch_count, 0.5)));
-	tool_json_set(latency, "p99", tool_json_real(percentile_us(result, ids->batch_count, 0.99)));
-	tool_json_set(latency, "max", tool_json_real(percentile_us(result, ids->batch_count, 1)));
-	tool_json_set(root, "rows", tool_json_u64(ids->count));
-	tool_json_set(root, "row_bytes", tool_json_u64(row_bytes));
-	tool_json_set(root, "seconds", tool_json_real(result->seconds));
-	tool_json_set(root, "rows_per_s", tool_json_real((double)ids->count / result->seconds));
-	tool_json_set(root, "bytes_per_s", tool_json_real((double)ids->count * (double)row_bytes / result->seconds));
-	tool_json_set(root, "device_reads", tool_json_u64(stats.device_reads));
-	tool_json_set(root, "device_read_bytes", tool_json_u64(stats.device_read_bytes));
-	tool_json_set(root, "merged_rows", tool_json_u64(stats.merged_rows));
-	tool_json_set(root, "duplicate_rows", tool_json_u64(stats.duplicate_rows));
-	tool_json_set(root, "retries", tool_json_u64(stats.retries));
-	tool_json_set(root, "cache_hits", json_null());   /* this version keeps no cold rows */
-	tool_json_set(root, "tiers", tool_json_hits(&stats));
-	tool_json_set(root, "latency_us", latency);
-	tool_json_set(root, "cpu_seconds", tool_json_real(result->cpu_seconds));
-	tool_json_set(root, "wrong_rows", args->check ? tool_json_u64(result->wrong_rows) : json_null());
-	set_settings(root, args, ids, &stats);
-	return root;
-}
-
-static void print_bench(const struct bench_args *args, const struct bench_ids *ids, uint64_t row_bytes,
-			const struct bench_result *result)
-{
-	struct rung_store_stats stats = difference(result);
-	char text[TOOL_TEXT_BYTES], more[TOOL_TEXT_BYTES];
-	double rows = (double)ids->count;
-
-	tool_print_hits(&stats);
-	tool_print_engine(&stats);
-	printf("%llu rows of %llu bytes in %llu requests: %s", (unsigned long long)ids->count, (unsigned long long)row_bytes,
-	       (unsigned long long)ids->batch_count, tool_seconds_text(text, result->seconds));
-	printf(", %s rows/s, %s/s\n", tool_count_text(text, rows / result->seconds),
-	       tool_bytes_text(more, rows * (double)row_bytes / result->seconds));
-	printf("device: %s reads", tool_count_text(text, (double)stats.device_reads));
-	printf(", %s; %llu rows merged, %llu asked for twice\n", tool_bytes_text(more, (double)stats.device_read_bytes),
-	       (unsigned long long)stats.merged_rows, (unsigned long long)stats.duplicate_rows);
-	printf("request: p50 %.0f us, p99 %.0f us, max %.0f us; CPU %.2f s\n", percentile_us(result, ids->batch_count, 0.5),
-	       percentile_us(result, ids->batch_count, 0.99), percentile_us(result, ids->batch_count, 1), result->cpu_seconds);
-	if (args->check)
-		printf("checked: %llu wrong rows (times include the check)\n", (unsigned long long)result->wrong_rows);
-}
-
-static int report(const char *name, const struct bench_args *args, const struct bench_ids *ids, uint64_t row_bytes,
-                  const struct bench_result *result)
-{
-	if (!args->common.json)
-		print_bench(args, ids, row_bytes, result);
-	else if (tool_json_print(name, bench_json(args, ids, row_bytes, result)) < 0)
-		return TOOL_FAILED;
-	if (result->wrong_rows == 0)
+	if (rc < 0)
+		return tool_fail(name, rc);
+	if (strcmp(info.dataset_dir, rung_dataset_dir(data->ds)) == 0 && info.vertex_count == dataset->vertex_count &&
+	    info.features.dtype == dataset->features.dtype && info.features.row_bytes == dataset->features.row_bytes)
 		return TOOL_DONE;
-	return tool_error(name, TOOL_FAILED, "%llu wrong rows; the first has id %llu", (unsigned long long)result->wrong_rows,
-	                  (unsigned long long)result->first_wrong);
+	return tool_error(name, TOOL_FAILED, "%s: holds another dataset than the store shared at %s: share it anew",
+	                  rung_dataset_dir(data->ds), args->attach);
 }
 
 static int open_store(const char *name, const struct bench_args *args, const struct bench_ids *ids, struct tool_data *data)
@@ -201,9 +165,25 @@ static int open_store(const char *name, const struct bench_args *args, const str
 	}
 	opts.requests_max = args->common.threads * args->in_flight;
 	opts.batch_rows_max = (uint32_t)ids->rows_max;
-	opts.vertex_ids = ids->space == RUNG_VERTICES;
-	rc = tool_open_store(&args->store, &opts, data);
-	return rc < 0 ? tool_fail(name, rc) : TOOL_DONE;
+	opts.share_path = args->share;
+	if (args->attach)
+		rc = tool_attach_store(args->attach, &args->store, &opts, data);
+	else
+		rc = tool_open_store(&args->store, &opts, data);
+	if (rc < 0)
+		return tool_fail(name, rc);
+	return args->attach ? check_attached(name, args, data) : TOOL_DONE;
+}
+
+static void hold(const char *name, const struct bench_args *args)
+{
+	const struct timespec pause = { .tv_nsec = HOLD_LOOK_NS };
+
+	fflush(stdout);
+	if (!args->common.quiet)
+		tool_error(name, TOOL_DONE, "the store stays shared at %s until SIGINT or SIGTERM", args->share);
+	while (!tool_canceled())   /* the signal ends the sleep when it comes to this thread */
+		nanosleep(&pause, NULL);
 }
 
 /* Everything between an open dataset and its closing; returns an exit code. */
@@ -226,8 +206,10 @@ static int bench(const char *name, const struct bench_args *args, struct tool_da
 	if (code)
 		goto close_truth;
 	rc = bench_run(name, args, data->store, &ids, &truth, progress, &result);
-	code = rc < 0 ? tool_exit_code(rc) : report(name, args, &ids, truth.row_bytes, &result);
+	code = rc < 0 ? TOOL_FAILED : bench_report(name, args, data, &ids, &result);   /* hardware and usage were right until here */
 	free(result.latency_ns);
+	if (code == TOOL_DONE && args->hold)
+		hold(name, args);
 close_truth:
 	bench_truth_close(&truth);
 free_ids:
@@ -239,12 +221,12 @@ int cmd_bench(int argc, char **argv)
 {
 	struct bench_args args = { .ids = "trace", .in_flight = 2, .seed = 1 };
 	struct tool_progress progress;
-	struct tool_data data;
+	struct tool_data data = { 0 };
 	int rc, code;
 
 	argp_parse(&bench_argp, argc, argv, 0, NULL, &args);
 	tool_progress_init(&progress, argv[0], args.common.quiet);
-	rc = tool_plan(args.dir, &args.store, &data);
+	rc = args.attach ? find_shared(&args, &data) : tool_plan(argv[0], args.dir, &args.store, &data);
 	if (rc < 0)
 		return tool_fail(argv[0], rc);
 	code = bench(argv[0], &args, &data, &progress);

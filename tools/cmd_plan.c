@@ -5,7 +5,7 @@
 #include "json.h"
 #include "tool.h"
 
-enum { KEY_FANOUT = 0x1001, KEY_BATCH, KEY_SEED, KEY_PEERS, KEY_REPLICATE, KEY_PROFILE };
+enum { KEY_FANOUT = 0x1001, KEY_BATCH, KEY_SEED, KEY_PROFILE };
 
 struct plan_args {
 	const char *dir;
@@ -27,8 +27,6 @@ static const struct argp_option options[] = {
 	{ "fanout", KEY_FANOUT, "LIST", 0, "Neighbours drawn per hop in the prediction (default: as staged)", 1 },
 	{ "batch", KEY_BATCH, "N", 0, "Seeds per batch in the prediction (default: as staged)", 1 },
 	{ "seed", KEY_SEED, "N", 0, "Seed of the sampled batches (default: 1)", 1 },
-	{ "peers", KEY_PEERS, "N", OPTION_HIDDEN, NULL, 9 },
-	{ "replicate", KEY_REPLICATE, "SIZE", OPTION_HIDDEN, NULL, 9 },
 	{ "profile", KEY_PROFILE, "FILE", OPTION_HIDDEN, NULL, 9 },
 	{ 0 },
 };
@@ -40,7 +38,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &args->store;
-		state->child_inputs[1] = &args->common;
+		state->child_inputs[1] = &args->store;
+		state->child_inputs[2] = &args->common;
 		return 0;
 	case KEY_FANOUT:
 		args->fanouts = tool_arg_fanouts(state, "--fanout", arg);
@@ -50,12 +49,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_SEED:
 		args->seed = tool_arg_u64(state, "--seed", arg, 0, UINT64_MAX);
-		return 0;
-	case KEY_PEERS:
-		tool_not_yet(state, "--peers");
-		return 0;
-	case KEY_REPLICATE:
-		tool_not_yet(state, "--replicate");
 		return 0;
 	case KEY_PROFILE:
 		tool_not_yet(state, "--profile");
@@ -72,7 +65,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static const struct argp_child children[] = { { &tool_budget_argp, 0, NULL, 0 }, { &tool_common_argp, 0, NULL, 0 }, { 0 } };
+static const struct argp_child children[] = {
+	{ &tool_gpu_argp, 0, NULL, 0 }, { &tool_budget_argp, 0, NULL, 0 }, { &tool_common_argp, 0, NULL, 0 }, { 0 },
+};
 static const struct argp plan_argp = {
 	.options = options,
 	.parser = parse,
@@ -109,6 +104,17 @@ free_seeds:
 	return rc;
 }
 
+static void set_device(json_t *root, const struct rung_plan_device *device)
+{
+	json_t *gpus = json_array();
+
+	for (uint32_t i = 0; i < device->gpu_count; i++)
+		tool_json_append(gpus, json_integer(device->gpus[i]));
+	tool_json_set(root, "device", tool_json_text(rung_device_name(device->device)));
+	tool_json_set(root, "device_why", tool_json_text(*device->why ? device->why : NULL));
+	tool_json_set(root, "gpus", gpus);
+}
+
 static json_t *plan_json(const struct rung_plan *plan, const struct prediction *prediction)
 {
 	const struct rung_plan_traffic *traffic = &prediction->traffic;
@@ -118,6 +124,7 @@ static json_t *plan_json(const struct rung_plan *plan, const struct prediction *
 	tool_json_set(slots_json, "count", tool_json_u64(slots->slot_count));
 	tool_json_set(slots_json, "slot_bytes", tool_json_u64(slots->slot_bytes));
 	tool_json_set(slots_json, "bytes", tool_json_u64(slots->slot_count * slots->slot_bytes));
+	set_device(root, rung_plan_device(plan));
 	tool_json_set(root, "tiers", tool_json_plan(plan));
 	tool_json_set(root, "slots", slots_json);
 	tool_json_set(root, "read_bytes_per_epoch", tool_json_real(traffic->read_bytes_per_epoch));
@@ -135,6 +142,16 @@ static json_t *plan_json(const struct rung_plan *plan, const struct prediction *
 	return root;
 }
 
+static void print_gpus(const struct rung_plan_device *device)
+{
+	if (device->gpu_count == 0)
+		return;
+	printf("GPU %d gathers", device->gpus[0]);
+	for (uint32_t i = 1; i < device->gpu_count; i++)
+		printf("%s %d", i == 1 ? "; rows are interleaved with GPU" : ",", device->gpus[i]);
+	putchar('\n');
+}
+
 static void print_plan(const struct rung_plan *plan, const struct prediction *prediction)
 {
 	const struct rung_plan_traffic *traffic = &prediction->traffic;
@@ -142,6 +159,7 @@ static void print_plan(const struct rung_plan *plan, const struct prediction *pr
 	char text[TOOL_TEXT_BYTES], more[TOOL_TEXT_BYTES];
 
 	tool_print_plan(plan);
+	print_gpus(rung_plan_device(plan));
 	if (slots->slot_count) {
 		printf("staging slots: %llu of %s, %s of the host budget\n", (unsigned long long)slots->slot_count,
 		       tool_bytes_text(text, (double)slots->slot_bytes),
@@ -164,7 +182,7 @@ int cmd_plan(int argc, char **argv)
 	int rc, code = TOOL_DONE;
 
 	argp_parse(&plan_argp, argc, argv, 0, NULL, &args);
-	rc = tool_plan(args.dir, &args.store, &data);
+	rc = tool_plan(argv[0], args.dir, &args.store, &data);
 	if (rc < 0)
 		return tool_fail(argv[0], rc);
 	rc = predict(&args, &data, &prediction);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the subcommands share: failures, opening a store, tables. Arguments are in arguments.c, progress in progress.c. */
+/* What the subcommands share: failures, numbers, tables. Arguments are in arguments.c, stores in open.c, progress in progress.c. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -39,59 +39,6 @@ int tool_error(const char *name, int code, const char *format, ...)
 	va_end(args);
 	fputc('\n', stderr);
 	return code;
-}
-
-int tool_plan(const char *dir, const struct tool_store_args *args, struct tool_data *data_out)
-{
-	struct rung_plan_opts opts = RUNG_PLAN_OPTS_INIT;
-	struct tool_data data = { 0 };
-	int rc = rung_dataset_open(dir, &data.ds);
-
-	if (rc < 0)
-		return rc;
-	opts.host_bytes = tool_size_bytes(&args->host, rung_dataset_info(data.ds)->feature_bytes);
-	opts.queue_depth = args->queue_depth;
-	rc = rung_plan_create(data.ds, &opts, &data.plan);
-	if (rc < 0) {
-		rung_dataset_close(data.ds);
-		return rc;
-	}
-	*data_out = data;
-	return 0;
-}
-
-int tool_open_store(const struct tool_store_args *args, const struct rung_store_opts *opts, struct tool_data *data)
-{
-	struct rung_store_opts all = RUNG_STORE_OPTS_INIT;
-	struct rung_store *store;
-	int rc;
-
-	if (opts)
-		all = *opts;
-	all.queue_depth = args->queue_depth;
-	all.engine = args->engine;
-	all.buffered = args->buffered;
-	all.no_merge = args->no_merge;
-	rc = rung_store_open(data->ds, data->plan, &all, &store);
-	if (rc >= 0)
-		data->store = store;
-	return rc;
-}
-
-int tool_open(const char *dir, const struct tool_store_args *args, const struct rung_store_opts *opts, struct tool_data *data_out)
-{
-	struct tool_data data;
-	int rc = tool_plan(dir, args, &data);
-
-	if (rc < 0)
-		return rc;
-	rc = tool_open_store(args, opts, &data);
-	if (rc < 0) {
-		tool_close(&data);
-		return rc;
-	}
-	*data_out = data;
-	return 0;
 }
 
 static int compare_ids(const void *a, const void *b)
@@ -147,16 +94,6 @@ void tool_fanouts_of(const struct tool_fanouts *given, const struct rung_dataset
 		return;
 	out->count = info->fanout_count < RUNG_HOPS_MAX ? info->fanout_count : RUNG_HOPS_MAX;
 	memcpy(out->hops, info->fanouts, out->count * sizeof(out->hops[0]));
-}
-
-int tool_close(struct tool_data *data)
-{
-	int rc = data->store ? rung_store_close(data->store) : 0;
-
-	rung_plan_destroy(data->plan);
-	rung_dataset_close(data->ds);
-	*data = (struct tool_data){ 0 };
-	return rc;
 }
 
 uint64_t tool_now_ns(void)

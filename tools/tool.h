@@ -60,7 +60,7 @@ struct tool_size {
 /** "4096", "64KiB", "1.5GiB", "10%", "max". */
 struct tool_size tool_arg_size(const struct argp_state *state, const char *option, const char *arg);
 
-/** The bytes of a size, `whole` being 100%. Never 0 when the option was given: 0 stands for a default in the library. */
+/** The bytes of a size, `whole` being 100%; RUNG_BYTES_NONE for none at all, since 0 stands for a default in the library. */
 uint64_t tool_size_bytes(const struct tool_size *size, uint64_t whole);
 
 /** Whole numbers, bounds included. */
@@ -81,6 +81,9 @@ struct tool_fanouts {
 /** "25,10"; "all" in it is UINT32_MAX. */
 struct tool_fanouts tool_arg_fanouts(const struct argp_state *state, const char *option, const char *arg);
 
+/** "0,1": numbers of GPUs. @return how many */
+uint32_t tool_arg_gpus(const struct argp_state *state, const char *option, const char *arg, int gpus[RUNG_GPUS_MAX]);
+
 /** The one argument DIR: keeps it, or exits when there is one already. */
 void tool_arg_dir(const struct argp_state *state, const char *arg, const char **dir);
 
@@ -95,7 +98,9 @@ struct tool_common {
 };
 extern const struct argp tool_common_argp;
 
-/** --host --queue-depth: child `tool_budget_argp`; --engine --buffered --no-merge: child `tool_engine_argp`. One input for both.
+/**
+ * --host --queue-depth: child `tool_budget_argp`; --engine --buffered --no-merge: child `tool_engine_argp`; --device --gpu --peers
+ * --replicate --gpus: child `tool_gpu_argp`. One input for all of them.
  */
 struct tool_store_args {
 	struct tool_size host;
@@ -103,9 +108,18 @@ struct tool_store_args {
 	enum rung_engine engine;
 	int buffered;
 	int no_merge;
+	const char *device_option; /**< one of those of tool_gpu_argp that was given, as typed; NULL: none was */
+	enum rung_device device;   /**< CPU without any of them, AUTO without --device */
+	struct tool_size gpu;
+	struct tool_size replicate;
+	int gpus[RUNG_GPUS_MAX];
+	uint32_t gpu_count;        /**< 0: not given */
+	uint32_t peers;            /**< 0: not given; else gpu_count is it */
+	int vertex_ids;            /**< set by the subcommand: ids of space RUNG_VERTICES will be used */
 };
 extern const struct argp tool_budget_argp;
 extern const struct argp tool_engine_argp;
+extern const struct argp tool_gpu_argp;
 
 /* ---- failures ---- */
 
@@ -147,19 +161,26 @@ int tool_canceled(void);
 
 struct tool_data {
 	struct rung_dataset *ds;
-	struct rung_plan *plan;
+	struct rung_plan *plan;     /**< NULL of a store that was attached */
 	struct rung_store *store;   /**< NULL after tool_plan() */
 };
 
-/** Open a dataset and place its rows. @return a status; on failure nothing is left open */
-int tool_plan(const char *dir, const struct tool_store_args *args, struct tool_data *data_out);
+/**
+ * Open a dataset and place its rows. Says on stderr, after `name`, why the CPU gathers where a GPU was to, or one GPU alone.
+ * @return a status, RUNG_E_NODEV also for a GPU that this build cannot use; on failure nothing is left open
+ */
+int tool_plan(const char *name, const char *dir, const struct tool_store_args *args, struct tool_data *data_out);
 
-/** The same, and open its store; `opts` holds what the common options do not say (requests_max, batch_rows_max, vertex_ids). */
-int tool_open(const char *dir, const struct tool_store_args *args, const struct rung_store_opts *opts,
+/** The same, and open its store; `opts` holds what the common options do not say (requests_max, batch_rows_max). */
+int tool_open(const char *name, const char *dir, const struct tool_store_args *args, const struct rung_store_opts *opts,
 	      struct tool_data *data_out);
 
 /** Open the store of what tool_plan() opened, which stays open on failure. */
 int tool_open_store(const struct tool_store_args *args, const struct rung_store_opts *opts, struct tool_data *data);
+
+/** Attach to the store that another process shares at `path`, with the options of the engine. */
+int tool_attach_store(const char *path, const struct tool_store_args *args, const struct rung_store_opts *opts,
+		      struct tool_data *data);
 
 /**
  * The ranks of the split "train", distinct and ascending; those of all vertices when there is no such split.

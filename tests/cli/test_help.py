@@ -124,6 +124,25 @@ class Values(CliTest):
             with self.subTest(args):
                 self.fails(*args, code=2, says=says)
 
+    def test_wrong_gpu_options(self):
+        for args, says in (
+                (["--gpu", "1GB"], "--gpu: '1GB' is no size"),
+                (["--device", "tpu"], "--device: 'tpu' is no device; give cpu, cuda or auto"),
+                (["--peers", "0"], "--peers: '0' is out of range; give 1 to 16"), (["--peers", "17"], "out of range"),
+                (["--gpus", ""], "--gpus: '' is no list of GPUs; write 0,1"), (["--gpus", "0,"], "no list of GPUs"),
+                (["--gpus", "0,,1"], "no list of GPUs"), (["--gpus", "0,a"], "--gpus: 'a' is no whole number"),
+                (["--gpus", "-1"], "'-1' is no whole number"), (["--gpus", "2147483648"], "out of range"),
+                (["--gpus", ",".join("0" * 17)], "more than 16 GPUs"),
+                (["--gpu", "1GiB", "--device", "cpu"], "--device cpu and --gpu exclude each other"),
+                (["--device", "cpu", "--peers", "2"], "--device cpu and --peers exclude each other"),
+                (["--peers", "3", "--gpus", "0,1"], "--peers 3, but --gpus names 2"),
+                (["--replicate", "1GiB"], "--replicate is for rows interleaved over several GPUs"),
+                (["--replicate", "1GiB", "--gpus", "1"], "--replicate is for rows interleaved over several GPUs"),
+                (["--peers", "1", "--replicate", "max"], "--replicate is for rows interleaved over several GPUs")):
+            for name in ("plan", "bench"):
+                with self.subTest([name] + args):
+                    self.fails(name, "x", *args, code=2, says=["rung %s: " % name, says])
+
     def test_good_sizes_are_what_they_say(self):
         graph = Graph(self.folder, vertices=4000, row_bytes=64)   # 256000 bytes of features
         staged = self.stage(graph)
@@ -152,10 +171,7 @@ class NotYet(CliTest):
                                                                                                      "1GiB"], "--memory"),
                 (["stage", "--resume"], "--resume"), (["stage", "--score", "ppr"], "--score ppr"),
                 (["stage", "--score", "presample"], "--score presample"), (["stage", "--score", "expected"], "--score expected"),
-                (["stage", "--score", "blend"], "--score blend"), (["plan", "x", "--gpu", "1GiB"],
-                                                                   "--gpu"), (["plan", "x", "--peers", "2"], "--peers"),
-                (["plan", "x", "--replicate", "1GiB"], "--replicate"), (["plan", "x", "--profile", "p.json"], "--profile"),
-                (["bench", "x", "--gpu", "1GiB"], "--gpu")):
+                (["stage", "--score", "blend"], "--score blend"), (["plan", "x", "--profile", "p.json"], "--profile")):
             with self.subTest(args):
                 self.fails(*args, code=2, says="rung %s: %s%s" % (args[0], what, NOT_YET))
 

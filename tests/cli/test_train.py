@@ -210,10 +210,15 @@ class Refusals(TrainTest):
 
     def test_options_out_of_range(self):
         staged = self.stage(self.graph)
-        for words in (["--gpu", "1GiB"], ["--dropout", "1"], ["--lr", "0"], ["--fanout", "0"], ["--fanout", "2,x"],
+        for words in (["--dropout", "1"], ["--lr", "0"], ["--fanout", "0"], ["--fanout", "2,x"],
                       ["--normalize", "l3"], ["--epochs", "0"], ["--hidden", "0"], ["--eval-fanout", "3"], ["--engine", "tape"]):
             self.run_rung("train", staged, *words, code=2)
         self.run_rung("train", code=2)
+
+    def test_options_of_gpus_are_refused(self):
+        staged = self.stage(self.graph)
+        for words in (["--device", "cuda"], ["--gpu", "1GiB"], ["--gpus", "0"], ["--peers", "2"], ["--replicate", "max"]):
+            self.fails("train", staged, *words, code=2, says="training computes on the CPU; --device, --gpu")
 
 
 class Cora(TrainTest):

@@ -13,6 +13,7 @@ import unittest
 import zipfile
 
 RUNG = os.environ.get("RUNG", "")
+SIM = os.environ.get("RUNG_SIM", "")   # the same command on simulated GPUs; "" where there is none
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GOLDEN = os.path.join(TESTS, "cli", "golden")
 SANITIZED = bool(os.environ.get("RUNG_SANITIZE"))
@@ -114,8 +115,16 @@ class Graph:
 class CliTest(unittest.TestCase):
     """A folder of its own, and the command."""
     maxDiff = None
+    command = RUNG
+
+    def environment(self):
+        """Of the command; tests add to it what they set in self.variables."""
+        env = dict(os.environ, LC_ALL="C", COLUMNS="80", **self.variables)
+        env.pop("ARGP_HELP_FMT", None)
+        return env
 
     def setUp(self):
+        self.variables = {}
         self.folder = tempfile.mkdtemp(prefix="rung-cli-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 
@@ -124,11 +133,8 @@ class CliTest(unittest.TestCase):
 
     def run_rung(self, *args, code=0, **kwargs):
         """Run it; the exit code must be `code`, and stderr must not hold a sanitizer's report."""
-        env = dict(os.environ, LC_ALL="C", COLUMNS="80")
-        env.pop("ARGP_HELP_FMT", None)
-        done = subprocess.run([RUNG, *map(str, args)], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=env,
-                              timeout=300,
-                              check=False, **kwargs)
+        done = subprocess.run([self.command, *map(str, args)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              env=self.environment(), timeout=300, check=False, **kwargs)
         if "Sanitizer" in done.stderr or "runtime error:" in done.stderr:
             print(done.stderr, file=sys.stderr)   # ctest looks for it too
         self.assertEqual(done.returncode, code, "rung %s\n%s%s" % (" ".join(map(str, args)), done.stdout, done.stderr))
@@ -136,6 +142,30 @@ class CliTest(unittest.TestCase):
 
     def json_of(self, *args, code=0, **kwargs):
         return json.loads(self.run_rung(*args, "--json", "--quiet", code=code, **kwargs).stdout)
+
+    def start(self, *args):
+        """Start it; what is left of it at the end of the test is killed."""
+        process = subprocess.Popen([self.command, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, env=self.environment())
+        self.addCleanup(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process):
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+    def share(self, staged, socket, *args):
+        """Start a bench that shares its store and holds it: the process, and what it printed when it was done."""
+        process = self.start("bench", staged, "--share", socket, "--hold", "--json", *args)
+        text = ""
+        for line in process.stdout:
+            text += line
+            if line == "}\n":
+                break
+        self.assertTrue(text.endswith("}\n"), text or process.stderr.read())
+        return process, json.loads(text)
 
     def stage(self, graph, name="staged", /, **changes):
         out = self.path(name)

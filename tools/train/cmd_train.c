@@ -25,7 +25,8 @@ enum {
 	KEY_NORMALIZE,
 	KEY_SEED,
 	KEY_EVAL_FANOUT,
-	KEY_NO_EDGES
+	KEY_NO_EDGES,
+	KEY_OF_A_GPU
 };
 
 static const struct argp_option options[] = {
@@ -43,6 +44,11 @@ static const struct argp_option options[] = {
 	{ "seed", KEY_SEED, "N", 0, "Seed of weights, order, neighbours and dropout (default: 0)", 1 },
 	{ "eval-fanout", KEY_EVAL_FANOUT, "LIST", 0, "Fanouts of evaluation (default: as --fanout)", 1 },
 	{ "no-edges", KEY_NO_EDGES, NULL, 0, "The same model without neighbours, to see what the graph is worth", 1 },
+	{ "device", KEY_OF_A_GPU, "NAME", OPTION_HIDDEN, NULL, 9 },
+	{ "gpu", KEY_OF_A_GPU, "SIZE", OPTION_HIDDEN, NULL, 9 },
+	{ "peers", KEY_OF_A_GPU, "N", OPTION_HIDDEN, NULL, 9 },
+	{ "replicate", KEY_OF_A_GPU, "SIZE", OPTION_HIDDEN, NULL, 9 },
+	{ "gpus", KEY_OF_A_GPU, "LIST", OPTION_HIDDEN, NULL, 9 },
 	{ 0 },
 };
 
@@ -120,6 +126,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_NO_EDGES:
 		args->no_edges = 1;
+		return 0;
+	case KEY_OF_A_GPU:
+		argp_error(state, "training computes on the CPU; --device, --gpu, --gpus, --peers and --replicate are for rung plan and "
+				  "rung bench");
 		return 0;
 	case ARGP_KEY_ARG:
 		tool_arg_dir(state, arg, &args->dir);
@@ -243,7 +253,7 @@ static int open_session(struct session *session, struct train_args *args, const 
 	rung_dataset_close(ds);
 	if (code != TOOL_DONE)
 		return code;
-	rc = tool_open(args->dir, &args->store, &opts, &session->tool);
+	rc = tool_open(name, args->dir, &args->store, &opts, &session->tool);
 	if (rc < 0)
 		return tool_fail(name, rc);
 	rc = open_samplers(session, args);

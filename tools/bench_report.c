@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What rung bench prints: a text, or one JSON object. */
+#include "bench.h"
+#include "json.h"
+
+static double percentile_us(const struct bench_result *result, uint64_t count, double share)
+{
+	uint64_t idx = (uint64_t)(share * (double)count);
+
+	return (double)result->latency_ns[idx < count ? idx : count - 1] / 1e3;
+}
+
+/* What the run itself did: the counters after it, less those before. */
+static struct rung_store_stats difference(const struct bench_result *result)
+{
+	struct rung_store_stats stats = result->after;
+
+	for (uint32_t i = 0; i < stats.tier_count; i++) {
+		stats.tiers[i].hits -= result->before.tiers[i].hits;
+		stats.tiers[i].bytes -= result->before.tiers[i].bytes;
+	}
+	stats.device_reads -= result->before.device_reads;
+	stats.device_read_bytes -= result->before.device_read_bytes;
+	stats.merged_rows -= result->before.merged_rows;
+	stats.duplicate_rows -= result->before.duplicate_rows;
+	stats.retries -= result->before.retries;
+	stats.host_waits -= result->before.host_waits;
+	stats.scatters -= result->before.scatters;
+	return stats;
+}
+
+static void set_settings(json_t *root, const struct bench_args *args, const struct bench_ids *ids,
+			 const struct rung_store_stats *stats)
+{
+	tool_json_set(root, "engine", tool_json_text(stats->engine));
+	tool_json_set(root, "engine_why", tool_json_text(stats->engine_why && *stats->engine_why ? stats->engine_why : NULL));
+	tool_json_set(root, "direct", json_boolean(stats->direct));
+	tool_json_set(root, "queue_depth", tool_json_u64(stats->queue_depth));
+	tool_json_set(root, "sector_bytes", tool_json_u64(stats->sector_bytes));
+	tool_json_set(root, "ids", tool_json_text(args->ids));
+	tool_json_set(root, "requests", tool_json_u64(ids->batch_count));
+	tool_json_set(root, "in_flight", tool_json_u64(args->in_flight));
+	tool_json_set(root, "threads", tool_json_u64(args->common.threads));
+	tool_json_set(root, "seed", tool_json_u64(args->seed));
+	tool_json_set(root, "checked", json_boolean(args->check));
+}
+
+/* What only a GPU has is null on the CPU. */
+static void set_device(json_t *root, const struct tool_data *data, const struct rung_store_info *info,
+                       const struct rung_store_stats *stats)
+{
+	int on_gpu = info->device == RUNG_DEVICE_CUDA;
+	const char *why = data->plan ? rung_plan_device(data->plan)->why : "";
+	struct rung_gpu_info gpu = { .size = sizeof(gpu) };
+
+	if (on_gpu)
+		rung_gpu_info(info->gpu, &gpu);
+	tool_json_set(root, "device", tool_json_text(rung_device_name(info->device)));
+	tool_json_set(root, "device_why", tool_json_text(*why ? why : NULL));
+	tool_json_set(root, "attached", json_boolean(info->attached));
+	tool_json_set(root, "gpu", on_gpu ? tool_json_u64((uint64_t)info->gpu) : json_null());
+	tool_json_set(root, "gpu_name", tool_json_text(on_gpu ? gpu.name : NULL));
+	tool_json_set(root, "gpu_count", on_gpu ? tool_json_u64(info->gpu_count) : json_null());
+	tool_json_set(root, "map_on_gpu", on_gpu ? json_boolean(info->map_on_gpu) : json_null());
+	tool_json_set(root, "host_waits", on_gpu ? tool_json_u64(stats->host_waits) : json_null());
+	tool_json_set(root, "scatters", on_gpu ? tool_json_u64(stats->scatters) : json_null());
+}
+
+static json_t *bench_json(const struct bench_args *args, const struct tool_data *data, const struct bench_ids *ids,
+                          const struct bench_result *result)
+{
+	uint64_t row_bytes = result->info.features.row_bytes;
+	struct rung_store_stats stats = difference(result);
+	json_t *root = json_object(), *latency = json_object();
+
+	tool_json_set(latency, "p50", tool_json_real(percentile_us(result, ids->batch_count, 0.5)));
+	tool_json_set(latency, "p99", tool_json_real(percentile_us(result, ids->batch_count, 0.99)));
+	tool_json_set(latency, "max", tool_json_real(percentile_us(result, ids->batch_count, 1)));
+	tool_json_set(root, "rows", tool_json_u64(ids->count));
+	tool_json_set(root, "row_bytes", tool_json_u64(row_bytes));
+	tool_json_set(root, "seconds", tool_json_real(result->seconds));
+	tool_json_set(root, "rows_per_s", tool_json_real((double)ids->count / result->seconds));
+	tool_json_set(root, "bytes_per_s", tool_json_real((double)ids->count * (double)row_bytes / result->seconds));
+	tool_json_set(root, "device_reads", tool_json_u64(stats.device_reads));
+	tool_json_set(root, "device_read_bytes", tool_json_u64(stats.device_read_bytes));
+	tool_json_set(root, "merged_rows", tool_json_u64(stats.merged_rows));
+	tool_json_set(root, "duplicate_rows", tool_json_u64(stats.duplicate_rows));
+	tool_json_set(root, "retries", tool_json_u64(stats.retries));
+	tool_json_set(root, "cache_hits", json_null());   /* this version keeps no cold rows */
+	tool_json_set(root, "tiers", tool_json_hits(&stats));
+	tool_json_set(root, "latency_us", latency);
+	tool_json_set(root, "cpu_seconds", tool_json_real(result->cpu_seconds));
+	tool_json_set(root, "wrong_rows", args->check ? tool_json_u64(result->wrong_rows) : json_null());
+	set_device(root, data, &result->info, &stats);
+	set_settings(root, args, ids, &stats);
+	return root;
+}
+
+static void print_gpu(const struct rung_store_info *info, const struct rung_store_stats *stats)
+{
+	struct rung_gpu_info gpu = { .size = sizeof(gpu) };
+
+	if (info->device != RUNG_DEVICE_CUDA || rung_gpu_info(info->gpu, &gpu) < 0)
+		return;
+	printf("gathered by GPU %d, %s; %llu scatters, the host waited %llu times\n", info->gpu, gpu.name,
+	       (unsigned long long)stats->scatters, (unsigned long long)stats->host_waits);
+}
+
+static void print_bench(const struct bench_args *args, const struct bench_ids *ids, const struct bench_result *result)
+{
+	uint64_t row_bytes = result->info.features.row_bytes;
+	struct rung_store_stats stats = difference(result);
+	char text[TOOL_TEXT_BYTES], more[TOOL_TEXT_BYTES];
+	double rows = (double)ids->count;
+
+	tool_print_hits(&stats);
+	print_gpu(&result->info, &stats);
+	tool_print_engine(&stats);
+	printf("%llu rows of %llu bytes in %llu requests: %s", (unsigned long long)ids->count, (unsigned long long)row_bytes,
+	       (unsigned long long)ids->batch_count, tool_seconds_text(text, result->seconds));
+	printf(", %s rows/s, %s/s\n", tool_count_text(text, rows / result->seconds),
+	       tool_bytes_text(more, rows * (double)row_bytes / result->seconds));
+	printf("device: %s reads", tool_count_text(text, (double)stats.device_reads));
+	printf(", %s; %llu rows merged, %llu asked for twice\n", tool_bytes_text(more, (double)stats.device_read_bytes),
+	       (unsigned long long)stats.merged_rows, (unsigned long long)stats.duplicate_rows);
+	printf("request: p50 %.0f us, p99 %.0f us, max %.0f us; CPU %.2f s\n", percentile_us(result, ids->batch_count, 0.5),
+	       percentile_us(result, ids->batch_count, 0.99), percentile_us(result, ids->batch_count, 1), result->cpu_seconds);
+	if (args->check)
+		printf("checked: %llu wrong rows (times include the check)\n", (unsigned long long)result->wrong_rows);
+}
+
+int bench_report(const char *name, const struct bench_args *args, const struct tool_data *data, const struct bench_ids *ids,
+                 const struct bench_result *result)
+{
+	if (!args->common.json)
+		print_bench(args, ids, result);
+	else if (tool_json_print(name, bench_json(args, data, ids, result)) < 0)
+		return TOOL_FAILED;
+	if (result->wrong_rows == 0)
+		return TOOL_DONE;
+	return tool_error(name, TOOL_FAILED, "%llu wrong rows; the first has id %llu", (unsigned long long)result->wrong_rows,
+	                  (unsigned long long)result->first_wrong);
+}

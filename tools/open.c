@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening what the subcommands work on: dataset, plan, store, on the device that the options ask for. */
+#include "tool.h"
+
+static void set_plan_opts(const struct tool_store_args *args, uint64_t feature_bytes, struct rung_plan_opts *opts)
+{
+	uint64_t replicate_bytes = tool_size_bytes(&args->replicate, feature_bytes);
+
+	opts->host_bytes = tool_size_bytes(&args->host, feature_bytes);
+	opts->queue_depth = args->queue_depth;
+	opts->device = args->device;
+	opts->gpus = args->gpu_count ? args->gpus : NULL;
+	opts->gpu_count = args->gpu_count;
+	opts->gpu_bytes = tool_size_bytes(&args->gpu, feature_bytes);
+	opts->replicate_bytes = replicate_bytes == RUNG_BYTES_NONE ? 0 : replicate_bytes;
+	opts->vertex_ids = args->vertex_ids;
+}
+
+/* What was asked for is not what gathers: that must not go unnoticed. */
+static void tell_device(const char *name, const struct rung_plan_device *device)
+{
+	if (*device->why)
+		tool_error(name, TOOL_DONE, "%s%s", device->device == RUNG_DEVICE_CPU ? "the CPU gathers: " : "", device->why);
+}
+
+int tool_plan(const char *name, const char *dir, const struct tool_store_args *args, struct tool_data *data_out)
+{
+	struct rung_plan_opts opts = RUNG_PLAN_OPTS_INIT;
+	struct tool_data data = { 0 };
+	int rc = rung_dataset_open(dir, &data.ds);
+
+	if (rc < 0)
+		return rc;
+	set_plan_opts(args, rung_dataset_info(data.ds)->feature_bytes, &opts);
+	rc = rung_plan_create(data.ds, &opts, &data.plan);
+	if (rc < 0) {
+		rung_dataset_close(data.ds);
+		return rc == RUNG_E_NOSUP ? RUNG_E_NODEV : rc;
+	}
+	tell_device(name, rung_plan_device(data.plan));
+	*data_out = data;
+	return 0;
+}
+
+static struct rung_store_opts store_opts(const struct tool_store_args *args, const struct rung_store_opts *opts)
+{
+	struct rung_store_opts all = *opts;
+
+	all.queue_depth = args->queue_depth;
+	all.engine = args->engine;
+	all.buffered = args->buffered;
+	all.no_merge = args->no_merge;
+	all.vertex_ids = args->vertex_ids;
+	return all;
+}
+
+/* What is not supported is the engine that was asked for, or the GPU. */
+static int status_of_store(const struct tool_store_args *args, int rc)
+{
+	return rc == RUNG_E_NOSUP && args->engine == RUNG_ENGINE_AUTO ? RUNG_E_NODEV : rc;
+}
+
+int tool_open_store(const struct tool_store_args *args, const struct rung_store_opts *opts, struct tool_data *data)
+{
+	struct rung_store_opts all = store_opts(args, opts);
+	struct rung_store *store;
+	int rc = rung_store_open(data->ds, data->plan, &all, &store);
+
+	if (rc >= 0)
+		data->store = store;
+	return status_of_store(args, rc);
+}
+
+int tool_attach_store(const char *path, const struct tool_store_args *args, const struct rung_store_opts *opts, struct tool_data *data)
+{
+	struct rung_store_opts all = store_opts(args, opts);
+	struct rung_store *store;
+	int rc = rung_store_attach(path, &all, &store);
+
+	if (rc >= 0)
+		data->store = store;
+	return status_of_store(args, rc);
+}
+
+int tool_open(const char *name, const char *dir, const struct tool_store_args *args, const struct rung_store_opts *opts,
+              struct tool_data *data_out)
+{
+	struct tool_data data;
+	int rc = tool_plan(name, dir, args, &data);
+
+	if (rc < 0)
+		return rc;
+	rc = tool_open_store(args, opts, &data);
+	if (rc < 0) {
+		tool_close(&data);
+		return rc;
+	}
+	*data_out = data;
+	return 0;
+}
+
+int tool_close(struct tool_data *data)
+{
+	int rc = data->store ? rung_store_close(data->store) : 0;
+
+	rung_plan_destroy(data->plan);
+	rung_dataset_close(data->ds);
+	*data = (struct tool_data){ 0 };
+	return rc;
+}

@@ -410,7 +410,6 @@ int rung__handoff_submit(struct rung_request *request, const struct rung_ids *id
 	if (rc < 0)
 		return rc;
 	request->id_dtype = ids->dtype;
-	request->id_count = ids->count;
 	request->reading = request->read_through = false;
 	request->device_status = 0;
 	request->scatter_first = request->scatter_count = 0;

@@ -76,7 +76,7 @@ struct rung_request {
 
 	/* device */
 	enum rung_dtype id_dtype;         /* for messages, and index_first of a list that is split */
-	uint64_t id_count, index_first;
+	uint64_t index_first;
 	bool retired;                     /* put before it was done: who completes it gives it back; under lock */
 
 	pthread_mutex_t lock;

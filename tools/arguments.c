@@ -129,7 +129,7 @@ double tool_arg_double(const struct argp_state *state, const char *option, const
 
 #define ITEM_BYTES 32
 
-/* The text of a list up to its next comma. @return what is behind the comma; NULL at the end, and where there is no item of that length */
+/* The text of a list up to its next comma; "" where that is no item. @return what is behind the comma; NULL at the end */
 static const char *take_item(const char *from, char item[ITEM_BYTES])
 {
 	size_t length = strcspn(from, ",");

@@ -71,7 +71,8 @@ int tool_open_store(const struct tool_store_args *args, const struct rung_store_
 	return status_of_store(args, rc);
 }
 
-int tool_attach_store(const char *path, const struct tool_store_args *args, const struct rung_store_opts *opts, struct tool_data *data)
+int tool_attach_store(const char *path, const struct tool_store_args *args, const struct rung_store_opts *opts,
+                      struct tool_data *data)
 {
 	struct rung_store_opts all = store_opts(args, opts);
 	struct rung_store *store;

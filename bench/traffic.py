@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bytes over the link to the GPU when its memory holds the hottest rows, against all rows in host memory: counted, not timed.
 
-Stages the ogbn-arxiv graph for each score, samples an epoch of batches with `rung bench --ids trace`, and adds up the counters of
-the tiers. Where there is no GPU the host tier stands for it: it holds the same ranks, and a row of another tier would have crossed
-the link. One JSON object on stdout, a table on stderr. Python standard library.
+Stages a graph for each score, samples an epoch of batches with `rung bench --ids trace`, and adds up the counters of the tiers.
+Where there is no GPU the host tier stands for it: it holds the same ranks, and a row of another tier would have crossed the link.
+The graph is ogbn-arxiv, or with --rmat one whose degrees are as uneven as those of web and social graphs. One JSON object on
+stdout, a table on stderr. Python standard library; --rmat needs numpy.
 """
 import argparse
 import json
@@ -57,14 +58,36 @@ def find_graph(path):
     return None
 
 
+def arxiv(path):
+    return {"name": "ogbn-arxiv", "vertices": 169343, "edges": f"{path}:edge_index", "train": f"{path}:train_idx",
+            "directions": {"as cited": False, "both directions": True}}
+
+
+def rmat(args, folder):
+    """Edges by R-MAT (Chakrabarti, Zhan, Faloutsos 2004), with the parameters and the 16 edges a vertex of Graph500."""
+    import numpy as np   # pylint: disable=import-outside-toplevel
+    rng, vertices = np.random.default_rng(args.seed), 1 << args.rmat
+    ends = np.zeros((2, 16 * vertices), np.int32)
+    for bit in range(args.rmat):
+        draw = rng.random(ends.shape[1], dtype=np.float32)
+        ends[0] |= (draw >= 0.76).astype(np.int32) << bit
+        ends[1] |= (((draw >= 0.57) & (draw < 0.76)) | (draw >= 0.95)).astype(np.int32) << bit
+    name = rng.permutation(vertices).astype(np.int32)   # ids say nothing of degrees
+    np.save(os.path.join(folder, "edges.npy"), name[ends])
+    np.save(os.path.join(folder, "train.npy"), np.sort(rng.choice(vertices, vertices // 100, replace=False)).astype(np.int64))
+    return {"name": f"R-MAT, scale {args.rmat}, 16 edges a vertex, 0.57 0.19 0.19 0.05, 1 % of the vertices to train on",
+            "vertices": vertices, "edges": os.path.join(folder, "edges.npy"), "train": os.path.join(folder, "train.npy"),
+            "directions": {"as drawn": False}}
+
+
 def stage(args, folder, graph, name, score, undirected):
     """The staged folder: features are zeros, since only their number and width matter."""
     features = os.path.join(folder, "features.bin")
     with open(features, "wb") as file:
         file.truncate(args.vertices * args.row_bytes)
     out = os.path.join(folder, name)
-    run_json([args.rung, "stage", "--json", "--quiet", "--graph", f"{graph}:edge_index", *(["--undirected"] if undirected else []),
-              "--features", f"raw:{features},u8,{args.vertices}x{args.row_bytes}", "--split", f"train={graph}:train_idx",
+    run_json([args.rung, "stage", "--json", "--quiet", "--graph", graph["edges"], *(["--undirected"] if undirected else []),
+              "--features", f"raw:{features},u8,{args.vertices}x{args.row_bytes}", "--split", f"train={graph['train']}",
               "--score", score, "--out", out])
     return out
 
@@ -115,8 +138,7 @@ def counted(args, out, plan, rows, fanout, batch, share):
 
 def measure(args, folder, graph):
     results = []
-    for undirected in (False, True):
-        kind = "both directions" if undirected else "as cited"
+    for kind, undirected in graph["directions"].items():
         for score in args.scores:
             dataset = stage(args, folder, graph, f"{score}-{int(undirected)}", score, undirected)
             for batch in args.batches:
@@ -144,7 +166,7 @@ def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"), help="the command (default: build/rung)")
     parser.add_argument("--graph", help="arxiv.npz (default: in $RUNG_TEST_DATA, or ../shared/data beside the checkout)")
-    parser.add_argument("--vertices", type=int, default=169343, help="of that graph (default: 169343)")
+    parser.add_argument("--rmat", type=int, metavar="SCALE", help="instead: a graph of 2^SCALE vertices, made here")
     parser.add_argument("--dir", default="/dev/shm" if os.path.isdir("/dev/shm") else None,
                         help="folder for the temporary folder, some 300 MB; memory is fastest (default: /dev/shm)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: rows on the GPU are counted there (default: cpu)")
@@ -158,20 +180,24 @@ def parse_args():
     return parser.parse_args()
 
 
+def record(args, folder, graph):
+    args.vertices = graph["vertices"]
+    say(f"{'edges':16} {'score':11} {'fanout':9} {'batch':>5} {'rows/batch':>9} {'GPU':>6} {'reduction':>10} {'at most':>8}")
+    return {"benchmark": "traffic", "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "commit": first_line("git", "describe", "--always", "--dirty"), "rung": first_line(args.rung, "--version"),
+            "command": shlex.join(["bench/traffic.py", *sys.argv[1:]]), "machine": machine(), "graph": graph["name"],
+            "vertices": args.vertices, "row_bytes": args.row_bytes, "device": args.device, "seed": args.seed, "paper": PAPER,
+            "results": measure(args, folder, graph)}
+
+
 def main():
     args = parse_args()
-    graph = find_graph(args.graph)
-    if not graph:
-        say("skipped: arxiv.npz was not found: give --graph, or set RUNG_TEST_DATA to its folder")
+    path = None if args.rmat else find_graph(args.graph)
+    if not args.rmat and not path:
+        say("skipped: arxiv.npz was not found: give --graph, set RUNG_TEST_DATA to its folder, or use --rmat")
         return 77
-    say(f"{'edges':16} {'score':11} {'fanout':9} {'batch':>5} {'rows/batch':>9} {'GPU':>6} {'reduction':>10} {'at most':>8}")
     with tempfile.TemporaryDirectory(prefix="rung-traffic-", dir=args.dir) as folder:
-        record = {"benchmark": "traffic", "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                  "commit": first_line("git", "describe", "--always", "--dirty"), "rung": first_line(args.rung, "--version"),
-                  "command": shlex.join(["bench/traffic.py", *sys.argv[1:]]), "machine": machine(), "graph": "ogbn-arxiv",
-                  "vertices": args.vertices, "row_bytes": args.row_bytes, "device": args.device, "seed": args.seed, "paper": PAPER,
-                  "results": measure(args, folder, os.path.abspath(graph))}
-    print(json.dumps(record, indent=1))
+        print(json.dumps(record(args, folder, rmat(args, folder) if args.rmat else arxiv(os.path.abspath(path))), indent=1))
     return 0
 
 

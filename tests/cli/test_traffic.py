@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bench/traffic.py on a small graph of its own: it counts what the command counts."""
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from clitest import CliTest, main
+
+SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "traffic.py")
+
+
+class Traffic(CliTest):
+    def traffic(self, *args):
+        return subprocess.run([sys.executable, "-B", SCRIPT, "--rung", os.environ["RUNG"], *args], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, timeout=300, check=False)
+
+    @unittest.skipUnless(importlib.util.find_spec("numpy"), "numpy is not there: Debian python3-numpy")
+    def test_more_rows_on_the_gpu_leave_fewer_for_the_link(self):
+        done = self.traffic("--rmat", "12", "--fanouts", "4,3", "--batches", "16", "--shares", "10,60")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        record = json.loads(done.stdout)
+        self.assertEqual((record["benchmark"], record["vertices"], len(record["results"])), ("traffic", 4096, 4))
+        for few, many in zip(record["results"][::2], record["results"][1::2]):
+            self.assertEqual((few["gpu_rows"], many["gpu_rows"]), (410, 2458))
+            self.assertGreater(few["reduction"], 0.1, "rows by score are asked for more often than by chance")
+            self.assertGreater(many["reduction"], few["reduction"])
+            for result in (few, many):
+                self.assertLessEqual(result["reduction"], result["reduction_at_most"])
+                self.assertEqual(result["link_bytes"], result["tiers"][1]["bytes"])
+                self.assertEqual(result["link_bytes_all_host"], sum(tier["hits"] for tier in result["tiers"]) * 512)
+
+    def test_without_its_graph_it_says_what_is_missing(self):
+        done = self.traffic("--graph", self.path("none.npz"))
+        self.assertEqual(done.returncode, 77, done.stderr)
+        self.assertIn("arxiv.npz was not found", done.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -180,12 +180,19 @@ def parse_args():
     return parser.parse_args()
 
 
+def command_line():
+    """Without what is a matter of this machine: where the command and the temporary folder are."""
+    words = iter(sys.argv[1:])
+    kept = [word for word in words if not (word in ("--rung", "--dir") and next(words, None))]
+    return shlex.join(["bench/traffic.py", *kept])
+
+
 def record(args, folder, graph):
     args.vertices = graph["vertices"]
     say(f"{'edges':16} {'score':11} {'fanout':9} {'batch':>5} {'rows/batch':>9} {'GPU':>6} {'reduction':>10} {'at most':>8}")
     return {"benchmark": "traffic", "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "commit": first_line("git", "describe", "--always", "--dirty"), "rung": first_line(args.rung, "--version"),
-            "command": shlex.join(["bench/traffic.py", *sys.argv[1:]]), "machine": machine(), "graph": graph["name"],
+            "command": command_line(), "machine": machine(), "graph": graph["name"],
             "vertices": args.vertices, "row_bytes": args.row_bytes, "device": args.device, "seed": args.seed, "paper": PAPER,
             "results": measure(args, folder, graph)}
 

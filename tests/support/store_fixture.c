@@ -125,6 +125,8 @@ void fixture_open(struct store_fixture *f, uint64_t vertices, uint64_t row_bytes
 
 	if (opts)
 		own = *opts;
+	if (fixture_on_cuda() && own.batch_rows_max == 0)
+		own.batch_rows_max = 1u << 17;   /* all of it is pinned, in every test anew */
 	if (stream_rows)
 		own.stream_rows_max = (uint32_t)strtoul(stream_rows, NULL, 10);
 	*f = (struct store_fixture){ .vertices = vertices, .row_bytes = row_bytes };

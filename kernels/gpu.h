@@ -118,6 +118,9 @@ int rung__gpu_sampled(struct rung__device_batch *batch, bool block, struct rung_
 /** A pointer that the GPU does not reach would break its context for good. */
 int rung__gpu_check_memory(const char *what, const void *memory);
 
+/** Behind a failure in the midst of putting work on a stream: what was put must end before its memory is used again. */
+void rung__gpu_drain(cudaStream_t stream);
+
 /** 1 when an event has passed, 0 when it has not, a failure. */
 int rung__gpu_has_passed(cudaEvent_t event, const char *what);
 

@@ -16,6 +16,12 @@ int rung__gpu_check_memory(const char *what, const void *memory)
 	return rc;
 }
 
+void rung__gpu_drain(cudaStream_t stream)
+{
+	(void)cudaStreamSynchronize(stream);   /* of a GPU that has broken down it says so at once */
+	(void)cudaGetLastError();
+}
+
 static void record_gather(struct rung__device *device, const struct gpu_request *request, const struct rung_ids *ids, void *out,
                           uint64_t out_stride, struct rung__cuda_gather *gather)
 {
@@ -101,6 +107,8 @@ int rung__gpu_gather(struct rung__device *device, uint32_t request_idx, const st
 		rc = cuda_status(cudaEventRecord(request->gathered, request->stream), "recording the end of a gather");
 	if (rc == 0 && device->stage_rows > 0)
 		rc = put_gate(device, request, ids->count, out, out_stride);
+	if (rc < 0)
+		rung__gpu_drain(request->stream);
 	rung__gpu_leave(before);
 	return rc;
 }

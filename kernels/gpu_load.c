@@ -6,7 +6,7 @@
 #include "gpu.h"
 #include "load.h"
 
-#define BUFFER_BYTES (8ull << 20)   /* one copy: enough for the full rate of a link */
+#define BUFFER_BYTES (8ull << 20)   /* one copy: large beside what it costs to start one */
 #define BUFFERS 2u
 
 struct load {

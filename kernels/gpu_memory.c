@@ -2,7 +2,7 @@
 /*
  * Memory of the device: rows in GPU memory, and host memory that the GPU reads over the link.
  *
- * Host memory is registered in chunks: drivers take longer than linear on very large ones, and a failure says how far it came.
+ * Host memory is registered in chunks, so that a failure says how far it came.
  */
 #include <string.h>
 

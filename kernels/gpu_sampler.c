@@ -277,6 +277,8 @@ int rung__gpu_sample(struct rung__device_batch *batch, const uint64_t *seeds, ui
 	rc = rung__cuda_sample_launch(&sampler->cuda, &batch->sample, sampler->block_count, stream);
 	if (rc == 0)
 		rc = cuda_status(cudaEventRecord(batch->done, stream), "recording the end of a batch");
+	if (rc < 0)
+		rung__gpu_drain(stream);
 	rung__gpu_leave(before);
 	return rc;
 }

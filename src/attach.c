@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The attacher's side: ask for the offer, check all of it, and open a store on it. */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -295,7 +294,7 @@ static int take_features(struct rung_store *store, struct answer *answer)
 }
 
 /* Gathers run on our own GPU: the one that the calling thread has current. */
-static int take_device(struct rung_store *store, const int *alive_fd)
+static int take_device(struct rung_store *store, int *alive_fd)
 {
 	const struct rung__device_ops *ops;
 	int gpus[RUNG_GPUS_MAX], gpu;
@@ -309,9 +308,8 @@ static int take_device(struct rung_store *store, const int *alive_fd)
 	for (uint32_t g = 0; g < RUNG_GPUS_MAX; g++)
 		gpus[g] = gpu;
 	if (alive_fd) {
-		store->alive_fd = fcntl(*alive_fd, F_DUPFD_CLOEXEC, 0);
-		if (store->alive_fd < 0)
-			return rung__fail_errno(errno, "attaching: a descriptor");
+		store->alive_fd = *alive_fd;
+		*alive_fd = -1;   /* the store's now */
 	}
 	return rung__store_choose_device(store, gpus, (uint32_t)store->shape.gpu_count);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The devices there are. */
+#include <assert.h>
+
 #include "device.h"
 #include "rung_config.h"
 
@@ -37,6 +39,7 @@ const struct rung__device_ops *rung__device_find(enum rung_device device)
 
 	if (!ops)
 		rung__fail(RUNG_E_NOSUP, "device %s is not built in: %s", rung_device_name(device), RUNG_WHY_CUDA);
+	assert(!ops || (ops->abi == RUNG__DEVICE_ABI && ops->size == sizeof(*ops)));   /* no slot is optional */
 	return ops;
 }
 

@@ -30,7 +30,7 @@
 #include "store_internal.h"
 #include "thread.h"
 
-#define LOOK_NS 20000      /* between looks at the device: what a hit waits at most, and about 1/20 of a core */
+#define LOOK_NS 20000      /* between looks at the device: what has ended waits at most so long to be seen */
 #define SLACK_NS 2000      /* of the timer: by default the kernel adds 50 us */
 #define STOP_WAIT_S 60     /* a device that has not answered for so long is given up */
 
@@ -50,11 +50,6 @@ struct rung__handoff {
 	pthread_cond_t work;
 	pthread_t thread;
 };
-
-static uint32_t index_of(const struct rung_request *request)
-{
-	return (uint32_t)(request - request->store->requests);
-}
 
 static void push(struct rung__parcels *list, struct rung__parcel *parcel)
 {
@@ -78,62 +73,6 @@ static struct rung__parcel *pop(struct rung__parcels *list)
 	return parcel;
 }
 
-/* ---- what a gather found ---- */
-
-static void fail_bad_id(struct rung_request *request, const struct rung__found *found)
-{
-	uint64_t index = found->bad_index + request->index_first;
-	uint64_t last = request->store->shape.vertex_count - 1;
-	char text[RUNG__ERROR_BYTES];
-	int len;
-
-	if (request->id_dtype == RUNG_I32 || request->id_dtype == RUNG_I64)
-		len = snprintf(text, sizeof(text), "gather: id %" PRId64 " at index %" PRIu64, (int64_t)found->bad_id, index);
-	else
-		len = snprintf(text, sizeof(text), "gather: id %" PRIu64 " at index %" PRIu64, found->bad_id, index);
-	snprintf(text + len, sizeof(text) - (size_t)len, " is not in 0..%" PRIu64 ", the first of %" PRIu64 " such ids", last,
-	         found->bad_count);
-	rung__request_fail(request, RUNG_E_RANGE, text);
-}
-
-static void take_found(struct rung_request *request, const struct rung__found *found)
-{
-	_Atomic uint64_t *hits = request->store->counters.tier_hits;
-
-	if (found->bad_count > 0) {
-		fail_bad_id(request, found);
-		return;
-	}
-	rung__count(&hits[RUNG__TIER_GPU], found->local_rows);
-	rung__count(&hits[RUNG__TIER_PEER], found->peer_rows);
-	rung__count(&hits[RUNG__TIER_HOST], found->host_rows);
-	rung__count(&hits[RUNG__TIER_NVME], found->miss_count);
-	request->misses.count = found->miss_count;
-}
-
-void rung__handoff_settle(struct rung_request *request, bool block)
-{
-	struct rung_store *store = request->store;
-	struct rung__found found;
-	bool busy;
-	int rc;
-
-	if (atomic_load_explicit(&request->state, memory_order_acquire) == RUNG__REQUEST_DONE)
-		return;
-	rc = store->device_ops->gathered(store->device, index_of(request), block, &found);
-	if (rc == 0)
-		return;
-	pthread_mutex_lock(&request->lock);   /* another thread may have looked as well */
-	busy = atomic_load_explicit(&request->state, memory_order_relaxed) == RUNG__REQUEST_BUSY;
-	if (busy && rc < 0)
-		rung__request_fail(request, rc, rung_last_error());
-	else if (busy)
-		take_found(request, &found);
-	pthread_mutex_unlock(&request->lock);
-	if (busy)
-		rung__request_finish(request, request->status);
-}
-
 /* ---- the thread ---- */
 
 static void end(struct rung__handoff *h, uint32_t active_idx)
@@ -144,19 +83,10 @@ static void end(struct rung__handoff *h, uint32_t active_idx)
 	rung__request_finish(request, request->status);
 }
 
-static void fail_for_room(struct rung_request *request)
-{
-	char text[RUNG__ERROR_BYTES];
-
-	snprintf(text, sizeof(text), "gather: %" PRIu64 " cold rows in one request, there is room for %u: open the store with a larger "
-	         "stream_rows_max, or with 0", request->misses.count, request->store->opts.stream_rows_max);
-	rung__request_fail(request, RUNG_E_NOMEM, text);
-}
-
 /* Let the stream go on; the copy behind the wait counts as the one scatter of the request. */
 static void release(struct rung__handoff *h, struct rung_request *request, uint64_t count)
 {
-	h->ops->release(h->device, index_of(request), count);
+	h->ops->release(h->device, rung__request_index(request), count);
 	if (count > 0)
 		rung__count(&h->store->counters.scatters, 1);
 	request->scatters[0] = &request->last_parcel;
@@ -169,7 +99,7 @@ static bool look_at_gather(struct rung__handoff *h, uint32_t active_idx)
 {
 	struct rung_request *request = h->active[active_idx];
 	struct rung__found found;
-	int rc = h->ops->gathered(h->device, index_of(request), false, &found);
+	int rc = h->ops->gathered(h->device, rung__request_index(request), false, &found);
 
 	if (rc == 0) {
 		h->looking = true;
@@ -178,9 +108,7 @@ static bool look_at_gather(struct rung__handoff *h, uint32_t active_idx)
 	if (rc < 0)
 		rung__request_fail(request, rc, rung_last_error());
 	else
-		take_found(request, &found);
-	if (request->status == 0 && request->stage && request->misses.count > h->store->opts.stream_rows_max)
-		fail_for_room(request);
+		rung__found_take(request, &found);
 	if (request->status == 0 && request->misses.count > 0 && h->stop)
 		rung__request_fail(request, RUNG_E_CANCELED, "the store was closed while the request was in flight");
 	request->reading = true;
@@ -226,7 +154,7 @@ static int launch(struct rung__handoff *h, const struct rung_request *request, c
 		.out_stride = request->out_stride,
 		.idx = idx,
 	};
-	int rc = h->ops->scatter(h->device, index_of(request), &scatter);
+	int rc = h->ops->scatter(h->device, rung__request_index(request), &scatter);
 
 	if (rc == 0)
 		rung__count(&h->store->counters.scatters, 1);
@@ -269,7 +197,7 @@ static void look_at_scatters(struct rung__handoff *h, struct rung_request *reque
 {
 	while (request->scatter_count > 0) {
 		uint32_t idx = request->scatter_first;
-		int rc = h->ops->scattered(h->device, index_of(request), idx);
+		int rc = h->ops->scattered(h->device, rung__request_index(request), idx);
 
 		if (rc == 0)
 			return;
@@ -336,15 +264,9 @@ static void take_parcels(struct rung__handoff *h)
 /* Sleep until there is something new, or until it is time to look again. */
 static void take_work(struct rung__handoff *h)
 {
+	struct timespec until = rung__deadline(LOOK_NS);
 	struct rung_store *store = h->store;
-	struct timespec until;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += LOOK_NS;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_nsec -= 1000000000;
-		until.tv_sec++;
-	}
 	pthread_mutex_lock(&store->lock);
 	while (!h->inbox_head && !h->parcels.head && (h->stop || !store->stop)) {
 		if (h->looking) {
@@ -406,7 +328,7 @@ int rung__handoff_submit(struct rung_request *request, const struct rung_ids *id
 	int rc = check_alive(store);
 
 	if (rc == 0)
-		rc = store->device_ops->gather(store->device, index_of(request), ids, out, out_stride, stream);
+		rc = store->device_ops->gather(store->device, rung__request_index(request), ids, out, out_stride, stream);
 	if (rc < 0)
 		return rc;
 	request->id_dtype = ids->dtype;
@@ -447,7 +369,6 @@ static void free_handoff(struct rung__handoff *h)
 int rung__handoff_start(struct rung_store *store)
 {
 	struct rung__handoff *h = rung__zalloc(sizeof(*h));
-	pthread_condattr_t monotonic;
 	int rc;
 
 	if (!h)
@@ -455,10 +376,7 @@ int rung__handoff_start(struct rung_store *store)
 	h->store = store;
 	h->ops = store->device_ops;
 	h->device = store->device;
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&h->work, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	rung__cond_init(&h->work);
 	h->active = rung__malloc_array(store->request_count, sizeof(struct rung_request *));
 	if (!h->active) {
 		free_handoff(h);

@@ -7,6 +7,7 @@
 
 #include "radix.h"
 #include "store_internal.h"
+#include "thread.h"
 
 #define LOOK_NS 20000   /* between two looks at a device's gather that is waited for with a limit */
 
@@ -25,7 +26,7 @@ static unsigned latency_bucket(uint64_t ns)
 
 static bool is_sync(const struct rung_request *request)
 {
-	return (uint32_t)(request - request->store->requests) >= request->store->opts.requests_max;
+	return rung__request_index(request) >= request->store->opts.requests_max;
 }
 
 static void put_back(struct rung_request *request)
@@ -93,13 +94,6 @@ int rung_request_poll(struct rung_request *request)
 	return state_of(request) == RUNG__REQUEST_DONE;
 }
 
-static struct timespec deadline(int64_t timeout_ns)
-{
-	uint64_t until = rung__now_ns() + (uint64_t)timeout_ns;
-
-	return (struct timespec){ .tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u) };
-}
-
 /* Without a thread that would wake us: wait for the GPU, or look again and again until the limit. */
 static void settle_within(struct rung_request *request, int64_t timeout_ns)
 {
@@ -120,7 +114,7 @@ static void settle_within(struct rung_request *request, int64_t timeout_ns)
 /* The lock is taken even when the state is there already: refill may still be inside rung__request_finish() with it. */
 static bool await_state(struct rung_request *request, int state, int64_t timeout_ns)
 {
-	struct timespec until = deadline(timeout_ns < 0 ? 0 : timeout_ns);
+	struct timespec until = rung__deadline(timeout_ns < 0 ? 0 : (uint64_t)timeout_ns);
 	int waited = 0;
 	bool there;
 
@@ -162,7 +156,7 @@ int rung_request_wait_stream(struct rung_request *request, struct CUstream_st *s
 		await_state(request, RUNG__REQUEST_LAUNCHED, -1);
 	if (state_of(request) == RUNG__REQUEST_DONE && request->status < 0)
 		return rung__fail_text(request->status, request->error);
-	return store->device_ops->order(store->device, (uint32_t)(request - store->requests), stream);
+	return store->device_ops->order(store->device, rung__request_index(request), stream);
 }
 
 const char *rung_request_error(const struct rung_request *request)

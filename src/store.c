@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening and closing the store, and its counters. */
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "plan_internal.h"
 #include "share.h"
+#include "thread.h"
 
 #define REQUESTS_DEFAULT 8u
 #define REQUESTS_MAX 4096u
 #define BATCH_ROWS_DEFAULT (1u << 20)
 #define QUEUE_DEPTH_DEFAULT 64u
 #define CLOSE_WAIT_NS 60000000000ull
-#define ALLOC_ALIGN 256u
 #define SYNC_REQUESTS 2u            /* kept for rung_gather, which may block on them: its own always complete */
 
 static int take_opts(const struct rung_store_opts *user_opts, struct rung_store_opts *opts)
@@ -31,24 +30,13 @@ static int take_opts(const struct rung_store_opts *user_opts, struct rung_store_
 	return 0;
 }
 
-/* One block a request: [ranks | ranks_tmp | rows | rows_tmp]. A device reads and writes it too, hence whole pages. */
-static uint64_t request_bytes(const struct rung_store *store)
-{
-	return (uint64_t)store->opts.batch_rows_max * (2 * sizeof(uint64_t) + 2 * sizeof(uint32_t));
-}
-
-static uint64_t stage_bytes(const struct rung_store *store)
-{
-	return rung__align_up(store->opts.stream_rows_max * store->shape.layout.row_bytes, RUNG__PAGE_BYTES);
-}
-
 static void fini_requests(struct rung_store *store)
 {
 	for (uint32_t i = 0; i < store->request_count; i++) {
 		struct rung_request *request = &store->requests[i];
 
-		rung__unmap_pages(request->misses.ranks, request_bytes(store));
-		rung__unmap_pages(request->stage, stage_bytes(store));
+		rung__unmap_pages(request->misses.ranks, rung__request_bytes(store));
+		rung__unmap_pages(request->stage, rung__stage_bytes(store));
 		pthread_cond_destroy(&request->done);
 		pthread_mutex_destroy(&request->lock);
 	}
@@ -59,8 +47,7 @@ static void fini_requests(struct rung_store *store)
 static bool init_request(struct rung_store *store, struct rung_request *request)
 {
 	uint64_t rows = store->opts.batch_rows_max;
-	pthread_condattr_t monotonic;
-	uint64_t *block = rung__map_pages(request_bytes(store));
+	uint64_t *block = rung__map_pages(rung__request_bytes(store));
 
 	if (!block)
 		return false;
@@ -73,10 +60,7 @@ static bool init_request(struct rung_store *store, struct rung_request *request)
 		.rows_tmp = (uint32_t *)(block + 2 * rows) + rows,
 	};
 	pthread_mutex_init(&request->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&request->done, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	rung__cond_init(&request->done);
 	return true;
 }
 
@@ -186,99 +170,13 @@ static void init_locks(struct rung_store *store)
 	pthread_cond_init(&store->freed, NULL);
 }
 
-int rung__store_choose_device(struct rung_store *store, const int *gpus, uint32_t gpu_count)
-{
-	struct rung_gpu_info info;
-	int rc;
-
-	store->device_ops = rung__device_find(RUNG_DEVICE_CUDA);
-	if (!store->device_ops)
-		return RUNG_E_NOSUP;
-	rc = store->device_ops->gpu_info(gpus[0], &info);
-	if (rc < 0)
-		return rc;
-	memcpy(store->gpus, gpus, sizeof(*gpus) * gpu_count);
-	store->shape.gpu_count = gpu_count;
-	store->node = info.node;
-	return 0;
-}
-
-/* Then the launch of a copy that waits for rows would itself wait, in the thread that has yet to ask for them. */
-static bool launches_block(void)
-{
-	const char *value = getenv("CUDA_LAUNCH_BLOCKING");
-
-	return value && *value && strcmp(value, "0") != 0;
-}
-
-/* Room for cold rows, where they are to be copied on the caller's stream. */
-static int take_stages(struct rung_store *store)
-{
-	if (store->opts.stream_rows_max == 0 || store->shape.tiers[RUNG__TIER_NVME].row_count == 0 || launches_block())
-		return 0;
-	for (uint32_t i = 0; i < store->request_count; i++) {
-		store->requests[i].stage = rung__map_pages(stage_bytes(store));
-		if (!store->requests[i].stage)
-			return rung__fail(RUNG_E_NOMEM, "store: no memory for %u cold rows of each of %u requests: give a smaller stream_rows_max",
-			                  store->opts.stream_rows_max, store->request_count);
-	}
-	return 0;
-}
-
-static struct rung__ranks ranks_of(const struct rung_store *store, enum rung__tier_id tier)
-{
-	return (struct rung__ranks){ store->shape.tiers[tier].rank_first, store->shape.tiers[tier].row_count };
-}
-
-/* Behind the host tier and the map, which it registers. */
-static int open_device(struct rung_store *store, const struct rung__gpu_handle *peer_handles)
-{
-	uint64_t host_rows = store->shape.tiers[RUNG__TIER_HOST].row_count;
-	struct rung__lists *lists = rung__malloc_array(store->request_count, sizeof(*lists));
-	struct rung__device_args args = {
-		.gpus = store->gpus,
-		.gpu_count = (uint32_t)store->shape.gpu_count,
-		.features = &store->features,
-		.vertex_count = store->shape.vertex_count,
-		.local = ranks_of(store, RUNG__TIER_GPU),
-		.peer = ranks_of(store, RUNG__TIER_PEER),
-		.peer_handles = peer_handles,
-		.host = store->host_view,
-		.host_bytes = rung__align_up(host_rows * store->shape.layout.row_stride, RUNG__PAGE_BYTES),
-		.rank_of_vertex = store->rank_of_vertex,
-		.map_bytes = (unsigned)store->shape.map_bytes,
-		.map_on_gpu = store->shape.map_on_gpu,
-		.sealed = store->share || store->attached,
-		.lists = lists,
-		.request_count = store->request_count,
-	};
-	int rc;
-
-	if (!lists)
-		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
-	rc = take_stages(store);
-	if (rc < 0)
-		goto free_lists;
-	for (uint32_t i = 0; i < store->request_count; i++) {
-		const struct rung__misses *misses = &store->requests[i].misses;
-
-		lists[i] = (struct rung__lists){ misses->ranks, misses->ranks_tmp, misses->rows, misses->rows_tmp, misses->ranks,
-		                                 rung__align_up(request_bytes(store), RUNG__PAGE_BYTES), store->requests[i].stage, stage_bytes(store) };
-	}
-	args.stage_rows = store->requests[0].stage ? store->opts.stream_rows_max : 0;
-	rc = store->device_ops->open(&args, &store->device);
-free_lists:
-	rung__free(lists);
-	return rc;
-}
-
 int rung__store_open_tiers(struct rung_store *store, const struct rung__tier_ops *fetchable,
                            const struct rung__gpu_handle *peer_handles)
 {
 	int rc = open_host(store);
 
 	if (rc == 0 && store->device_ops)
-		rc = open_device(store, peer_handles);
+		rc = rung__store_open_device(store, peer_handles);
 	if (rc == 0)
 		rc = open_cold(store, fetchable);
 	if (rc == 0 && store->device && store->refill)
@@ -442,99 +340,4 @@ int rung_store_close(struct rung_store *store)
 		return rc;
 	free_store(store);
 	return 0;
-}
-
-int rung_store_alloc(struct rung_store *store, uint64_t bytes, void **memory_out)
-{
-	if (store->device)
-		return store->device_ops->alloc(store->device, bytes, memory_out);
-	*memory_out = rung__malloc_aligned(ALLOC_ALIGN, bytes);
-	return *memory_out ? 0 : rung__fail(RUNG_E_NOMEM, "store: no memory for %" PRIu64 " bytes", bytes);
-}
-
-void rung_store_free(struct rung_store *store, void *memory)
-{
-	if (store->device)
-		store->device_ops->free(store->device, memory);
-	else
-		rung__free(memory);
-}
-
-int rung_store_copy(struct rung_store *store, void *to, const void *from, uint64_t bytes)
-{
-	if (store->device)
-		return store->device_ops->copy(store->device, to, from, bytes);
-	memcpy(to, from, bytes);
-	return 0;
-}
-
-static uint64_t counter(const _Atomic uint64_t *value)
-{
-	return atomic_load_explicit(value, memory_order_relaxed);
-}
-
-static void fill_stats(const struct rung_store *store, struct rung_store_stats *stats)
-{
-	static const char *const names[] = {
-#define TIER_NAME(id, name) [id] = name,
-		RUNG__TIER_LIST(TIER_NAME)
-#undef TIER_NAME
-	};
-	const struct rung__counters *c = &store->counters;
-
-	for (unsigned t = rung__first_tier(store->device != NULL); t < RUNG__TIER_COUNT; t++) {
-		unsigned i = stats->tier_count++;
-
-		stats->tiers[i].name = names[t];
-		stats->tiers[i].rows = store->shape.tiers[t].row_count;
-		stats->tiers[i].hits = counter(&c->tier_hits[t]);
-		stats->tiers[i].bytes = stats->tiers[i].hits * store->shape.layout.row_bytes;
-	}
-	stats->requests = counter(&c->requests);
-	stats->request_errors = counter(&c->request_errors);
-	stats->device_reads = counter(&c->device_reads);
-	stats->device_read_bytes = counter(&c->device_read_bytes);
-	stats->merged_rows = counter(&c->merged_rows);
-	stats->duplicate_rows = counter(&c->duplicate_rows);
-	stats->retries = counter(&c->retries);
-	stats->host_waits = counter(&c->host_waits);
-	stats->scatters = counter(&c->scatters);
-	for (unsigned b = 0; b < RUNG_LATENCY_BUCKETS; b++)
-		stats->latency[b] = counter(&c->latency[b]);
-}
-
-int rung_store_stats(const struct rung_store *store, struct rung_store_stats *stats_out)
-{
-	struct rung_store_stats stats = { .engine = "none", .engine_why = "every row is in memory" };
-
-	if (store->device && !store->handoff)   /* nobody else counts what was put before it had run */
-		rung__request_harvest((struct rung_store *)store, false);
-	fill_stats(store, &stats);
-	if (store->refill) {
-		struct rung__engine_state engine;
-
-		rung__refill_engine(store->refill, &engine, &stats.queue_depth, &stats.sector_bytes);
-		stats.engine = engine.name;
-		stats.engine_why = engine.why;
-		stats.direct = engine.direct;
-	}
-	return rung__opts_give(stats_out, &stats, sizeof(stats), "rung_store_stats");
-}
-
-int rung_store_info(const struct rung_store *store, struct rung_store_info *info_out)
-{
-	struct rung_store_info info = {
-		.vertex_count = store->shape.vertex_count,
-		.features = store->shape.array,
-		.dataset_dir = store->dataset_dir,
-		.attached = store->attached,
-		.device = store->device ? RUNG_DEVICE_CUDA : RUNG_DEVICE_CPU,
-		.gpu = store->device ? store->gpus[0] : -1,
-		.gpu_count = (uint32_t)store->shape.gpu_count,
-		.map_on_gpu = store->device && store->shape.map_on_gpu && store->rank_of_vertex,
-		.node = store->node,
-		.node_share = store->node_share,
-	};
-
-	return rung__opts_give(info_out, &info, sizeof(info), "rung_store_info");
 }

@@ -158,8 +158,26 @@ int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan 
 /** A store with its requests, and nothing in it yet. */
 int rung__store_new(const struct rung_store_opts *user_opts, struct rung_store **store_out);
 
+/** One block a request: [ranks | ranks_tmp | rows | rows_tmp]. A device reads and writes it too, hence whole pages. */
+static inline uint64_t rung__request_bytes(const struct rung_store *store)
+{
+	return (uint64_t)store->opts.batch_rows_max * (2 * sizeof(uint64_t) + 2 * sizeof(uint32_t));
+}
+
+static inline uint64_t rung__stage_bytes(const struct rung_store *store)
+{
+	return rung__align_up(store->opts.stream_rows_max * store->shape.layout.row_bytes, RUNG__PAGE_BYTES);
+}
+
+/* ---- store_device.c ---- */
+
 /** Take the device that gathers on the first of `gpus`. */
 int rung__store_choose_device(struct rung_store *store, const int *gpus, uint32_t gpu_count);
+
+/** Open it, behind the host tier and the map, which it registers. */
+int rung__store_open_device(struct rung_store *store, const struct rung__gpu_handle *peer_handles);
+
+/* ---- store.c ---- */
 
 /**
  * Open the tiers of a store whose shape and features are set; rows are loaded unless host_memory has them, and those of the tier
@@ -180,6 +198,12 @@ void rung__request_harvest(struct rung_store *store, bool must);
 /** Give misses, which need not be sorted, to refill. */
 void rung__request_enqueue(struct rung_request *request);
 
+/** Its number, by which devices know it. */
+static inline uint32_t rung__request_index(const struct rung_request *request)
+{
+	return (uint32_t)(request - request->store->requests);
+}
+
 /** Remember how a request fails; the first failure is the one told. */
 void rung__request_fail(struct rung_request *request, int status, const char *text);
 
@@ -188,7 +212,7 @@ static inline void rung__count(_Atomic uint64_t *counter, uint64_t n)
 	atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
 }
 
-/* ---- handoff.c ---- */
+/* ---- handoff.c, found.c ---- */
 
 /** Start the thread that the device's requests need when some rows are cold. */
 int rung__handoff_start(struct rung_store *store);
@@ -199,6 +223,9 @@ int rung__handoff_stop(struct rung__handoff *handoff);
 /** Put a request's gather on a stream. The request is BUSY from here on. */
 int rung__handoff_submit(struct rung_request *request, const struct rung_ids *ids, void *out, size_t out_stride,
                          struct CUstream_st *stream);
+
+/** Put what a gather found into its request: misses, or why it fails. */
+void rung__found_take(struct rung_request *request, const struct rung__found *found);
 
 /** Without a hand-off: complete a request whose gather has run. Any thread; `block` waits for the gather. */
 void rung__handoff_settle(struct rung_request *request, bool block);

@@ -38,7 +38,7 @@ struct rung_gpu_info {
  * @param gpu  its number among those that CUDA shows to this process; negative: the one the calling thread has current
  * @return 0, RUNG_E_NODEV (no GPU, no driver, or not so many), RUNG_E_NOSUP (built without CUDA), RUNG_E_ABI
  *
- * Makes CUDA start in this process, which takes some 100 ms and some 100 MB of host and GPU memory. After fork() a child cannot
+ * Makes CUDA start in this process, which takes time, and memory of the host and of the GPU. After fork() a child cannot
  * use CUDA when its parent has: fork first, or execute a program.
  */
 RUNG_API int rung_gpu_info(int gpu, struct rung_gpu_info *info_out);

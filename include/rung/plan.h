@@ -19,13 +19,13 @@ struct rung_plan;
 
 struct rung_plan_opts {
 	size_t size;             /**< sizeof(struct rung_plan_opts), set by the initialiser */
-	uint64_t host_bytes;     /**< host memory for rows and staging slots together; 0: half of what is free; RUNG_BYTES_MAX: all rows */
+	uint64_t host_bytes;     /**< host memory for rows, staging slots and graph together; 0: half of what is free; RUNG_BYTES_MAX: all rows */
 	uint32_t queue_depth;    /**< reads in flight wanted on the NVMe tier; 0: 64 */
 	enum rung_device device;    /**< what will gather; only with CUDA are there rows in the tiers "gpu" and "peer" */
 	const int *gpus;            /**< [gpu_count] GPUs, the first gathers; one may come several times and then poses as several;
 	                                 NULL: the one the calling thread has current */
 	uint32_t gpu_count;
-	uint64_t gpu_bytes;         /**< of each GPU, for rows and map; 0: what is free less gpu_spare_bytes; RUNG_BYTES_MAX: all rows */
+	uint64_t gpu_bytes;         /**< of each GPU, for rows, map and graph; 0: what is free less gpu_spare_bytes; RUNG_BYTES_MAX: all rows */
 	uint64_t gpu_spare_bytes;   /**< 0: 1 GiB; left for the training when gpu_bytes is 0 */
 	uint64_t replicate_bytes;   /**< of gpu_bytes when there are several GPUs: the hottest rows, kept on the GPU that gathers;
 	                                 RUNG_BYTES_MAX: all of it; 0: none. The others are interleaved over the GPUs. */

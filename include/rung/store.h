@@ -116,7 +116,8 @@ RUNG_API int rung_store_open(const struct rung_dataset *ds, const struct rung_pl
  *
  * A store whose gathers run on a GPU is attached to the GPU that the calling thread has current. It reads the creator's tier "peer"
  * where it is (by CUDA IPC, which wants another process), and has a tier "gpu" and a map of its own. GPU memory goes with the process that
- * took it: when the creator closes or dies, gathers of stores attached to one with a tier "peer" fail with RUNG_E_NODEV.
+ * took it: when the creator closes or dies, gathers of stores attached to one with a tier "peer" fail with RUNG_E_NODEV, and those on
+ * their way at that moment may fail with any CUDA error: let attached processes end first.
  *
  * @param share_path  at most 107 bytes
  * @param opts        NULL: defaults; share_path must be NULL; vertex_ids only where the creator has set it
@@ -149,7 +150,8 @@ RUNG_API int rung_store_close(struct rung_store *store);
  *         requests are in flight: wait for one and put it), RUNG_E_INVAL (count above batch_rows_max, dtype, stride, vertex ids
  *         without opts.vertex_ids, memory that the GPU does not reach, a stream on the CPU), CUDA: RUNG_E_IO (a CUDA error)
  *
- * Threads: any number at the same time. Nothing is allocated, and on CUDA nothing waits.
+ * Threads: any number at the same time. Nothing is allocated, and on CUDA nothing waits, unless a CUDA call fails: then for the work that
+ * was already put on the stream.
  */
 RUNG_API int rung_gather_submit(struct rung_store *store, const struct rung_ids *ids, void *out, size_t out_stride,
                                 struct CUstream_st *stream, struct rung_request **req_out);

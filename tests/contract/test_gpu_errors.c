@@ -61,7 +61,7 @@ static const char *const functions[] = {
 	"cudaGetDeviceCount", "cudaGetDevice", "cudaSetDevice", "cudaGetDeviceProperties", "cudaDeviceGetPCIBusId", "cudaMemGetInfo",
 	"cudaDeviceGetAttribute", "cudaMalloc", "cudaHostRegister", "cudaMemcpyAsync", "cudaMemcpy2DAsync", "cudaMemcpy", "cudaMemsetAsync",
 	"cudaStreamCreateWithFlags", "cudaEventCreateWithFlags", "cudaEventRecord", "cudaEventSynchronize", "cudaStreamSynchronize",
-	"cudaOccupancyMaxActiveBlocksPerMultiprocessor", "cudaGetDriverEntryPointByVersion",
+	"cudaOccupancyMaxActiveBlocksPerMultiprocessor", "cudaGetDriverEntryPointByVersion", "cudaDeviceEnablePeerAccess",
 };
 
 static int open_store_once(void)
@@ -163,6 +163,44 @@ Test(gpu_errors, host_memory_that_cannot_be_pinned_says_how_far_it_came)
 	cr_assert(strstr(rung_last_error(), "limit of locked memory"), "%s", rung_last_error());
 }
 
+Test(gpu_errors, gpus_without_a_link_at_open_are_named)
+{
+	struct rung_store_opts opts = { .size = sizeof(opts) };
+	struct rung_store *store;
+	size_t live = sim_live();
+
+	if (rung_plan_device(f.plan)->gpus[rung_plan_device(f.plan)->gpu_count - 1] == 0 && rung_plan_device(f.plan)->gpus[1] == 0)
+		cr_skip_test("one GPU: it reaches itself");
+	sim_fail("cudaDeviceEnablePeerAccess", 1, cudaErrorPeerAccessUnsupported);   /* as if the plan were another machine's */
+	cr_assert_eq(rung_store_open(f.ds, f.plan, &opts, &store), RUNG_E_NOSUP);
+	cr_assert(strstr(rung_last_error(), "GPU 0 cannot read the memory of GPU 1"), "%s", rung_last_error());
+	cr_assert_eq(sim_live(), live);
+}
+
+Test(gpu_errors, gpu_memory_that_cannot_be_named_or_opened_fails_the_share)
+{
+	struct rung_store_opts opts = { .size = sizeof(opts) };
+	struct rung_store *creator, *store;
+	char path[400];
+	size_t live;
+
+	if (rung_plan_tier(f.plan, fixture_tier(&f, "peer"))->row_count == 0)
+		cr_skip_test("no rows in the tier peer: nothing to name");
+	snprintf(path, sizeof(path), "%s/share/socket", f.parent);
+	opts.share_path = path;
+	live = sim_live();
+	sim_fail("cudaIpcGetMemHandle", 2, cudaErrorUnknown);
+	cr_assert_eq(rung_store_open(f.ds, f.plan, &opts, &creator), RUNG_E_IO);
+	cr_assert(strstr(rung_last_error(), "naming GPU memory"), "%s", rung_last_error());
+	cr_assert_eq(sim_live(), live);
+	cr_assert_eq(rung_store_open(f.ds, f.plan, &opts, &creator), 0, "%s", rung_last_error());
+	live = sim_live();
+	cr_assert_eq(rung_store_attach(path, NULL, &store), RUNG_E_IO);   /* CUDA IPC opens nothing of one's own process */
+	cr_assert(strstr(rung_last_error(), "opening GPU memory of the process that shares the store"), "%s", rung_last_error());
+	cr_assert_eq(sim_live(), live);
+	cr_assert_eq(rung_store_close(creator), 0);
+}
+
 Test(gpu_errors, a_gpu_that_is_not_there_is_named)
 {
 	int gpu = 77;
@@ -201,6 +239,23 @@ Test(gpu_errors, a_launch_that_fails_fails_its_request_alone)
 	cr_assert_eq(rung_gather(f.store, &list, out, 0), RUNG_E_IO);
 	for (unsigned i = 0; i < 10; i++)   /* no slot and no request was lost */
 		gather_is_right();
+}
+
+/* The kernel was started: it has to be over when the request may serve again, on whatever stream. */
+Test(gpu_errors, what_was_started_ends_before_a_failed_submit_returns)
+{
+	unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
+	struct rung_request *request;
+	cudaStream_t mine;
+
+	cr_assert_eq(cudaStreamCreateWithFlags(&mine, cudaStreamNonBlocking), cudaSuccess);
+	for (unsigned i = 0; i < 10; i++) {
+		sim_fail("cudaEventRecord", 1, cudaErrorUnknown);
+		cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, mine, &request), RUNG_E_IO);
+		cr_assert_eq(cudaStreamQuery(mine), cudaSuccess);
+		gather_is_right();
+	}
+	cr_assert_eq(cudaStreamDestroy(mine), cudaSuccess);
 }
 
 Test(gpu_errors, after_a_sticky_error_every_request_fails_and_the_store_closes)

@@ -25,17 +25,6 @@ static void tear_down(void)
 
 TestSuite(share, .init = set_up, .fini = tear_down);
 
-static void check_gathers(struct rung_store *store, uint64_t seed)
-{
-	struct rung_store *own = s.base.store;
-	uint64_t ids[1000];
-
-	fixture_random_ids(&s.base, ids, RUNG__ARRAY_LEN(ids), seed);
-	s.base.store = store;
-	fixture_gather_and_check(&s.base, ids, RUNG__ARRAY_LEN(ids));
-	s.base.store = own;
-}
-
 static bool there(const char *path)
 {
 	struct stat st;
@@ -51,8 +40,8 @@ Test(share, an_attached_store_gives_the_same_rows)
 	struct rung_store_stats stats = { .size = sizeof(stats) };
 	struct rung_store_info info = { .size = sizeof(info) };
 
-	check_gathers(store, 1);
-	check_gathers(creator, 2);
+	share_fixture_check(&s, store, 1);
+	share_fixture_check(&s, creator, 2);
 	cr_assert_eq(rung_store_stats(store, &stats), 0);
 	cr_assert_gt(stats.tiers[fixture_tier(&s.base, "host")].hits, 0);
 	cr_assert_gt(stats.tiers[fixture_tier(&s.base, "nvme")].hits, 0);
@@ -83,9 +72,9 @@ Test(share, all_rows_in_memory_or_none_can_be_shared)
 		cr_assert_eq(rung_store_open(s.base.ds, plan, &opts, &creator), 0, "%s", rung_last_error());
 		cr_assert_eq(rung_store_attach(s.path, NULL, &store), 0, "%s", rung_last_error());
 		rung_plan_destroy(plan);
-		check_gathers(store, b);
+		share_fixture_check(&s, store, b);
 		rung_store_close(creator);
-		check_gathers(store, b + 10);
+		share_fixture_check(&s, store, b + 10);
 		rung_store_close(store);
 	}
 }
@@ -100,7 +89,7 @@ Test(share, several_processes_gather_at_the_same_time)
 		cr_assert_eq(share_child_ask(&children[c], "go"), 0);
 	}
 	for (unsigned round = 0; round < 20; round++)
-		check_gathers(creator, round);
+		share_fixture_check(&s, creator, round);
 	for (unsigned c = 0; c < 3; c++) {
 		cr_assert_eq(share_child_ask(&children[c], "stop"), 0, "%s", children[c].line);
 		cr_assert_eq(share_child_end(&children[c]), 0);
@@ -151,7 +140,7 @@ Test(share, a_dataset_moved_away_stays_the_one_that_is_read)
 	snprintf(moved, sizeof(moved), "%s.moved", s.base.dir);
 	cr_assert_eq(rename(s.base.dir, moved), 0);
 	store = share_fixture_attach(&s);
-	check_gathers(store, 1);
+	share_fixture_check(&s, store, 1);
 	rung_store_close(store);
 	rung_store_close(creator);
 }
@@ -166,7 +155,7 @@ Test(share, vertex_ids_need_a_creator_that_has_the_map)
 	cr_assert_eq(rung_store_attach(s.path, &attach_opts, &store), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "vertex_ids"), "%s", rung_last_error());
 	cr_assert_eq(rung_store_attach(s.path, NULL, &store), 0, "%s", rung_last_error());
-	check_gathers(store, 1);
+	share_fixture_check(&s, store, 1);
 	rung_store_close(store);
 	rung_store_close(creator);
 }
@@ -180,7 +169,7 @@ Test(share, an_attacher_without_vertex_ids_has_no_map)
 
 	cr_assert_eq(rung_store_attach(s.path, NULL, &store), 0);
 	cr_assert_eq(rung_gather(store, &ids, out, 0), RUNG_E_INVAL);
-	check_gathers(store, 1);
+	share_fixture_check(&s, store, 1);
 	rung_store_close(store);
 	rung_store_close(creator);
 }
@@ -206,7 +195,7 @@ Test(share, attachers_go_on_when_the_creator_is_killed)
 	cr_assert_eq(rung_store_attach(s.path, NULL, &store), RUNG_E_NOENT);
 	cr_assert(strstr(rung_last_error(), "start it again"), "%s", rung_last_error());
 	store = share_fixture_create(&s);   /* the socket that is left is replaced */
-	check_gathers(store, 5);
+	share_fixture_check(&s, store, 5);
 	for (unsigned c = 0; c < 2; c++) {
 		cr_assert_eq(share_child_ask(&children[c], "gather 7"), 0, "%s", children[c].line);
 		cr_assert_eq(share_child_end(&children[c]), 0);
@@ -227,9 +216,9 @@ Test(share, nobody_minds_an_attacher_that_is_killed)
 	share_child_kill(&killed);
 	cr_assert_eq(share_child_ask(&child, "stop"), 0, "%s", child.line);
 	cr_assert_eq(share_child_end(&child), 0);
-	check_gathers(creator, 1);
+	share_fixture_check(&s, creator, 1);
 	store = share_fixture_attach(&s);
-	check_gathers(store, 2);
+	share_fixture_check(&s, store, 2);
 	rung_store_close(store);
 	rung_store_close(creator);
 }
@@ -239,7 +228,7 @@ Test(share, attachers_go_on_when_the_creator_closes_and_nobody_new_gets_in)
 	struct rung_store *creator = share_fixture_create(&s), *store = share_fixture_attach(&s), *late;
 
 	cr_assert_eq(rung_store_close(creator), 0);
-	check_gathers(store, 3);
+	share_fixture_check(&s, store, 3);
 	cr_assert_eq(rung_store_attach(s.path, NULL, &late), RUNG_E_NOENT);
 	cr_assert(strstr(rung_last_error(), "no store is shared there"), "%s", rung_last_error());
 	cr_assert_eq(rmdir(s.folder), 0);   /* nothing is left in it */
@@ -259,7 +248,7 @@ Test(share, one_store_to_a_place)
 	cr_assert_eq(share_child_start(&child, "create", s.path, s.base.dir), RUNG_E_BUSY, "%s", child.line);
 	cr_assert_eq(share_child_end(&child), 0);
 	second = share_fixture_attach(&s);   /* the first is as it was */
-	check_gathers(second, 1);
+	share_fixture_check(&s, second, 1);
 	rung_store_close(second);
 	rung_store_close(creator);
 	creator = share_fixture_create(&s);

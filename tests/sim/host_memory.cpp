@@ -88,30 +88,36 @@ cudaError_t cudaHostUnregister(void *ptr)
 	});
 }
 
+/* Memory of the host that CUDA knows from the start; its content is nothing to rely on. */
+static cudaError_t take_host(state &s, range_kind kind, size_t bytes, void **ptr_out)
+{
+	struct range r = {};
+
+	r.real = (unsigned char *)aligned_alloc(PAGE, round_up(bytes, PAGE));
+	if (!r.real)
+		return cudaErrorMemoryAllocation;
+	memset(r.real, GARBAGE, round_up(bytes, PAGE));
+	r.kind = kind;
+	r.begin = (uintptr_t)r.real;
+	r.bytes = bytes;
+	r.gpu = current_gpu();
+	r.writable = true;
+	add_range(s, r);
+	*ptr_out = r.real;
+	return cudaSuccess;
+}
+
 static entry host_alloc("cudaHostAlloc");
 cudaError_t cudaHostAlloc(void **ptr_out, size_t bytes, unsigned flags)
 {
 	return call(host_alloc, [&](state &s, held_lock &) {
-		struct range r = {};
-
 		if (flags & ~7u)
 			return cudaErrorInvalidValue;
 		if (bytes == 0) {
 			*ptr_out = nullptr;
 			return cudaSuccess;
 		}
-		r.real = (unsigned char *)aligned_alloc(PAGE, round_up(bytes, PAGE));
-		if (!r.real)
-			return cudaErrorMemoryAllocation;
-		memset(r.real, GARBAGE, round_up(bytes, PAGE));
-		r.kind = PINNED;
-		r.begin = (uintptr_t)r.real;
-		r.bytes = bytes;
-		r.gpu = current_gpu();
-		r.writable = true;
-		add_range(s, r);
-		*ptr_out = r.real;
-		return cudaSuccess;
+		return take_host(s, PINNED, bytes, ptr_out);
 	});
 }
 
@@ -134,22 +140,9 @@ static entry malloc_managed("cudaMallocManaged");
 cudaError_t cudaMallocManaged(void **ptr_out, size_t bytes, unsigned flags)
 {
 	return call(malloc_managed, [&](state &s, held_lock &) {
-		struct range r = {};
-
 		if (bytes == 0 || (flags != cudaMemAttachGlobal && flags != cudaMemAttachHost))
 			return cudaErrorInvalidValue;
-		r.real = (unsigned char *)aligned_alloc(PAGE, round_up(bytes, PAGE));
-		if (!r.real)
-			return cudaErrorMemoryAllocation;
-		memset(r.real, GARBAGE, round_up(bytes, PAGE));
-		r.kind = MANAGED;
-		r.begin = (uintptr_t)r.real;
-		r.bytes = bytes;
-		r.gpu = current_gpu();
-		r.writable = true;
-		add_range(s, r);
-		*ptr_out = r.real;
-		return cudaSuccess;
+		return take_host(s, MANAGED, bytes, ptr_out);
 	});
 }
 

@@ -53,6 +53,17 @@ struct rung_store *share_fixture_attach(const struct share_fixture *s)
 	return store;
 }
 
+void share_fixture_check(struct share_fixture *s, struct rung_store *store, uint64_t seed)
+{
+	struct rung_store *own = s->base.store;
+	uint64_t ids[1000];
+
+	fixture_random_ids(&s->base, ids, RUNG__ARRAY_LEN(ids), seed);
+	s->base.store = store;
+	fixture_gather_and_check(&s->base, ids, RUNG__ARRAY_LEN(ids));
+	s->base.store = own;
+}
+
 unsigned share_fixture_descriptors(unsigned *inherited_out)
 {
 	DIR *dir = opendir("/proc/self/fd");

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a store tells: its counters and what it serves; and memory that its gathers can write to. */
+#include <string.h>
+
+#include "store_internal.h"
+
+#define ALLOC_ALIGN 256u
+
+int rung_store_alloc(struct rung_store *store, uint64_t bytes, void **memory_out)
+{
+	if (store->device)
+		return store->device_ops->alloc(store->device, bytes, memory_out);
+	*memory_out = rung__malloc_aligned(ALLOC_ALIGN, bytes);
+	return *memory_out ? 0 : rung__fail(RUNG_E_NOMEM, "store: no memory for %" PRIu64 " bytes", bytes);
+}
+
+void rung_store_free(struct rung_store *store, void *memory)
+{
+	if (store->device)
+		store->device_ops->free(store->device, memory);
+	else
+		rung__free(memory);
+}
+
+int rung_store_copy(struct rung_store *store, void *to, const void *from, uint64_t bytes)
+{
+	if (store->device)
+		return store->device_ops->copy(store->device, to, from, bytes);
+	memcpy(to, from, bytes);
+	return 0;
+}
+
+static uint64_t counter(const _Atomic uint64_t *value)
+{
+	return atomic_load_explicit(value, memory_order_relaxed);
+}
+
+static void fill_stats(const struct rung_store *store, struct rung_store_stats *stats)
+{
+	static const char *const names[] = {
+#define TIER_NAME(id, name) [id] = name,
+		RUNG__TIER_LIST(TIER_NAME)
+#undef TIER_NAME
+	};
+	const struct rung__counters *c = &store->counters;
+
+	for (unsigned t = rung__first_tier(store->device != NULL); t < RUNG__TIER_COUNT; t++) {
+		unsigned i = stats->tier_count++;
+
+		stats->tiers[i].name = names[t];
+		stats->tiers[i].rows = store->shape.tiers[t].row_count;
+		stats->tiers[i].hits = counter(&c->tier_hits[t]);
+		stats->tiers[i].bytes = stats->tiers[i].hits * store->shape.layout.row_bytes;
+	}
+	stats->requests = counter(&c->requests);
+	stats->request_errors = counter(&c->request_errors);
+	stats->device_reads = counter(&c->device_reads);
+	stats->device_read_bytes = counter(&c->device_read_bytes);
+	stats->merged_rows = counter(&c->merged_rows);
+	stats->duplicate_rows = counter(&c->duplicate_rows);
+	stats->retries = counter(&c->retries);
+	stats->host_waits = counter(&c->host_waits);
+	stats->scatters = counter(&c->scatters);
+	for (unsigned b = 0; b < RUNG_LATENCY_BUCKETS; b++)
+		stats->latency[b] = counter(&c->latency[b]);
+}
+
+int rung_store_stats(const struct rung_store *store, struct rung_store_stats *stats_out)
+{
+	struct rung_store_stats stats = { .engine = "none", .engine_why = "every row is in memory" };
+
+	if (store->device && !store->handoff)   /* nobody else counts what was put before it had run */
+		rung__request_harvest((struct rung_store *)store, false);
+	fill_stats(store, &stats);
+	if (store->refill) {
+		struct rung__engine_state engine;
+
+		rung__refill_engine(store->refill, &engine, &stats.queue_depth, &stats.sector_bytes);
+		stats.engine = engine.name;
+		stats.engine_why = engine.why;
+		stats.direct = engine.direct;
+	}
+	return rung__opts_give(stats_out, &stats, sizeof(stats), "rung_store_stats");
+}
+
+int rung_store_info(const struct rung_store *store, struct rung_store_info *info_out)
+{
+	struct rung_store_info info = {
+		.vertex_count = store->shape.vertex_count,
+		.features = store->shape.array,
+		.dataset_dir = store->dataset_dir,
+		.attached = store->attached,
+		.device = store->device ? RUNG_DEVICE_CUDA : RUNG_DEVICE_CPU,
+		.gpu = store->device ? store->gpus[0] : -1,
+		.gpu_count = (uint32_t)store->shape.gpu_count,
+		.map_on_gpu = store->device && store->shape.map_on_gpu && store->rank_of_vertex,
+		.node = store->node,
+		.node_share = store->node_share,
+	};
+
+	return rung__opts_give(info_out, &info, sizeof(info), "rung_store_info");
+}

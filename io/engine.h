@@ -10,9 +10,8 @@ struct rung__engine;
 struct rung__engine_args {
 	int fd;
 	const char *path;
-	unsigned char *slots;
-	uint32_t slot_count;
-	uint32_t slot_bytes;
+	unsigned char *pool;
+	uint64_t pool_bytes;
 	uint32_t queue_depth;
 };
 

@@ -31,7 +31,7 @@ struct rung__engine {
 
 static int32_t read_once(const struct rung__engine_args *args, const struct rung__fetch *fetch)
 {
-	unsigned char *to = args->slots + (size_t)fetch->slot_idx * args->slot_bytes + fetch->slot_offset;
+	unsigned char *to = args->pool + fetch->to;
 	ssize_t got;
 
 	do
@@ -61,7 +61,7 @@ static void *worker(void *ctx)
 		result = read_once(&engine->args, &fetch);
 		pthread_mutex_lock(&engine->lock);
 		engine->ended[(engine->ended_head + engine->ended_count++) % depth] =
-			(struct rung__fetched){ .slot_idx = fetch.slot_idx, .result = result };
+			(struct rung__fetched){ .token = fetch.token, .result = result };
 		pthread_cond_signal(&engine->done);
 	}
 	pthread_mutex_unlock(&engine->lock);

@@ -16,13 +16,12 @@
 #include <sys/uio.h>
 
 #define IOVEC_BYTES_MAX (1ull << 30)   /* the kernel takes at most 1 GiB a registered buffer */
-#define IOVECS_MAX 64u
+#define IOVECS_MAX 16384u              /* and so many of them */
 
 struct rung__engine {
 	struct io_uring ring;
-	unsigned char *slots;
-	uint32_t slot_bytes;
-	uint32_t slots_per_iovec;   /* 0: slots are not registered */
+	unsigned char *pool;
+	bool pool_registered;
 	int fd;
 	bool file_registered;
 };
@@ -48,26 +47,20 @@ static int make_ring(struct io_uring *ring, uint32_t depth)
 	return rc;
 }
 
-static bool register_slots(struct rung__engine *engine, const struct rung__engine_args *args)
+static bool register_pool(struct rung__engine *engine, const struct rung__engine_args *args)
 {
-	struct iovec iovecs[IOVECS_MAX];
-	uint32_t per = (uint32_t)(IOVEC_BYTES_MAX / args->slot_bytes);
-	uint32_t count = 0;
+	uint64_t count = (args->pool_bytes + IOVEC_BYTES_MAX - 1) / IOVEC_BYTES_MAX;
+	struct iovec *iovecs = count <= IOVECS_MAX ? rung__malloc_array(count, sizeof(*iovecs)) : NULL;
 
-	if (per == 0)
-		return false;
-	for (uint32_t first = 0; first < args->slot_count; first += per) {
-		uint32_t slots = RUNG__MIN(per, args->slot_count - first);
+	for (uint64_t i = 0; iovecs && i < count; i++) {
+		uint64_t at = i * IOVEC_BYTES_MAX;
 
-		if (count == IOVECS_MAX)
-			return false;
-		iovecs[count].iov_base = args->slots + (size_t)first * args->slot_bytes;
-		iovecs[count++].iov_len = (size_t)slots * args->slot_bytes;
+		iovecs[i].iov_base = args->pool + at;
+		iovecs[i].iov_len = (size_t)RUNG__MIN(IOVEC_BYTES_MAX, args->pool_bytes - at);
 	}
-	if (io_uring_register_buffers(&engine->ring, iovecs, count) != 0)
-		return false;
-	engine->slots_per_iovec = per;
-	return true;
+	engine->pool_registered = iovecs && io_uring_register_buffers(&engine->ring, iovecs, (unsigned)count) == 0;
+	rung__free(iovecs);
+	return engine->pool_registered;
 }
 
 static const char *refusal(int err)
@@ -96,11 +89,10 @@ static int uring_open(const struct rung__engine_args *args, struct rung__engine 
 		return rc;
 	}
 	io_uring_ring_dontfork(&engine->ring);
-	engine->slots = args->slots;
-	engine->slot_bytes = args->slot_bytes;
+	engine->pool = args->pool;
 	engine->fd = args->fd;
 	*why_out = "";
-	if (!register_slots(engine, args))
+	if (!register_pool(engine, args))
 		*why_out = "slots are not registered (RLIMIT_MEMLOCK)";
 	engine->file_registered = io_uring_register_files(&engine->ring, &args->fd, 1) == 0;
 	io_uring_register_ring_fd(&engine->ring);   /* saves a file look-up a call; 6.0 kernels and later */
@@ -117,18 +109,19 @@ static void uring_close(struct rung__engine *engine)
 static int uring_submit(struct rung__engine *engine, const struct rung__fetch *fetch)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&engine->ring);
-	unsigned char *to = engine->slots + (size_t)fetch->slot_idx * engine->slot_bytes + fetch->slot_offset;
+	unsigned char *to = engine->pool + fetch->to;
+	uint64_t iovec = fetch->to / IOVEC_BYTES_MAX;
 	int fd = engine->file_registered ? 0 : engine->fd;
 
 	if (!sqe)
 		return -EAGAIN;
-	if (engine->slots_per_iovec)
-		io_uring_prep_read_fixed(sqe, fd, to, fetch->bytes, fetch->offset, (int)(fetch->slot_idx / engine->slots_per_iovec));
+	if (engine->pool_registered && (fetch->to + fetch->bytes - 1) / IOVEC_BYTES_MAX == iovec)
+		io_uring_prep_read_fixed(sqe, fd, to, fetch->bytes, fetch->offset, (int)iovec);
 	else
 		io_uring_prep_read(sqe, fd, to, fetch->bytes, fetch->offset);
 	if (engine->file_registered)
 		io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE);
-	io_uring_sqe_set_data64(sqe, fetch->slot_idx);
+	io_uring_sqe_set_data64(sqe, fetch->token);
 	return 0;
 }
 
@@ -141,7 +134,7 @@ static uint32_t take(struct rung__engine *engine, struct rung__fetched *fetched,
 	io_uring_for_each_cqe(&engine->ring, head, cqe) {
 		if (count == max)
 			break;
-		fetched[count].slot_idx = (uint32_t)io_uring_cqe_get_data64(cqe);
+		fetched[count].token = (uint32_t)io_uring_cqe_get_data64(cqe);
 		fetched[count++].result = cqe->res;
 	}
 	io_uring_cq_advance(&engine->ring, count);

@@ -117,7 +117,7 @@ close_tier:
 static int probe(struct rung__tier *tier)
 {
 	uint32_t bytes = RUNG__MAX(tier->geometry.align, 512u);
-	struct rung__fetch fetch = { .offset = 0, .bytes = RUNG__MIN(bytes, tier->args.slot_bytes), .slot_idx = 0 };
+	struct rung__fetch fetch = { .bytes = bytes };
 	struct rung__fetched fetched = { 0, 0 };
 	int rc = tier->ops->submit(tier->engine, &fetch);
 
@@ -136,9 +136,8 @@ static int try_engine(struct rung__tier *tier, const struct rung__engine_ops *op
 	struct rung__engine_args args = {
 		.fd = tier->fd,
 		.path = tier->path,
-		.slots = tier->args.slots,
-		.slot_count = tier->args.slot_count,
-		.slot_bytes = tier->args.slot_bytes,
+		.pool = tier->args.pool,
+		.pool_bytes = tier->args.pool_bytes,
 		.queue_depth = tier->args.queue_depth,
 	};
 	int rc = ops->open(&args, &tier->engine, why_out);
@@ -192,7 +191,7 @@ static int nvme_start(struct rung__tier *tier)
 	int rc;
 
 	if (tier->direct) {   /* EINVAL at the first read is how a file system says that it does not do O_DIRECT after all */
-		ssize_t got = pread(tier->fd, tier->args.slots, RUNG__MAX(tier->geometry.align, 512u), 0);
+		ssize_t got = pread(tier->fd, tier->args.pool, RUNG__MAX(tier->geometry.align, 512u), 0);
 
 		if (got < 0 && errno == EINVAL) {
 			rc = reopen_buffered(tier, tier->fd, "the file system refuses direct reads: they go through the page cache");

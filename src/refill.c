@@ -144,7 +144,7 @@ static void reap(struct rung__refill *refill)
 		if (rung__read_is_whole(refill, fetched))
 			refill->fetched[whole++] = *fetched;
 		else
-			rung__read_end(refill, fetched->slot_idx, fetched->result);
+			rung__read_end(refill, fetched->token, fetched->result);
 	}
 	issue(refill);
 	if (whole > 0 && refill->in_flight > 0 && !refill->broken) {
@@ -154,7 +154,7 @@ static void reap(struct rung__refill *refill)
 			refill->broken = -rc;   /* the next wait for reads says so again and gives them up */
 	}
 	for (uint32_t i = 0; i < whole; i++)
-		rung__read_end(refill, refill->fetched[i].slot_idx, refill->fetched[i].result);
+		rung__read_end(refill, refill->fetched[i].token, refill->fetched[i].result);
 }
 
 static void run(struct rung__refill *refill)
@@ -280,8 +280,8 @@ int rung__refill_start(struct rung_store *store, const struct rung__tier_ops *op
 	}
 	refill->store = store;
 	refill->ops = ops;
-	refill->slot_count = args->slot_count;
-	refill->slot_bytes = args->slot_bytes;
+	refill->slot_count = (uint32_t)store->shape.slot_count;
+	refill->slot_bytes = (uint32_t)store->shape.slot_bytes;
 	refill->depth = args->queue_depth;
 	refill->merge = !store->opts.no_merge;
 	refill->device = store->device != NULL;
@@ -290,7 +290,9 @@ int rung__refill_start(struct rung_store *store, const struct rung__tier_ops *op
 	rc = init_slots(refill);
 	if (rc < 0)
 		goto free_all;
-	tier_args.slots = refill->slots;
+	tier_args.pool = refill->slots;
+	tier_args.pool_bytes = (uint64_t)refill->slot_count * refill->slot_bytes;
+	tier_args.token_count = refill->slot_count;
 	rc = ops->open(&tier_args, &refill->tier);
 	if (rc < 0)
 		goto free_all;

@@ -217,7 +217,7 @@ static void retry(struct rung__refill *refill, uint32_t slot_idx, int32_t result
 
 bool rung__read_is_whole(const struct rung__refill *refill, const struct rung__fetched *fetched)
 {
-	const struct rung__read *read = &refill->reads[fetched->slot_idx];
+	const struct rung__read *read = &refill->reads[fetched->token];
 
 	return fetched->result > 0 && read->done + (uint32_t)fetched->result >= read->needed && !read->alone_end;
 }
@@ -252,8 +252,8 @@ void rung__read_send(struct rung__refill *refill, uint32_t slot_idx)
 	struct rung__fetch fetch = {
 		.offset = read->offset + read->done,
 		.bytes = read->bytes - read->done,
-		.slot_idx = slot_idx,
-		.slot_offset = (uint32_t)(read->offset - read->slot_offset) + read->done,
+		.to = (uint64_t)slot_idx * refill->slot_bytes + (read->offset - read->slot_offset) + read->done,
+		.token = slot_idx,
 	};
 	int rc = refill->broken ? -refill->broken : refill->ops->submit(refill->tier, &fetch);
 

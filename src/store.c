@@ -153,8 +153,6 @@ static int open_cold(struct rung_store *store, const struct rung__tier_ops *ops)
 		.features = &store->features,
 		.rank_first = store->shape.tiers[RUNG__TIER_NVME].rank_first,
 		.row_count = store->shape.tiers[RUNG__TIER_NVME].row_count,
-		.slot_count = (uint32_t)store->shape.slot_count,
-		.slot_bytes = (uint32_t)store->shape.slot_bytes,
 		.queue_depth = (uint32_t)RUNG__MIN(store->opts.queue_depth, store->shape.slot_count),
 		.engine = store->opts.engine,
 		.buffered = store->opts.buffered,

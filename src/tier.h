@@ -54,17 +54,17 @@ struct rung__geometry {
 	const char *path;     /* for messages */
 };
 
-/** A read into a slot, from byte `slot_offset` of it on: not 0 when the rest of a short read is fetched, or a row read alone. */
+/** A read of the file into the pool. */
 struct rung__fetch {
 	uint64_t offset;       /* in the file */
+	uint64_t to;           /* in the pool */
 	uint32_t bytes;
-	uint32_t slot_idx;
-	uint32_t slot_offset;
+	uint32_t token;        /* comes back with the result; less than token_count, and no two in flight are alike */
 };
 
 /** A read that ended: bytes read (short at the end of the file), or -errno. */
 struct rung__fetched {
-	uint32_t slot_idx;
+	uint32_t token;
 	int32_t result;
 };
 
@@ -77,10 +77,10 @@ struct rung__tier_args {
 	unsigned char *memory;      /* whole pages that outlive the tier; NULL: the tier takes its own */
 	bool loaded;                /* the rows are in `memory` already */
 	/* fetchable tiers only */
-	unsigned char *slots;       /* slot_count * slot_bytes, page aligned; outlives the tier */
-	uint32_t slot_count;
-	uint32_t slot_bytes;
-	uint32_t queue_depth;       /* at most slot_count */
+	unsigned char *pool;        /* memory that reads go to, page aligned; outlives the tier */
+	uint64_t pool_bytes;        /* at least a page */
+	uint32_t token_count;
+	uint32_t queue_depth;       /* at most token_count */
 	enum rung_engine engine;
 	bool buffered;
 };

@@ -42,7 +42,7 @@ static int fault_submit(struct rung__tier *tier, const struct rung__fetch *fetch
 {
 	int rc;
 
-	state.sent[fetch->slot_idx] = *fetch;
+	state.sent[fetch->token] = *fetch;
 	rc = rung__nvme_tier.submit(tier, fetch);
 	if (rc == 0)
 		state.in_flight++;
@@ -56,7 +56,7 @@ static bool spoiled(uint64_t number)
 
 static void spoil(struct rung__fetched *fetched, uint64_t number)
 {
-	const struct rung__fetch *sent = &state.sent[fetched->slot_idx];
+	const struct rung__fetch *sent = &state.sent[fetched->token];
 
 	if (support_fault.bad_offset >= sent->offset && support_fault.bad_offset < sent->offset + sent->bytes && support_fault.bad_offset)
 		fetched->result = -ENODATA;
@@ -130,7 +130,7 @@ static int fault_reap(struct rung__tier *tier, uint32_t want, uint64_t timeout_n
 
 static int fault_open(const struct rung__tier_args *args, struct rung__tier **tier_out)
 {
-	return args->slot_count > SLOTS_MAX ? rung__fail(RUNG_E_INVAL, "fault tier: too many slots") : rung__nvme_tier.open(args, tier_out);
+	return args->token_count > SLOTS_MAX ? rung__fail(RUNG_E_INVAL, "fault tier: too many slots") : rung__nvme_tier.open(args, tier_out);
 }
 
 static void fault_close(struct rung__tier *tier)

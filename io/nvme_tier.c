@@ -97,9 +97,8 @@ static int nvme_open(const struct rung__tier_args *args, struct rung__tier **tie
 		goto close_tier;
 	}
 	tier->geometry = (struct rung__geometry){
-		.data_offset = layout->data_offset,
-		.row_stride = layout->row_stride,
-		.row_bytes = layout->row_bytes,
+		.read_bytes_max = 131072,
+		.gap_bytes = args->gap_bytes == RUNG_GAP_NONE ? 0 : args->gap_bytes ? args->gap_bytes : 16384,
 		.file_bytes = layout->file_bytes,
 		.path = tier->path,
 	};

@@ -156,7 +156,7 @@ static bool layout_ok(const struct rung__shape *shape)
 	const struct rung__layout *layout = &shape->layout;
 	uint64_t rows, end;
 
-	return shape->vertex_count > 0 && layout->row_bytes > 0 && layout->row_stride >= layout->row_bytes &&
+	return shape->vertex_count > 0 && layout->file_count == 1 && layout->row_bytes > 0 && layout->row_stride >= layout->row_bytes &&
 	       layout->file_bytes <= INT64_MAX && rung__mul(shape->vertex_count - 1, layout->row_stride, &rows) &&
 	       rung__add(rows, layout->row_bytes, &rows) && rung__add(rows, layout->data_offset, &end) && end <= layout->file_bytes;
 }
@@ -189,6 +189,16 @@ static bool tiers_ok(const struct rung__shape *shape)
 	       shape->slot_bytes >= rung__row_span(layout->row_bytes, layout->row_stride, layout->data_offset, RUNG__PAGE_BYTES);
 }
 
+static bool cache_ok(const struct rung__shape *shape)
+{
+	uint64_t first = shape->tiers[RUNG__TIER_NVME].rank_first, rows = shape->tiers[RUNG__TIER_NVME].row_count;
+
+	if (shape->frame_count == 0)
+		return true;
+	return shape->frame_count <= rows && shape->frame_count <= RUNG__FRAMES_MAX && shape->frame_bytes >= shape->layout.row_bytes &&
+	       shape->frame_bytes <= UINT32_MAX && rung__pool_shared_bytes(first, rows, shape->frame_count, shape->frame_bytes) > 0;
+}
+
 static bool array_ok(const struct rung__shape *shape)
 {
 	const struct rung_array_info *array = &shape->array;
@@ -214,6 +224,7 @@ static int check_shape(const char *path, const struct rung__offer *offer)
 	const struct rung__shape *shape = &offer->shape;
 	const char *what = !layout_ok(shape)  ? "layout"
 	                   : !tiers_ok(shape) ? "tiers"
+	                   : !cache_ok(shape) ? "cold-row cache"
 	                   : !gpus_ok(shape)  ? "number of GPUs"
 	                   : !array_ok(shape) ? "type"
 	                   : !map_ok(shape)   ? "map"
@@ -268,7 +279,7 @@ static int take_map(const char *path, struct rung_store *store, int fd)
 	if (store->shape.map_bytes == 0)
 		return rung__fail(RUNG_E_INVAL, "%s: vertex ids need a store shared with vertex_ids set: set it where the "
 		                  "store is opened", path);
-	rc = rung__segment_attach(path, fd, store->shape.vertex_count * store->shape.map_bytes, &store->map_memory);
+	rc = rung__segment_attach(path, fd, store->shape.vertex_count * store->shape.map_bytes, false, &store->map_memory);
 	if (rc < 0)
 		return rc;
 	store->rank_of_vertex = store->map_memory.base;
@@ -319,7 +330,8 @@ static int fill(const char *path, struct rung_store *store, struct answer *answe
 	const struct rung__shape *shape = &answer->offer.shape;
 	unsigned host_idx = RUNG__OFFER_HOST;
 	unsigned map_idx = host_idx + rung__offer_has(shape, RUNG__OFFER_HOST);
-	unsigned alive_idx = map_idx + rung__offer_has(shape, RUNG__OFFER_MAP);
+	unsigned cache_idx = map_idx + rung__offer_has(shape, RUNG__OFFER_MAP);
+	unsigned alive_idx = cache_idx + rung__offer_has(shape, RUNG__OFFER_CACHE);
 	bool has_peer = rung__offer_has(shape, RUNG__OFFER_ALIVE);
 	int rc;
 
@@ -330,11 +342,12 @@ static int fill(const char *path, struct rung_store *store, struct answer *answe
 		rc = take_map(path, store, rung__offer_has(shape, RUNG__OFFER_MAP) ? answer->fds[map_idx] : -1);
 	if (rc == 0 && rung__offer_has(shape, RUNG__OFFER_HOST))
 		rc = rung__segment_attach(path, answer->fds[host_idx], shape->tiers[RUNG__TIER_HOST].row_count * shape->layout.row_stride,
-		                          &store->host_memory);
+		                          false, &store->host_memory);
 	if (rc == 0)
 		rc = take_features(store, answer);
 	if (rc == 0)
-		rc = rung__store_open_tiers(store, &rung__nvme_tier, has_peer ? answer->offer.peer_handles : NULL);
+		rc = rung__store_open_tiers(store, &rung__nvme_tier, has_peer ? answer->offer.peer_handles : NULL,
+		                            rung__offer_has(shape, RUNG__OFFER_CACHE) ? answer->fds[cache_idx] : -1);
 	rung__features_close(&store->features);   /* tiers have their own descriptors */
 	return rc;
 }

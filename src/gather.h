@@ -5,12 +5,14 @@
 
 #include "tier.h"
 
-/** Rows that are not in the view: key (the rank) and the output row. The tmp arrays are for sorting. */
+/** Rows that are not in the view: the rank and the output row. The tmp arrays are for sorting, the last two refill's. */
 struct rung__misses {
 	uint64_t *ranks;
 	uint32_t *rows;
 	uint64_t *ranks_tmp;
 	uint32_t *rows_tmp;
+	uint64_t *links;
+	uint32_t *frames;
 	uint64_t count;
 };
 

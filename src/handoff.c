@@ -75,6 +75,12 @@ static struct rung__parcel *pop(struct rung__parcels *list)
 
 /* ---- the thread ---- */
 
+/* That sent it. */
+static struct rung__refill *refill_of(const struct rung__handoff *h, const struct rung__parcel *parcel)
+{
+	return h->store->refills[parcel->part - parcel->part->request->parts];
+}
+
 static void end(struct rung__handoff *h, uint32_t active_idx)
 {
 	struct rung_request *request = h->active[active_idx];
@@ -89,8 +95,8 @@ static void release(struct rung__handoff *h, struct rung_request *request, uint6
 	h->ops->release(h->device, rung__request_index(request), count);
 	if (count > 0)
 		rung__count(&h->store->counters.scatters, 1);
-	request->scatters[0] = &request->last_parcel;
-	request->last_parcel.slot_head = RUNG__SLOT_NONE;
+	request->scatters[0] = &request->parts[0].last_parcel;
+	*request->scatters[0] = (struct rung__parcel){ .part = &request->parts[0], .slot_head = RUNG__SLOT_NONE };
 	request->scatter_count = 1;
 }
 
@@ -125,16 +131,31 @@ static bool look_at_gather(struct rung__handoff *h, uint32_t active_idx)
 	return false;
 }
 
-static void return_slots(struct rung__handoff *h, const struct rung__parcel *parcel)
+/* Each frame was pinned once for a run of entries. */
+static void unpin_frames(struct rung__handoff *h, const struct rung__parcel *parcel)
 {
-	struct rung_store *store = h->store;
+	const struct rung__pool *pool = &h->store->pool;
+	const uint64_t *places = parcel->part->request->misses.ranks_tmp;
+	uint32_t client = rung__refill_client(refill_of(h, parcel));
+	bool locked = false;
 
-	if (parcel->slot_head == RUNG__SLOT_NONE)
-		return;
-	pthread_mutex_lock(&store->lock);
-	store->returned[store->returned_count++] = parcel->slot_head;   /* chains are disjoint: at most one a slot */
-	pthread_cond_signal(&store->queued);
-	pthread_mutex_unlock(&store->lock);
+	for (uint64_t i = parcel->first; i < parcel->first + parcel->count; i++) {
+		if (places[i] < pool->frames_at || (i > parcel->first && places[i] == places[i - 1]))
+			continue;
+		if (!locked)
+			rung__cache_lock(h->store->cache);
+		locked = true;
+		rung__cache_unpin(h->store->cache, client, (uint32_t)((places[i] - pool->frames_at) / pool->frame_bytes));
+	}
+	if (locked)
+		rung__cache_unlock(h->store->cache);
+}
+
+static void give_back(struct rung__handoff *h, const struct rung__parcel *parcel)
+{
+	unpin_frames(h, parcel);
+	if (parcel->slot_head != RUNG__SLOT_NONE)
+		rung__refill_return(refill_of(h, parcel), parcel->slot_head);
 }
 
 static void scatter_failed(struct rung__handoff *h, struct rung_request *request, int rc)
@@ -144,12 +165,23 @@ static void scatter_failed(struct rung__handoff *h, struct rung_request *request
 	snprintf(h->error, sizeof(h->error), "%s", rung_last_error());
 }
 
+/* What divides every place that a row can have in the pool. */
+static uint64_t places_align(const struct rung_store *store)
+{
+	const struct rung__layout *layout = &store->shape.layout;
+	uint64_t ored = store->shape.slot_bytes | layout->data_offset | layout->row_stride | store->sector_bytes | store->pool.frames_at |
+	                store->pool.frame_bytes;
+
+	return ored & (0 - ored);
+}
+
 static int launch(struct rung__handoff *h, const struct rung_request *request, const struct rung__parcel *parcel, uint32_t idx)
 {
 	struct rung__scatter scatter = {
 		.first = parcel->first,
 		.count = parcel->count,
-		.slots = rung__refill_slots(h->store->refill, &scatter.offset_align),
+		.slots = h->store->pool.base,
+		.offset_align = places_align(h->store),
 		.out = request->out,
 		.out_stride = request->out_stride,
 		.idx = idx,
@@ -172,7 +204,10 @@ static void launch_parcels(struct rung__handoff *h, struct rung_request *request
 	struct rung__parcel *parcel;
 
 	if (request->stage) {
-		if (pop(&request->waiting))   /* the one there is: all has been read, or has failed */
+		parcel = NULL;
+		while (request->read_through && request->waiting.head)   /* once: all has been read, or has failed */
+			parcel = pop(&request->waiting);
+		if (parcel)
 			release(h, request, request->status < 0 ? 0 : request->misses.count);
 		return;
 	}
@@ -189,7 +224,7 @@ static void launch_parcels(struct rung__handoff *h, struct rung_request *request
 			}
 			scatter_failed(h, request, rc);
 		}
-		return_slots(h, parcel);
+		give_back(h, parcel);
 	}
 }
 
@@ -205,7 +240,7 @@ static void look_at_scatters(struct rung__handoff *h, struct rung_request *reque
 			scatter_failed(h, request, rc);
 		request->scatter_first = (idx + 1) % RUNG__SCATTERS_MAX;
 		request->scatter_count--;
-		return_slots(h, request->scatters[idx]);
+		give_back(h, request->scatters[idx]);
 	}
 }
 
@@ -256,8 +291,11 @@ static void take_parcels(struct rung__handoff *h)
 	struct rung__parcel *parcel;
 
 	while ((parcel = pop(&h->parcels)) != NULL) {
-		parcel->request->read_through = parcel->last;
-		push(&parcel->request->waiting, parcel);
+		struct rung_request *request = parcel->part->request;
+
+		if (parcel->last && --request->lasts_left == 0)
+			request->read_through = true;
+		push(&request->waiting, parcel);
 	}
 }
 
@@ -300,10 +338,6 @@ static void *handoff_main(void *ctx)
 				look_at_reads(h, i);
 		}
 	} while (!h->stop || h->active_count > 0);
-	pthread_mutex_lock(&h->store->lock);
-	h->store->handoff_runs = false;   /* refill may go */
-	pthread_cond_signal(&h->store->queued);
-	pthread_mutex_unlock(&h->store->lock);
 	return NULL;
 }
 
@@ -382,10 +416,8 @@ int rung__handoff_start(struct rung_store *store)
 		free_handoff(h);
 		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
 	}
-	store->handoff_runs = true;
 	rc = rung__thread_start(&h->thread, handoff_main, h);
 	if (rc != 0) {
-		store->handoff_runs = false;
 		free_handoff(h);
 		return rung__fail(RUNG_E_NOMEM, "store: the hand-off thread could not be started: %s", strerror(rc));
 	}

@@ -58,6 +58,8 @@ void rung__free(void *ptr);
 void *rung__map_pages(uint64_t bytes);
 /** The same over the memory of a descriptor, which other processes may map too. */
 void *rung__map_shared(int fd, uint64_t bytes, bool writable);
+/** The same over a part of such memory, writable, in the place of other memory. @param offset whole pages. @return false with errno */
+bool rung__map_shared_at(void *base, int fd, uint64_t offset, uint64_t bytes);
 /** Put a read-only mapping in the place of a writable one. @return false with errno, the old one still there or nothing */
 bool rung__map_readonly(void *base, int fd, uint64_t bytes);
 void rung__unmap_pages(void *ptr, uint64_t bytes);

@@ -142,9 +142,9 @@ static unsigned char *reserve(uint64_t size)
 }
 
 /* Over what is mapped at `base`. */
-static bool map_at(unsigned char *base, uint64_t size, int prot, int flags, int fd)
+static bool map_at(unsigned char *base, uint64_t size, int prot, int flags, int fd, uint64_t offset)
 {
-	if (mmap(base, (size_t)size, prot, flags | MAP_FIXED, fd, 0) == MAP_FAILED)
+	if (mmap(base, (size_t)size, prot, flags | MAP_FIXED, fd, (off_t)offset) == MAP_FAILED)
 		return false;
 	madvise(base, (size_t)size, MADV_HUGEPAGE);   /* advice: small pages serve as well */
 	madvise(base, (size_t)size, MADV_DONTFORK);
@@ -156,7 +156,7 @@ static void *map_new(uint64_t bytes, int prot, int flags, int fd)
 	uint64_t size = rung__align_up(bytes ? bytes : 1, RUNG__PAGE_BYTES);
 	unsigned char *base = size < bytes ? NULL : reserve(size);
 
-	if (base && !map_at(base, size, prot, flags, fd)) {
+	if (base && !map_at(base, size, prot, flags, fd, 0)) {
 		munmap(base, (size_t)size);
 		return NULL;
 	}
@@ -173,9 +173,14 @@ void *rung__map_shared(int fd, uint64_t bytes, bool writable)
 	return map_new(bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_NORESERVE, fd);
 }
 
+bool rung__map_shared_at(void *base, int fd, uint64_t offset, uint64_t bytes)
+{
+	return map_at(base, rung__align_up(bytes ? bytes : 1, RUNG__PAGE_BYTES), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, offset);
+}
+
 bool rung__map_readonly(void *base, int fd, uint64_t bytes)
 {
-	return map_at(base, rung__align_up(bytes ? bytes : 1, RUNG__PAGE_BYTES), PROT_READ, MAP_SHARED | MAP_NORESERVE, fd);
+	return map_at(base, rung__align_up(bytes ? bytes : 1, RUNG__PAGE_BYTES), PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
 }
 
 void rung__unmap_pages(void *ptr, uint64_t bytes)

@@ -3,14 +3,17 @@
  * The plan: which ranks live in which tier.
  *
  * Rank order is heat order, so a tier holds a range of ranks and the tier of a row is found by comparing its rank with the
- * borders. The host budget holds the staging slots as well as the rows: what `--host` says is what is used.
+ * borders. The host budget holds the staging slots and the cold-row cache as well as the rows: what `--host` says is what is used.
  */
 #include <math.h>
 
+#include "cache.h"
 #include "file.h"
 #include "plan_internal.h"
 
-#define SLOT_BYTES_GOOD 16384u   /* room for neighbouring rows to share a read */
+#define CACHE_SHARE 8u           /* the cold-row cache takes this part of the budget unless told otherwise */
+#define CACHE_ROWS_MIN 16u       /* fewer are not worth looking into */
+#define FRAME_ALIGN 16u          /* the widest load of a kernel */
 #define SLOT_COUNT_MIN 4u        /* fewer cannot overlap reads with copies */
 #define SLOT_SHARE 8u            /* the slots take at most this part of the budget, unless the minimum is more */
 #define LINE_BYTES 128u          /* of a graph's arrays, as kernels read them */
@@ -41,12 +44,14 @@ uint64_t rung__row_span(uint64_t row_bytes, uint64_t row_stride, uint64_t data_o
 static int choose_slots(struct rung_plan *plan, uint64_t budget, uint32_t depth)
 {
 	uint64_t span = rung__row_span(plan->row_bytes, plan->row_stride, plan->data_offset, RUNG__PAGE_BYTES);
-	uint64_t slot = RUNG__MAX(span, SLOT_BYTES_GOOD);
-	uint64_t count = budget / SLOT_SHARE / slot;
+	static const uint64_t good[] = { 65536, 16384, 0 };   /* room for neighbouring rows to share a read */
+	uint64_t slot, count;
 
-	if (count < depth) {
-		slot = span;
+	for (unsigned i = 0;; i++) {
+		slot = RUNG__MAX(span, good[i]);
 		count = budget / SLOT_SHARE / slot;
+		if (count >= depth || good[i] == 0)
+			break;
 	}
 	count = RUNG__MIN(RUNG__MAX(count, SLOT_COUNT_MIN), depth * (plan->device.device == RUNG_DEVICE_CPU ? SLOTS_OF_CPU : SLOTS_OF_GPU));
 	count = RUNG__MIN(count, RUNG__SLOT_COUNT_MAX);
@@ -61,6 +66,33 @@ static int choose_slots(struct rung_plan *plan, uint64_t budget, uint32_t depth)
 	plan->slots.slot_bytes = slot;
 	plan->slots.slot_count = count;
 	return 0;
+}
+
+/* Rows that can be kept in so many bytes, behind the first `first` ranks. */
+static void choose_cache(struct rung_plan *plan, uint64_t bytes, uint64_t first)
+{
+	uint32_t sector = plan->sector_bytes;
+	bool whole = plan->row_stride % sector == 0 && plan->data_offset % sector == 0;
+	uint64_t frame = rung__align_up(plan->row_bytes, whole ? RUNG__MAX(sector, FRAME_ALIGN) : FRAME_ALIGN);
+	struct rung__cache_shape shape = { .rank_first = first, .row_count = plan->vertex_count - first };
+
+	shape.frame_count = RUNG__MIN(RUNG__MIN(bytes / frame, shape.row_count), RUNG__FRAMES_MAX);
+	while (shape.frame_count >= CACHE_ROWS_MIN && rung__cache_index_bytes(&shape) + shape.frame_count * frame > bytes)
+		shape.frame_count -= shape.frame_count / 64 + 1;
+	if (shape.frame_count < CACHE_ROWS_MIN)
+		return;
+	plan->cache = (struct rung_plan_cache){
+		.row_count = shape.frame_count,
+		.frame_bytes = frame,
+		.bytes = rung__cache_index_bytes(&shape) + rung__align_up(shape.frame_count * frame, RUNG__PAGE_BYTES),
+	};
+}
+
+static uint64_t cache_budget(const struct rung_plan_opts *opts, uint64_t budget, uint64_t left)
+{
+	if (opts->cache_bytes == RUNG_BYTES_NONE)
+		return 0;
+	return RUNG__MIN(opts->cache_bytes ? opts->cache_bytes : budget / CACHE_SHARE, left);
 }
 
 /* The next ranks, as many as are left of them. @return how many */
@@ -116,10 +148,11 @@ static uint64_t place_on_gpus(struct rung_plan *plan, const struct rung_plan_opt
 }
 
 /* Behind the ranks that the GPUs have. */
-static int place_on_host(struct rung_plan *plan, uint64_t budget, uint32_t depth, uint64_t first)
+static int place_on_host(struct rung_plan *plan, const struct rung_plan_opts *opts, uint64_t budget, uint32_t depth, uint64_t first)
 {
 	uint64_t host_rows = plan->vertex_count - first;
 	uint64_t graph_bytes = plan->graph.bytes - plan->graph.gpu_bytes;
+	uint64_t left, cache;
 	int rc;
 
 	if (graph_bytes > budget)
@@ -130,11 +163,17 @@ static int place_on_host(struct rung_plan *plan, uint64_t budget, uint32_t depth
 		rc = choose_slots(plan, budget, depth);
 		if (rc < 0)
 			return rc;
-		host_rows = RUNG__MIN(host_rows, (budget - plan->slots.slot_bytes * plan->slots.slot_count) / plan->row_stride);
+		left = budget - plan->slots.slot_bytes * plan->slots.slot_count;
+		cache = cache_budget(opts, budget, left);
+		choose_cache(plan, cache, first + RUNG__MIN(host_rows, (left - cache) / plan->row_stride));
+		host_rows = RUNG__MIN(host_rows, (left - plan->cache.bytes) / plan->row_stride);   /* a cache too small to be one is none */
+		plan->cache.row_count = RUNG__MIN(plan->cache.row_count, plan->vertex_count - first - host_rows);
 	}
 	first += give_ranks(plan, RUNG__TIER_HOST, first, host_rows);
-	if (give_ranks(plan, RUNG__TIER_NVME, first, UINT64_MAX) == 0)
+	if (give_ranks(plan, RUNG__TIER_NVME, first, UINT64_MAX) == 0) {
 		plan->slots = (struct rung_plan_slots){ 0, 0 };
+		plan->cache = (struct rung_plan_cache){ 0, 0, 0 };
+	}
 	return 0;
 }
 
@@ -205,7 +244,7 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 		goto free_plan;
 	if (plan->device.device == RUNG_DEVICE_CPU)   /* asked for with AUTO: the CPU samples from memory of its own */
 		plan->graph = (struct rung_plan_graph){ 0 };
-	rc = place_on_host(plan, host_budget(&opts), depth, place_on_gpus(plan, &opts, gpu_bytes));
+	rc = place_on_host(plan, &opts, host_budget(&opts), depth, place_on_gpus(plan, &opts, gpu_bytes));
 	if (rc < 0)
 		goto free_plan;
 	for (unsigned t = 0; t < RUNG__TIER_COUNT; t++) {
@@ -234,6 +273,11 @@ const struct rung_plan_tier *rung_plan_tier(const struct rung_plan *plan, unsign
 const struct rung_plan_slots *rung_plan_slots(const struct rung_plan *plan)
 {
 	return &plan->slots;
+}
+
+const struct rung_plan_cache *rung_plan_cache(const struct rung_plan *plan)
+{
+	return &plan->cache;
 }
 
 const struct rung_plan_device *rung_plan_device(const struct rung_plan *plan)

@@ -8,10 +8,12 @@
 #include "tier_list.h"
 
 #define RUNG__SLOT_COUNT_MAX 8192u
+#define RUNG__FRAMES_MAX (1u << 30)   /* of the cache: their numbers have 31 bits */
 
 struct rung_plan {
 	struct rung_plan_tier tiers[RUNG__TIER_COUNT];
 	struct rung_plan_slots slots;
+	struct rung_plan_cache cache;
 	struct rung_plan_device device;
 	struct rung_plan_graph graph;
 	uint64_t graph_lines[2];     /* of indptr and indices */

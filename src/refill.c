@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The refill thread: reads the cold rows of queued requests into staging slots and copies them to their output rows.
+ * The refill thread, one a file of the features: reads the cold rows of queued requests and puts them where they are wanted.
  *
  * The device's queue is never drained between requests: as reads end, free slots take the next reads of the oldest request, then of
  * the one behind it, and are sent before the rows that came are copied: the device works while we do. That is what the slots beyond
@@ -14,68 +14,106 @@
 #include "refill_internal.h"
 #include "thread.h"
 
-#define TICK_NS 100000000ull   /* how long a wait for reads lasts at most before stop is looked at */
+#define TICK_NS 100000000ull   /* how long a wait lasts at most before stop and late reads are looked at */
+#define ELSEWHERE_NS 200000    /* the same while another process reads rows for us */
 #define STOP_WAIT_S 60         /* a device that has not answered for so long is given up */
+#define TIMEOUT_DEFAULT_MS 30000u
 #define GROUP_MAX 16u          /* measured best: depth / 8, at most 16; half the depth is as slow as a barrier */
 
-/* Hand free slots to the requests that wait, oldest first. */
+static void next_part(struct rung__refill *refill)
+{
+	refill->issuing = refill->issuing->next;
+}
+
+/* What is left of a failed request needs no slot to end. */
+static void skip_rest(struct rung__refill *refill, struct rung__part *part)
+{
+	rung__add_own(&refill->counters.failed_rows, part->end - part->cursor);
+	part->cursor = part->end;
+	rung__part_touch(refill, part, 0);
+}
+
+/* Hand free tokens to the parts that wait, oldest first. */
 static void issue(struct rung__refill *refill)
 {
+	refill->now_ns = rung__now_ns();
 	while (refill->issuing) {
-		struct rung_request *request = refill->issuing;
-		uint32_t slot_idx;
+		struct rung__part *part = refill->issuing;
+		uint32_t token;
 
-		if (request->status < 0) {   /* failed already: no more of it is read, and it needs no slot to end */
-			request->cursor = request->misses.count;
-			refill->issuing = request->next;
-			rung__read_over(refill, request);
+		if (part->request->status < 0)
+			skip_rest(refill, part);
+		if (part->cursor == part->end) {
+			next_part(refill);
+			rung__part_touch(refill, part, 0);
+			rung__parts_settle(refill);
 			continue;
 		}
 		if (refill->in_flight >= refill->depth || refill->free_count == 0)
-			return;
-		slot_idx = refill->free_slots[--refill->free_count];
-		rung__read_begin(refill, slot_idx, request);
-		if (request->cursor == request->misses.count)
-			refill->issuing = request->next;   /* before a failing send can complete it */
-		rung__read_send(refill, slot_idx);
-	}
-}
-
-static void cancel_issuing(struct rung__refill *refill)
-{
-	for (struct rung_request *request = refill->issuing; request; request = request->next) {
-		if (request->status == 0) {
-			request->status = RUNG_E_CANCELED;
-			snprintf(request->error, sizeof(request->error), "the store was closed while the request was in flight");
+			break;
+		token = refill->free_tokens[--refill->free_count];
+		if (rung__read_plan(refill, token, part)) {
+			rung__add_own(&refill->counters.stages[RUNG_STAGE_QUEUE][rung__bucket(refill->now_ns - part->request->submit_ns)], 1);
+			rung__read_send(refill, token);
+		} else {
+			refill->free_tokens[refill->free_count++] = token;
 		}
 	}
+	rung__parts_settle(refill);
 }
 
-static void fail_issuing(struct rung__refill *refill)
+static void fail_issuing(const struct rung__refill *refill, int status, const char *text)
 {
-	for (struct rung_request *request = refill->issuing; request; request = request->next)
-		rung__read_fail_gone(refill, request);
+	for (struct rung__part *part = refill->issuing; part; part = part->next)
+		rung__request_fail(part->request, status, text);
+}
+
+/* Those whose rows another process reads, too. */
+static void cancel(const struct rung__refill *refill)
+{
+	static const char text[] = "the store was closed while the request was in flight";
+
+	fail_issuing(refill, RUNG_E_CANCELED, text);
+	for (struct rung__part *part = refill->elsewhere; part; part = part->elsewhere_next)
+		rung__request_fail(part->request, RUNG_E_CANCELED, text);
+}
+
+static void fail_gone(const struct rung__refill *refill)
+{
+	for (struct rung__part *part = refill->issuing; part; part = part->next)
+		rung__read_fail_gone(refill, part->request);
+	for (struct rung__part *part = refill->elsewhere; part; part = part->elsewhere_next)
+		rung__read_fail_gone(refill, part->request);
 }
 
 /* Slots that a device has copied from are free again. */
 static void take_back_slots(struct rung__refill *refill, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
-		for (uint32_t slot_idx = refill->taken_back[i]; slot_idx != RUNG__SLOT_NONE; slot_idx = refill->slot_next[slot_idx])
-			refill->free_slots[refill->free_count++] = slot_idx;
+		for (uint32_t token = refill->taken_back[i]; token != RUNG__SLOT_NONE; token = refill->slot_next[token]) {
+			refill->reads[token].held = false;
+			if (!refill->reads[token].busy)
+				refill->free_tokens[refill->free_count++] = token;
+		}
 	}
 }
 
-/* Nothing can be done but wait: no read is in flight, and no request waits for a slot that is there. */
+/* Nothing can be done but wait: no read is in flight, and no part waits for a token that is there. */
 static bool is_idle(const struct rung__refill *refill)
 {
 	return refill->in_flight == 0 && (!refill->issuing || (refill->free_count == 0 && refill->device && !refill->broken));
 }
 
-/* The store is being closed, and no hand-off thread is left that could bring something. Under store->lock. */
-static bool is_over(const struct rung_store *store)
+static void await_work(struct rung__refill *refill)
 {
-	return store->stop && !store->handoff_runs;
+	struct timespec until = rung__deadline(ELSEWHERE_NS);
+
+	while (!refill->queue_head && refill->returned_count == 0 && is_idle(refill) && !refill->over) {
+		if (!refill->elsewhere)
+			pthread_cond_wait(&refill->wake, &refill->lock);
+		else if (pthread_cond_timedwait(&refill->wake, &refill->lock, &until) == ETIMEDOUT)
+			return;
+	}
 }
 
 /*
@@ -84,30 +122,28 @@ static bool is_over(const struct rung_store *store)
  */
 static bool take_queue(struct rung__refill *refill)
 {
-	struct rung_store *store = refill->store;
-	struct rung_request *head;
+	struct rung__part *head;
 	uint32_t returned;
 	bool over;
 
-	pthread_mutex_lock(&store->lock);
-	while (!store->queue_head && store->returned_count == 0 && is_idle(refill) && !is_over(store))
-		pthread_cond_wait(&store->queued, &store->lock);
-	returned = store->returned_count;
+	pthread_mutex_lock(&refill->lock);
+	await_work(refill);
+	returned = refill->returned_count;
 	if (returned > 0)
-		memcpy(refill->taken_back, store->returned, returned * sizeof(*store->returned));
-	store->returned_count = 0;
-	head = store->queue_head;
+		memcpy(refill->taken_back, refill->returned, returned * sizeof(*refill->returned));
+	refill->returned_count = 0;
+	head = refill->queue_head;
 	if (head) {
 		if (refill->issuing)
 			refill->issuing_tail->next = head;
 		else
 			refill->issuing = head;
-		refill->issuing_tail = store->queue_tail;
-		store->queue_head = store->queue_tail = NULL;
+		refill->issuing_tail = refill->queue_tail;
+		refill->queue_head = refill->queue_tail = NULL;
 	}
-	refill->stop = store->stop;
-	over = is_over(store);
-	pthread_mutex_unlock(&store->lock);
+	refill->stop = refill->closing;
+	over = refill->over;
+	pthread_mutex_unlock(&refill->lock);
 	take_back_slots(refill, returned);
 	return over;
 }
@@ -120,8 +156,10 @@ static void send_what_is_held(struct rung__refill *refill)
 	if (!refill->device || !refill->issuing || refill->free_count > 0 || refill->in_flight > 0)
 		return;
 	for (uint32_t i = 0; i < store->request_count; i++) {
-		if (store->requests[i].held_count > 0)
-			rung__parcel_send(refill, &store->requests[i], false);
+		struct rung__part *part = &store->requests[i].parts[refill->file_idx];
+
+		if (part->held_count > 0)
+			rung__parcel_send(refill, part, false);
 	}
 }
 
@@ -129,12 +167,14 @@ static void reap(struct rung__refill *refill)
 {
 	uint32_t group = RUNG__MIN(RUNG__MAX(refill->depth / 8, 1u), GROUP_MAX);
 	uint32_t want = refill->in_flight < group ? 1 : group;
-	int count = refill->ops->reap(refill->tier, want, TICK_NS, refill->fetched, refill->depth);
+	int count = refill->ops->reap(refill->tier, want, refill->elsewhere ? ELSEWHERE_NS : TICK_NS, refill->fetched, refill->depth);
 	uint32_t whole = 0;
 
+	refill->now_ns = rung__now_ns();
 	if (count < 0) {
 		refill->broken = -count;
 		rung__reads_give_up(refill);
+		rung__parts_settle(refill);
 		return;
 	}
 	refill->in_flight -= (uint32_t)count;
@@ -144,7 +184,7 @@ static void reap(struct rung__refill *refill)
 		if (rung__read_is_whole(refill, fetched))
 			refill->fetched[whole++] = *fetched;
 		else
-			rung__read_end(refill, fetched->token, fetched->result);
+			rung__read_end(refill, fetched);
 	}
 	issue(refill);
 	if (whole > 0 && refill->in_flight > 0 && !refill->broken) {
@@ -154,7 +194,29 @@ static void reap(struct rung__refill *refill)
 			refill->broken = -rc;   /* the next wait for reads says so again and gives them up */
 	}
 	for (uint32_t i = 0; i < whole; i++)
-		rung__read_end(refill, refill->fetched[i].token, refill->fetched[i].result);
+		rung__read_end(refill, &refill->fetched[i]);
+	rung__parts_settle(refill);
+}
+
+/* Now and then: reads that are late, and processes that have died. */
+static void tick(struct rung__refill *refill)
+{
+	char text[RUNG__ERROR_BYTES];
+
+	if (refill->now_ns - refill->ticked_ns < RUNG__MIN(TICK_NS, refill->timeout_ns / 4))
+		return;
+	refill->ticked_ns = refill->now_ns;
+	if (rung__reads_look_late(refill) && (refill->free_count == 0 || refill->in_flight >= refill->depth)) {
+		snprintf(text, sizeof(text), "%s: %u reads have not come back for %" PRIu64 " ms, and no other can be sent: %s",
+		         refill->geometry.path, refill->in_flight, refill->timeout_ns / 1000000u, strerror(ETIMEDOUT));
+		fail_issuing(refill, RUNG_E_IO, text);
+	}
+	if (refill->elsewhere) {
+		rung__cache_lock(refill->cache);
+		rung__cache_bury(refill->cache);
+		rung__cache_unlock(refill->cache);
+	}
+	rung__parts_settle(refill);
 }
 
 static void run(struct rung__refill *refill)
@@ -163,39 +225,71 @@ static void run(struct rung__refill *refill)
 		bool over = take_queue(refill);
 
 		if (refill->stop)
-			cancel_issuing(refill);
+			cancel(refill);
 		if (refill->broken)
-			fail_issuing(refill);
+			fail_gone(refill);
 		issue(refill);
+		rung__elsewhere_look(refill);
 		send_what_is_held(refill);
 		if (refill->in_flight > 0)
 			reap(refill);
-		else if (over && !refill->issuing)
+		else if (over && !refill->issuing && !refill->elsewhere)
 			return;
+		tick(refill);
 	}
 }
 
 /* ---- start and stop ---- */
 
+static void learn_geometry(struct rung__refill *refill)
+{
+	const struct rung__layout *layout = &refill->layout;
+	const struct rung__geometry *geometry = &refill->geometry;
+
+	refill->ops->geometry(refill->tier, &refill->geometry);   /* start may have gone from direct to buffered */
+	refill->ops->engine(refill->tier, &refill->engine);
+	refill->read_bytes_max = RUNG__MIN(refill->slot_bytes, RUNG__MAX(geometry->read_bytes_max, geometry->align));
+	refill->gap_bytes = geometry->gap_bytes;
+	refill->frames_exact = layout->row_stride % geometry->align == 0 && layout->data_offset % geometry->align == 0 &&
+	                       refill->store->pool.frame_bytes % geometry->align == 0 &&
+	                       rung__align_up(layout->row_bytes, geometry->align) <= refill->store->pool.frame_bytes;
+}
+
+static int begin(struct rung__refill *refill)
+{
+	int rc = refill->ops->start(refill->tier);   /* here: a ring belongs to the thread that made it */
+
+	if (rc < 0)
+		return rc;
+	learn_geometry(refill);
+	if (refill->store->cache) {
+		rc = rung__cache_join(refill->store->cache, &refill->client);
+		if (rc < 0) {
+			refill->ops->stop(refill->tier);
+			return rc;
+		}
+		refill->cache = refill->store->cache;
+	}
+	return 0;
+}
+
 static void *refill_main(void *ctx)
 {
 	struct rung__refill *refill = ctx;
-	int rc = refill->ops->start(refill->tier);   /* here: a ring belongs to the thread that made it */
+	int rc = begin(refill);
 
-	if (rc == 0) {
-		refill->ops->geometry(refill->tier, &refill->geometry);   /* start may have gone from direct to buffered */
-		refill->ops->engine(refill->tier, &refill->engine);
-	}
-	pthread_mutex_lock(&refill->start_lock);
+	pthread_mutex_lock(&refill->lock);
 	refill->started = true;
 	refill->start_status = rc;
 	if (rc < 0)
 		snprintf(refill->start_error, sizeof(refill->start_error), "%s", rung_last_error());
-	pthread_cond_signal(&refill->start_cond);
-	pthread_mutex_unlock(&refill->start_lock);
+	pthread_cond_signal(&refill->wake);
+	pthread_mutex_unlock(&refill->lock);
 	if (rc == 0) {
 		run(refill);
 		refill->ops->stop(refill->tier);
+		if (refill->cache)
+			rung__cache_leave(refill->cache, refill->client);
 	}
 	return NULL;
 }
@@ -209,10 +303,10 @@ static int create_thread(struct rung__refill *refill)
 
 static int await_start(struct rung__refill *refill)
 {
-	pthread_mutex_lock(&refill->start_lock);
+	pthread_mutex_lock(&refill->lock);
 	while (!refill->started)
-		pthread_cond_wait(&refill->start_cond, &refill->start_lock);
-	pthread_mutex_unlock(&refill->start_lock);
+		pthread_cond_wait(&refill->wake, &refill->lock);
+	pthread_mutex_unlock(&refill->lock);
 	if (refill->start_status == 0)
 		return 0;
 	pthread_join(refill->thread, NULL);
@@ -223,53 +317,42 @@ static void free_refill(struct rung__refill *refill)
 {
 	if (refill->tier)
 		refill->ops->close(refill->tier);
-	pthread_cond_destroy(&refill->start_cond);
-	pthread_mutex_destroy(&refill->start_lock);
-	if (refill->device && refill->slots)
-		refill->store->device_ops->unpin(refill->store->device, refill->slots);
-	rung__free(refill->store->returned);
-	refill->store->returned = NULL;
-	rung__unmap_pages(refill->slots, (uint64_t)refill->slot_count * refill->slot_bytes);
+	pthread_cond_destroy(&refill->wake);
+	pthread_mutex_destroy(&refill->lock);
+	rung__free(refill->returned);
 	rung__free(refill->taken_back);
 	rung__free(refill->parcels);
 	rung__free(refill->slot_next);
 	rung__free(refill->fetched);
-	rung__free(refill->free_slots);
+	rung__free(refill->free_tokens);
 	rung__free(refill->reads);
 	rung__free(refill);
 }
 
-static int init_device(struct rung__refill *refill)
+static int take_memory(struct rung__refill *refill)
 {
-	struct rung_store *store = refill->store;
 	uint64_t count = refill->slot_count;
 
+	refill->reads = rung__zalloc_array(count, sizeof(*refill->reads));
+	refill->free_tokens = rung__malloc_array(count, sizeof(*refill->free_tokens));
+	refill->fetched = rung__malloc_array(refill->depth, sizeof(*refill->fetched));
 	refill->slot_next = rung__malloc_array(count, sizeof(*refill->slot_next));
 	refill->parcels = rung__malloc_array(count, sizeof(*refill->parcels));
 	refill->taken_back = rung__malloc_array(count, sizeof(*refill->taken_back));
-	store->returned = rung__malloc_array(count, sizeof(*store->returned));
-	if (!refill->slot_next || !refill->parcels || !refill->taken_back || !store->returned)
+	refill->returned = rung__malloc_array(count, sizeof(*refill->returned));
+	if (!refill->reads || !refill->free_tokens || !refill->fetched || !refill->slot_next || !refill->parcels || !refill->taken_back ||
+	    !refill->returned)
 		return rung__fail(RUNG_E_NOMEM, "store: no memory for %u staging slots", refill->slot_count);
-	return store->device_ops->pin(store->device, "staging slots", refill->slots, count * refill->slot_bytes);
-}
-
-static int init_slots(struct rung__refill *refill)
-{
-	refill->slots = rung__map_pages((uint64_t)refill->slot_count * refill->slot_bytes);
-	refill->reads = rung__zalloc_array(refill->slot_count, sizeof(*refill->reads));
-	refill->free_slots = rung__malloc_array(refill->slot_count, sizeof(*refill->free_slots));
-	refill->fetched = rung__malloc_array(refill->depth, sizeof(*refill->fetched));
-	if (!refill->slots || !refill->reads || !refill->free_slots || !refill->fetched)
-		return rung__fail(RUNG_E_NOMEM, "store: no memory for %u staging slots of %u bytes", refill->slot_count, refill->slot_bytes);
 	for (uint32_t i = 0; i < refill->slot_count; i++)
-		refill->free_slots[refill->free_count++] = refill->slot_count - 1 - i;
-	return refill->device ? init_device(refill) : 0;
+		refill->free_tokens[refill->free_count++] = refill->slot_count - 1 - i;
+	return 0;
 }
 
-int rung__refill_start(struct rung_store *store, const struct rung__tier_ops *ops, const struct rung__tier_args *args)
+int rung__refill_start(struct rung_store *store, uint32_t file_idx, const struct rung__tier_ops *ops, const struct rung__tier_args *args)
 {
 	struct rung__refill *refill = rung__zalloc(sizeof(*refill));
 	struct rung__tier_args tier_args = *args;
+	uint32_t timeout_ms = store->opts.read_timeout_ms ? store->opts.read_timeout_ms : TIMEOUT_DEFAULT_MS;
 	int rc;
 
 	if (!refill)
@@ -279,19 +362,25 @@ int rung__refill_start(struct rung_store *store, const struct rung__tier_ops *op
 		return rung__fail(RUNG_E_INVAL, "store: the fetchable tier's table of functions is not complete");
 	}
 	refill->store = store;
+	refill->file_idx = file_idx;
 	refill->ops = ops;
+	refill->layout = store->shape.layout;
 	refill->slot_count = (uint32_t)store->shape.slot_count;
 	refill->slot_bytes = (uint32_t)store->shape.slot_bytes;
+	refill->slots_at = (uint64_t)file_idx * refill->slot_count * refill->slot_bytes;
 	refill->depth = args->queue_depth;
 	refill->merge = !store->opts.no_merge;
 	refill->device = store->device != NULL;
-	pthread_mutex_init(&refill->start_lock, NULL);
-	pthread_cond_init(&refill->start_cond, NULL);
-	rc = init_slots(refill);
+	refill->timeout_ns = timeout_ms * 1000000ull;
+	pthread_mutex_init(&refill->lock, NULL);
+	rung__cond_init(&refill->wake);
+	rc = take_memory(refill);
 	if (rc < 0)
 		goto free_all;
-	tier_args.pool = refill->slots;
-	tier_args.pool_bytes = (uint64_t)refill->slot_count * refill->slot_bytes;
+	tier_args.pool = store->pool.base;
+	tier_args.pool_bytes = store->pool.bytes;
+	tier_args.probe_at = refill->slots_at;
+	tier_args.probe_bytes = (uint64_t)refill->slot_count * refill->slot_bytes;
 	tier_args.token_count = refill->slot_count;
 	rc = ops->open(&tier_args, &refill->tier);
 	if (rc < 0)
@@ -302,18 +391,52 @@ int rung__refill_start(struct rung_store *store, const struct rung__tier_ops *op
 	rc = await_start(refill);
 	if (rc < 0)
 		goto free_all;
-	store->refill = refill;
+	store->refills[file_idx] = refill;
 	return 0;
 free_all:
 	free_refill(refill);
 	return rc;
 }
 
+void rung__refill_queue(struct rung__refill *refill, struct rung__part *part)
+{
+	part->next = NULL;
+	pthread_mutex_lock(&refill->lock);
+	if (refill->queue_tail)
+		refill->queue_tail->next = part;
+	else
+		refill->queue_head = part;
+	refill->queue_tail = part;
+	pthread_cond_signal(&refill->wake);
+	pthread_mutex_unlock(&refill->lock);
+}
+
+void rung__refill_return(struct rung__refill *refill, uint32_t slot_head)
+{
+	pthread_mutex_lock(&refill->lock);
+	refill->returned[refill->returned_count++] = slot_head;   /* chains are disjoint: at most one a slot */
+	pthread_cond_signal(&refill->wake);
+	pthread_mutex_unlock(&refill->lock);
+}
+
+void rung__refill_cancel(struct rung__refill *refill)
+{
+	pthread_mutex_lock(&refill->lock);
+	refill->closing = true;
+	pthread_cond_signal(&refill->wake);
+	pthread_mutex_unlock(&refill->lock);
+}
+
 int rung__refill_stop(struct rung__refill *refill)
 {
+	struct rung_store *store = refill->store;
 	struct timespec until;
 	int rc;
 
+	pthread_mutex_lock(&refill->lock);
+	refill->over = true;
+	pthread_cond_signal(&refill->wake);
+	pthread_mutex_unlock(&refill->lock);
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += STOP_WAIT_S;
 	rc = pthread_timedjoin_np(refill->thread, NULL, &until);
@@ -321,23 +444,7 @@ int rung__refill_stop(struct rung__refill *refill)
 		return rung__fail(RUNG_E_TIMEDOUT, "%s: reads in flight have not come back for %d s: the device is stuck; their memory is left",
 		                  refill->geometry.path, STOP_WAIT_S);
 	if (refill->broken)   /* reads given up may still be written by the kernel: their memory stays */
-		refill->slots = NULL;
+		store->reads_lost = true;
 	free_refill(refill);
 	return 0;
-}
-
-void rung__refill_engine(const struct rung__refill *refill, struct rung__engine_state *state_out, uint32_t *depth_out, uint32_t *align_out)
-{
-	*state_out = refill->engine;
-	*depth_out = refill->depth;
-	*align_out = refill->geometry.align;
-}
-
-const unsigned char *rung__refill_slots(const struct rung__refill *refill, uint64_t *offset_align_out)
-{
-	const struct rung__geometry *geometry = &refill->geometry;
-	uint64_t ored = refill->slot_bytes | geometry->data_offset | geometry->row_stride | geometry->align;
-
-	*offset_align_out = ored & (0 - ored);   /* rows begin at multiples of it in the file, and reads and slots too */
-	return refill->slots;
 }

@@ -11,16 +11,15 @@
 
 #define LOOK_NS 20000   /* between two looks at a device's gather that is waited for with a limit */
 
-static unsigned latency_bucket(uint64_t ns)
+unsigned rung__bucket(uint64_t value)
 {
-	uint64_t us = ns / 1000;
 	unsigned octave;
 
-	if (us < 2)
-		return (unsigned)us;   /* [1,1.41) and below; [1.41,2) cannot be told apart at whole microseconds */
-	octave = 63u - (unsigned)__builtin_clzll(us);
+	if (value < 2)
+		return (unsigned)value;   /* [1,1.41) and below; [1.41,2) cannot be told apart with whole numbers */
+	octave = 63u - (unsigned)__builtin_clzll(value);
 	/* second half of the octave from 2^(k+1/2) on: 181/128 = sqrt(2) to 4 digits */
-	octave = octave * 2 + ((us << 7) >> octave >= 181);
+	octave = octave * 2 + (value >> (octave > 7 ? octave - 7 : 0) << (octave > 7 ? 0 : 7 - octave) >= 181);
 	return RUNG__MIN(octave, RUNG_LATENCY_BUCKETS - 1u);
 }
 
@@ -55,7 +54,7 @@ void rung__request_finish(struct rung_request *request, int status)
 	pthread_mutex_lock(&request->lock);
 	first = atomic_load_explicit(&request->state, memory_order_relaxed) != RUNG__REQUEST_DONE;   /* two may settle one */
 	if (first) {
-		rung__count(&counters->latency[latency_bucket(rung__now_ns() - request->submit_ns)], 1);
+		rung__count(&counters->latency[rung__bucket((rung__now_ns() - request->submit_ns) / 1000)], 1);
 		if (status < 0)
 			rung__count(&counters->request_errors, 1);
 		request->status = status;
@@ -70,10 +69,10 @@ void rung__request_finish(struct rung_request *request, int status)
 
 void rung__request_fail(struct rung_request *request, int status, const char *text)
 {
-	if (request->status == 0) {
-		request->status = status;
+	int none = 0;
+
+	if (atomic_compare_exchange_strong(&request->status, &none, status))   /* several refill threads may fail one */
 		snprintf(request->error, sizeof(request->error), "%s", text);
-	}
 }
 
 static int state_of(const struct rung_request *request)
@@ -253,8 +252,64 @@ static struct rung_request *take_free(struct rung_store *store, bool sync)
 	return request;
 }
 
+/* A part for each file that has some of the misses; those of one file are brought together, and stay in order. */
+static void make_parts(struct rung_request *request)
+{
+	const struct rung__layout *layout = &request->store->shape.layout;
+	struct rung__misses *misses = &request->misses;
+	uint64_t at[RUNG__FILES_MAX + 1] = { 0 };
+	uint32_t parts = 0;
+
+	if (layout->file_count == 1) {
+		at[1] = misses->count;
+	} else {
+		for (uint64_t i = 0; i < misses->count; i++)
+			at[rung__row_file(layout, misses->ranks[i]) + 1]++;
+		for (uint64_t f = 0; f < layout->file_count; f++)
+			at[f + 1] += at[f];
+		memcpy(misses->ranks_tmp, misses->ranks, misses->count * sizeof(*misses->ranks));
+		memcpy(misses->rows_tmp, misses->rows, misses->count * sizeof(*misses->rows));
+		for (uint64_t i = 0; i < misses->count; i++) {
+			uint64_t to = at[rung__row_file(layout, misses->ranks_tmp[i])]++;
+
+			misses->ranks[to] = misses->ranks_tmp[i];
+			misses->rows[to] = misses->rows_tmp[i];
+		}
+		memmove(at + 1, at, layout->file_count * sizeof(*at));   /* each stands at the next one's begin now */
+		at[0] = 0;
+	}
+	for (uint64_t f = 0; f < layout->file_count; f++) {
+		request->parts[f] = (struct rung__part){
+			.request = request,
+			.first = at[f],
+			.end = at[f + 1],
+			.cursor = at[f],
+			.elsewhere = RUNG__NODE_NONE,
+			.placed = at[f],
+			.parcel_first = at[f],
+			.held_head = RUNG__SLOT_NONE,
+		};
+		parts += at[f] < at[f + 1];
+	}
+	request->lasts_left = parts;
+	atomic_store_explicit(&request->parts_left, parts, memory_order_relaxed);
+}
+
+/* Tell the cache which batch this is. */
+static void begin_batch(struct rung_request *request)
+{
+	struct rung__misses *misses = &request->misses;
+	uint64_t distinct = 0;
+
+	for (uint64_t i = 0; i < misses->count; i++) {
+		if (distinct == 0 || misses->ranks[i] != misses->ranks_tmp[distinct - 1])
+			misses->ranks_tmp[distinct++] = misses->ranks[i];
+	}
+	rung__cache_begin(request->store->cache, misses->ranks_tmp, distinct, &request->batch);
+}
+
 /* Rank bits that can differ: fewer passes of the sort. */
-static unsigned rank_bits(const struct rung_store *store)
+unsigned rung__rank_bits(const struct rung_store *store)
 {
 	return 64u - (unsigned)__builtin_clzll(store->shape.vertex_count | 1);
 }
@@ -263,20 +318,27 @@ void rung__request_enqueue(struct rung_request *request)
 {
 	struct rung_store *store = request->store;
 	struct rung__misses *misses = &request->misses;
+	bool has[RUNG__FILES_MAX];
 
-	rung__radix_sort_pairs(misses->ranks, misses->rows, misses->ranks_tmp, misses->rows_tmp, misses->count, rank_bits(store));
-	request->cursor = 0;
-	request->reads_pending = 0;
-	request->placed = request->parcel_first = 0;
-	request->next = NULL;
-	pthread_mutex_lock(&store->lock);
-	if (store->queue_tail)
-		store->queue_tail->next = request;
-	else
-		store->queue_head = request;
-	store->queue_tail = request;
-	pthread_cond_signal(&store->queued);
-	pthread_mutex_unlock(&store->lock);
+	rung__radix_sort_pairs(misses->ranks, misses->rows, misses->ranks_tmp, misses->rows_tmp, misses->count, rung__rank_bits(store));
+	if (store->cache)
+		begin_batch(request);
+	make_parts(request);
+	for (uint32_t f = 0; f < store->refill_count; f++)   /* the request is another's as soon as the last is queued */
+		has[f] = request->parts[f].end > request->parts[f].first;
+	for (uint32_t f = 0; f < store->refill_count; f++) {
+		if (has[f])
+			rung__refill_queue(store->refills[f], &request->parts[f]);
+	}
+}
+
+int rung__gather_check(const struct rung_store *store, const struct rung_ids *ids)
+{
+	if (ids->dtype != RUNG_I32 && ids->dtype != RUNG_U32 && ids->dtype != RUNG_I64 && ids->dtype != RUNG_U64)
+		return rung__fail(RUNG_E_INVAL, "gather: ids of dtype %s: give i32, u32, i64 or u64", rung_dtype_name(ids->dtype));
+	if (ids->space == RUNG_VERTICES && !store->rank_of_vertex)
+		return rung__fail(RUNG_E_INVAL, "gather: vertex ids need a store opened with vertex_ids set");
+	return 0;
 }
 
 static int check(const struct rung_store *store, const struct rung_ids *ids, size_t out_stride)
@@ -284,11 +346,7 @@ static int check(const struct rung_store *store, const struct rung_ids *ids, siz
 	if (out_stride < store->shape.layout.row_bytes)
 		return rung__fail(RUNG_E_INVAL, "gather: output stride %zu is less than a row of %" PRIu64 " bytes", out_stride,
 		                  store->shape.layout.row_bytes);
-	if (ids->dtype != RUNG_I32 && ids->dtype != RUNG_U32 && ids->dtype != RUNG_I64 && ids->dtype != RUNG_U64)
-		return rung__fail(RUNG_E_INVAL, "gather: ids of dtype %s: give i32, u32, i64 or u64", rung_dtype_name(ids->dtype));
-	if (ids->space == RUNG_VERTICES && !store->rank_of_vertex)
-		return rung__fail(RUNG_E_INVAL, "gather: vertex ids need a store opened with vertex_ids set");
-	return 0;
+	return rung__gather_check(store, ids);
 }
 
 /* Copy what is in memory; what is not goes to refill. The request is BUSY from here on and nobody else's yet. */

@@ -10,6 +10,7 @@
 #include "file.h"
 #include "segment.h"
 
+#define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
 #define SEAL_TRIES_MAX 50u
 #define SEAL_PAUSE_NS 20000000   /* pages of direct reads may be held a moment longer than the reads */
@@ -52,6 +53,13 @@ static int add_seals(int fd)
 	return -1;
 }
 
+int rung__segment_fix(const char *name, struct rung__segment *segment)
+{
+	if (fcntl(segment->fd, F_ADD_SEALS, SIZE_SEALS | F_SEAL_SEAL) < 0)
+		return rung__fail_errno(errno, "%s: fixing the size of %" PRIu64 " bytes of shared memory", name, segment->bytes);
+	return 0;
+}
+
 /*
  * F_SEAL_WRITE is refused while there is a mapping that is or could be made writable: any shared one through a descriptor open
  * for writing. Hence a second descriptor for reading, whose mapping takes the place of the first, and which is what others get.
@@ -73,20 +81,20 @@ int rung__segment_seal(const char *name, struct rung__segment *segment)
 	return 0;
 }
 
-int rung__segment_attach(const char *name, int fd, uint64_t bytes, struct rung__segment *segment_out)
+int rung__segment_attach(const char *name, int fd, uint64_t bytes, bool writable, struct rung__segment *segment_out)
 {
 	struct rung__segment segment = { .bytes = rung__align_up(bytes, RUNG__PAGE_BYTES), .fd = -1 };
-	int seals = fcntl(fd, F_GET_SEALS);
+	int seals = fcntl(fd, F_GET_SEALS), wanted = writable ? SIZE_SEALS : SEALS;
 	struct stat st;
 
-	if (seals < 0 || (seals & SEALS) != SEALS)
+	if (seals < 0 || (seals & wanted) != wanted)
 		return rung__fail(RUNG_E_FORMAT, "%s: what the other process gave is not sealed memory: it could change under us", name);
 	if (fstat(fd, &st) < 0)
 		return rung__fail_errno(errno, "%s: shared memory", name);
 	if ((uint64_t)st.st_size != segment.bytes)
 		return rung__fail(RUNG_E_FORMAT, "%s: the shared memory has %jd bytes, not %" PRIu64, name, (intmax_t)st.st_size,
 		                  segment.bytes);
-	segment.base = rung__map_shared(fd, segment.bytes, false);
+	segment.base = rung__map_shared(fd, segment.bytes, writable);
 	if (!segment.base)
 		return rung__fail(RUNG_E_NOMEM, "%s: no room to map %" PRIu64 " bytes of shared memory", name, segment.bytes);
 	*segment_out = segment;

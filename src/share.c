@@ -31,6 +31,7 @@ bool rung__offer_has(const struct rung__shape *shape, enum rung__offer_fd which)
 	switch (which) {
 	case RUNG__OFFER_HOST: return shape->tiers[RUNG__TIER_HOST].row_count > 0;
 	case RUNG__OFFER_MAP: return shape->map_bytes > 0;
+	case RUNG__OFFER_CACHE: return shape->frame_count > 0;
 	case RUNG__OFFER_ALIVE: return shape->tiers[RUNG__TIER_PEER].row_count > 0;
 	default: return true;
 	}
@@ -124,7 +125,8 @@ static int offer_gpu_memory(struct rung__share *share, const struct rung_store *
 static int make_offer(struct rung__share *share, const struct rung_store *store)
 {
 	int rc = offer_gpu_memory(share, store);
-	const int fds[RUNG__OFFER_FDS] = { store->features.fd, store->host_memory.fd, store->map_memory.fd, share->alive_fds[0] };
+	const int fds[RUNG__OFFER_FDS] = { store->features.fd, store->host_memory.fd, store->map_memory.fd, store->pool.shared.fd,
+	                                   share->alive_fds[0] };
 	struct rung__offer *offer = &share->offer;
 	struct stat st;
 

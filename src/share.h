@@ -22,10 +22,17 @@
 #include "store_internal.h"
 
 #define RUNG__SHARE_MAGIC "rungshr"        /* with its NUL: 8 bytes */
-#define RUNG__SHARE_VERSION 2u             /* of what follows; any change of struct rung__offer raises it */
+#define RUNG__SHARE_VERSION 3u             /* of what follows; any change of struct rung__offer raises it */
 
 /** Descriptors that come with an offer, in this order; those that do not apply are left out. */
-enum rung__offer_fd { RUNG__OFFER_FEATURES, RUNG__OFFER_HOST, RUNG__OFFER_MAP, RUNG__OFFER_ALIVE, RUNG__OFFER_FDS };
+enum rung__offer_fd {
+	RUNG__OFFER_FEATURES,
+	RUNG__OFFER_HOST,
+	RUNG__OFFER_MAP,
+	RUNG__OFFER_CACHE,
+	RUNG__OFFER_ALIVE,
+	RUNG__OFFER_FDS
+};
 
 /** The message. Both ends are on one machine: native byte order, no pointers. */
 struct rung__offer {

@@ -36,6 +36,7 @@ static void fini_requests(struct rung_store *store)
 		struct rung_request *request = &store->requests[i];
 
 		rung__unmap_pages(request->misses.ranks, rung__request_bytes(store));
+		rung__unmap_pages(request->misses.links, rung__request_own_bytes(store));
 		rung__unmap_pages(request->stage, rung__stage_bytes(store));
 		pthread_cond_destroy(&request->done);
 		pthread_mutex_destroy(&request->lock);
@@ -48,16 +49,22 @@ static bool init_request(struct rung_store *store, struct rung_request *request)
 {
 	uint64_t rows = store->opts.batch_rows_max;
 	uint64_t *block = rung__map_pages(rung__request_bytes(store));
+	uint64_t *own = rung__map_pages(rung__request_own_bytes(store));
 
-	if (!block)
+	if (!block || !own) {
+		rung__unmap_pages(block, rung__request_bytes(store));
+		rung__unmap_pages(own, rung__request_own_bytes(store));
 		return false;
+	}
 	request->store = store;
-	request->held_head = RUNG__SLOT_NONE;
+	request->parts[0].request = request;
 	request->misses = (struct rung__misses){
 		.ranks = block,
 		.ranks_tmp = block + rows,
 		.rows = (uint32_t *)(block + 2 * rows),
 		.rows_tmp = (uint32_t *)(block + 2 * rows) + rows,
+		.links = own,
+		.frames = (uint32_t *)(own + rows),
 	};
 	pthread_mutex_init(&request->lock, NULL);
 	rung__cond_init(&request->done);
@@ -147,7 +154,8 @@ static int open_host(struct rung_store *store)
 	return store->share ? rung__segment_seal("rung-host", &store->host_memory) : 0;
 }
 
-static int open_cold(struct rung_store *store, const struct rung__tier_ops *ops)
+/* Pool, cache, and a refill thread for each file. */
+static int open_cold(struct rung_store *store, const struct rung__tier_ops *ops, int cache_fd)
 {
 	struct rung__tier_args args = {
 		.features = &store->features,
@@ -156,34 +164,49 @@ static int open_cold(struct rung_store *store, const struct rung__tier_ops *ops)
 		.queue_depth = (uint32_t)RUNG__MIN(store->opts.queue_depth, store->shape.slot_count),
 		.engine = store->opts.engine,
 		.buffered = store->opts.buffered,
+		.gap_bytes = store->opts.gap_bytes,
 	};
+	int rc;
 
-	return args.row_count ? rung__refill_start(store, ops, &args) : 0;
+	if (args.row_count == 0)
+		return 0;
+	rc = rung__pool_open(store, cache_fd);
+	for (uint32_t f = 0; rc == 0 && f < store->shape.layout.file_count; f++) {
+		args.file_idx = f;
+		rc = rung__refill_start(store, f, ops, &args);
+		store->refill_count += rc == 0;
+	}
+	for (uint32_t f = 0; f < store->refill_count; f++) {
+		uint32_t align = rung__refill_align(store->refills[f]);
+
+		store->sector_bytes = f == 0 ? align : RUNG__MIN(store->sector_bytes, align);
+	}
+	return rc;
 }
 
 static void init_locks(struct rung_store *store)
 {
 	pthread_mutex_init(&store->lock, NULL);
-	pthread_cond_init(&store->queued, NULL);
 	pthread_cond_init(&store->freed, NULL);
 }
 
 int rung__store_open_tiers(struct rung_store *store, const struct rung__tier_ops *fetchable,
-                           const struct rung__gpu_handle *peer_handles)
+                           const struct rung__gpu_handle *peer_handles, int cache_fd)
 {
 	int rc = open_host(store);
 
 	if (rc == 0 && store->device_ops)
 		rc = rung__store_open_device(store, peer_handles);
 	if (rc == 0)
-		rc = open_cold(store, fetchable);
-	if (rc == 0 && store->device && store->refill)
+		rc = open_cold(store, fetchable, cache_fd);
+	if (rc == 0 && store->device && store->refill_count > 0)
 		rc = rung__handoff_start(store);
 	return rc;
 }
 
 static void free_store(struct rung_store *store)
 {
+	rung__pool_close(store);
 	if (store->device)
 		store->device_ops->close(store->device);
 	if (store->alive_fd >= 0)
@@ -198,7 +221,6 @@ static void free_store(struct rung_store *store)
 	rung__free(store->dataset_dir);
 	fini_requests(store);
 	pthread_cond_destroy(&store->freed);
-	pthread_cond_destroy(&store->queued);
 	pthread_mutex_destroy(&store->lock);
 	rung__free(store);
 }
@@ -235,6 +257,8 @@ static struct rung__shape shape_of(const struct rung_dataset_info *info, const s
 		.array = info->features,
 		.slot_count = plan->slots.slot_count,
 		.slot_bytes = plan->slots.slot_bytes,
+		.frame_count = plan->cache.row_count,
+		.frame_bytes = plan->cache.frame_bytes,
 		.map_on_gpu = plan->device.map_on_gpu != 0,
 	};
 
@@ -264,7 +288,7 @@ static int open_all(struct rung_store *store, const struct rung_dataset *ds, con
 	if (rc == 0)
 		rc = load_map(store, ds);
 	if (rc == 0)
-		rc = rung__store_open_tiers(store, fetchable, NULL);
+		rc = rung__store_open_tiers(store, fetchable, NULL, -1);
 	if (rc == 0 && store->share)
 		return rung__share_start(store->share, store);
 	rung__features_close(&store->features);   /* tiers have their own descriptors */
@@ -326,14 +350,15 @@ int rung_store_close(struct rung_store *store)
 	store->share = NULL;
 	pthread_mutex_lock(&store->lock);
 	store->stop = true;
-	pthread_cond_signal(&store->queued);
 	pthread_mutex_unlock(&store->lock);
+	for (uint32_t f = 0; f < store->refill_count; f++)
+		rung__refill_cancel(store->refills[f]);
 	if (store->handoff)
 		rc = rung__handoff_stop(store->handoff);
 	else if (store->device)
 		rc = await_gathers(store);
-	if (rc == 0 && store->refill)
-		rc = rung__refill_stop(store->refill);
+	for (uint32_t f = 0; f < store->refill_count && rc == 0; f++)
+		rc = rung__refill_stop(store->refills[f]);
 	if (rc < 0)   /* the device may still write into slots, and refill into requests: leave them be */
 		return rc;
 	free_store(store);

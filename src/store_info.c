@@ -54,11 +54,6 @@ static void fill_stats(const struct rung_store *store, struct rung_store_stats *
 	}
 	stats->requests = counter(&c->requests);
 	stats->request_errors = counter(&c->request_errors);
-	stats->device_reads = counter(&c->device_reads);
-	stats->device_read_bytes = counter(&c->device_read_bytes);
-	stats->merged_rows = counter(&c->merged_rows);
-	stats->duplicate_rows = counter(&c->duplicate_rows);
-	stats->retries = counter(&c->retries);
 	stats->host_waits = counter(&c->host_waits);
 	stats->scatters = counter(&c->scatters);
 	for (unsigned b = 0; b < RUNG_LATENCY_BUCKETS; b++)
@@ -72,13 +67,13 @@ int rung_store_stats(const struct rung_store *store, struct rung_store_stats *st
 	if (store->device && !store->handoff)   /* nobody else counts what was put before it had run */
 		rung__request_harvest((struct rung_store *)store, false);
 	fill_stats(store, &stats);
-	if (store->refill) {
-		struct rung__engine_state engine;
-
-		rung__refill_engine(store->refill, &engine, &stats.queue_depth, &stats.sector_bytes);
-		stats.engine = engine.name;
-		stats.engine_why = engine.why;
-		stats.direct = engine.direct;
+	for (uint32_t f = store->refill_count; f-- > 0;)   /* what is said of one engine is said of the first */
+		rung__refill_stats(store->refills[f], &stats);
+	if (store->cache) {
+		stats.cache_rows = store->shape.frame_count;
+		rung__cache_lock(store->cache);
+		stats.cache_rows_filled = rung__cache_filled_count(store->cache);
+		rung__cache_unlock(store->cache);
 	}
 	return rung__opts_give(stats_out, &stats, sizeof(stats), "rung_store_stats");
 }

@@ -19,8 +19,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "cache.h"
 #include "device.h"
 #include "gather.h"
+#include "pool.h"
 #include "segment.h"
 #include "tier_list.h"
 
@@ -32,25 +34,47 @@ enum rung__request_state {
 };
 
 #define RUNG__SLOT_NONE UINT32_MAX
+#define RUNG__NODE_NONE UINT64_MAX
+
+struct rung__part;
 
 /* Device: rows of one request that lie in slots, on their way from refill to the hand-off. */
 struct rung__parcel {
 	struct rung__parcel *next;
-	struct rung_request *request;
-	uint64_t first, count;    /* entries of its lists */
+	struct rung__part *part;
+	uint64_t first, count;    /* entries of the request's lists */
 	uint32_t slot_head;       /* the slots, linked by refill; RUNG__SLOT_NONE: none */
-	bool last;                /* of the request */
+	bool last;                /* of the part */
 };
 
 struct rung__parcels {
 	struct rung__parcel *head, *tail;
 };
 
+/* The misses of a request that lie in one file: the share of one refill thread, which owns it from the queue until it is over. */
+struct rung__part {
+	struct rung__part *next;          /* in refill's queue */
+	struct rung_request *request;
+	uint64_t first, end;              /* misses first .. end */
+	uint64_t cursor;                  /* those before it have been begun */
+	uint64_t pending;                 /* those begun whose rows are neither in place nor failed */
+	uint64_t elsewhere;               /* begun, being read by another client of the cache: a chain, see refill_internal.h */
+	uint64_t elsewhere_ns;            /* since when */
+	struct rung__part *elsewhere_next, *touched_next;
+	bool touched;
+
+	/* device */
+	uint64_t placed;                  /* entries written to the lists of what lies in the pool: misses' tmp arrays */
+	uint64_t parcel_first;            /* those behind it have not been handed over */
+	uint32_t held_head, held_count;   /* the slots they lie in */
+	struct rung__parcel last_parcel;
+};
+
 struct rung_request {
 	struct rung_store *store;
-	struct rung_request *next;        /* in the free list or the queue */
+	struct rung_request *next;        /* in the free list */
 	_Atomic int state;
-	int status;
+	_Atomic int status;
 	uint64_t submit_ns;
 
 	struct rung__misses misses;       /* ranks, sorted once queued, and the output row of each */
@@ -58,21 +82,19 @@ struct rung_request {
 	size_t out_stride;
 
 	/* refill's */
-	uint64_t cursor;                  /* misses before it have been read or are being read */
-	uint32_t reads_pending;
+	struct rung__part parts[RUNG__FILES_MAX];
+	_Atomic uint32_t parts_left;      /* that are not over */
+	uint64_t batch;                   /* the cache's name for it */
 	unsigned char *stage;             /* device with stream_rows_max: where rows go, in the order of the misses; pinned */
-	uint64_t placed;                  /* device: entries written to the lists of what lies in slots: misses' tmp arrays */
-	uint64_t parcel_first;            /* those behind it have not been handed over */
-	uint32_t held_head, held_count;   /* the slots they lie in */
 
 	/* the hand-off's */
 	bool reading;                     /* its misses are refill's; before, the gather runs */
-	bool read_through;                /* its last parcel has come */
+	bool read_through;                /* the last parcels of its parts have come */
+	uint32_t lasts_left;
 	int device_status;
 	struct rung__parcels waiting;     /* parcels that came, and those that are being copied, oldest first */
 	struct rung__parcel *scatters[RUNG__SCATTERS_MAX];
 	uint32_t scatter_first, scatter_count;
-	struct rung__parcel last_parcel;
 
 	/* device */
 	enum rung_dtype id_dtype;         /* for messages, and index_first of a list that is split */
@@ -87,7 +109,6 @@ struct rung_request {
 struct rung__counters {
 	_Atomic uint64_t tier_hits[RUNG__TIER_COUNT];
 	_Atomic uint64_t requests, request_errors;
-	_Atomic uint64_t device_reads, device_read_bytes, merged_rows, duplicate_rows, retries;
 	_Atomic uint64_t latency[RUNG_LATENCY_BUCKETS];
 	_Atomic uint64_t host_waits, scatters;
 };
@@ -103,6 +124,8 @@ struct rung__shape {
 	} tiers[RUNG__TIER_COUNT];
 	uint64_t slot_count;
 	uint64_t slot_bytes;
+	uint64_t frame_count;             /* of the cache; 0: none */
+	uint64_t frame_bytes;
 	uint64_t map_bytes;               /* of an entry of rank_of_vertex; 0: not in memory */
 	uint64_t map_on_gpu;              /* nonzero: and it is in GPU memory */
 	uint64_t gpu_count;               /* over which the tier "peer" is interleaved; 0: the CPU gathers */
@@ -131,22 +154,23 @@ struct rung_store {
 	int node;                         /* NUMA node it is at; -1: unknown, or the CPU gathers */
 	double node_share;                /* share of the host tier that lies there */
 	int alive_fd;                     /* attached with rows in another process's GPU memory: hangs up when it goes; else -1 */
-	struct rung__refill *refill;      /* NULL when nothing is cold */
+	struct rung__pool pool;           /* slots and frames */
+	struct rung__cache *cache;        /* NULL when there are no frames */
+	struct rung__refill *refills[RUNG__FILES_MAX];   /* one a file; none when nothing is cold */
+	uint32_t refill_count;
+	uint32_t sector_bytes;            /* the least that divides where their reads begin */
+	struct rung__announcer *announcer;   /* NULL without a cache */
 	struct rung__handoff *handoff;    /* NULL without a device, and when nothing is cold */
 
 	pthread_mutex_t lock;
-	pthread_cond_t queued;            /* refill waits: work or stop */
 	pthread_cond_t freed;             /* rung_gather waits: one of its own requests is free again */
 	struct rung_request *requests;    /* [request_count], the last SYNC_REQUESTS of them for rung_gather */
 	uint32_t request_count;
 	struct rung_request *free_list;
 	struct rung_request *sync_free_list;
-	struct rung_request *queue_head, *queue_tail;
 	struct rung_request *retired_head, *retired_tail;   /* device without hand-off: put, not known to be done, oldest first */
-	uint32_t *returned;               /* [slot_count] device: heads of slots that have been copied from, for refill */
-	uint32_t returned_count;
 	bool stop;
-	bool handoff_runs;
+	bool reads_lost;                  /* given up while the kernel may still write to the pool */
 
 	struct rung__counters counters;
 };
@@ -162,6 +186,12 @@ int rung__store_new(const struct rung_store_opts *user_opts, struct rung_store *
 static inline uint64_t rung__request_bytes(const struct rung_store *store)
 {
 	return (uint64_t)store->opts.batch_rows_max * (2 * sizeof(uint64_t) + 2 * sizeof(uint32_t));
+}
+
+/** And one of refill's own: [links | frames]. */
+static inline uint64_t rung__request_own_bytes(const struct rung_store *store)
+{
+	return (uint64_t)store->opts.batch_rows_max * (sizeof(uint64_t) + sizeof(uint32_t));
 }
 
 static inline uint64_t rung__stage_bytes(const struct rung_store *store)
@@ -181,10 +211,10 @@ int rung__store_open_device(struct rung_store *store, const struct rung__gpu_han
 
 /**
  * Open the tiers of a store whose shape and features are set; rows are loaded unless host_memory has them, and those of the tier
- * "peer" unless there are handles of them.
+ * "peer" unless there are handles of them. @param cache_fd  the memory of a cache that is there already, or -1
  */
 int rung__store_open_tiers(struct rung_store *store, const struct rung__tier_ops *fetchable,
-                           const struct rung__gpu_handle *peer_handles);
+                           const struct rung__gpu_handle *peer_handles, int cache_fd);
 
 /** Complete a request; `status` and request->error are final. Refill, the hand-off, or the submitter of a request without misses. */
 void rung__request_finish(struct rung_request *request, int status);
@@ -194,6 +224,12 @@ void rung__request_finish(struct rung_request *request, int status);
  * has not, which is waited for.
  */
 void rung__request_harvest(struct rung_store *store, bool must);
+
+/** Are these ids that the store can look up? Not yet whether each is in range. */
+int rung__gather_check(const struct rung_store *store, const struct rung_ids *ids);
+
+/** Bits of a rank that can differ. */
+unsigned rung__rank_bits(const struct rung_store *store);
 
 /** Give misses, which need not be sorted, to refill. */
 void rung__request_enqueue(struct rung_request *request);
@@ -206,6 +242,9 @@ static inline uint32_t rung__request_index(const struct rung_request *request)
 
 /** Remember how a request fails; the first failure is the one told. */
 void rung__request_fail(struct rung_request *request, int status, const char *text);
+
+/** Which half octave a number is in: [2^(b/2), 2^((b+1)/2)). */
+unsigned rung__bucket(uint64_t value);
 
 static inline void rung__count(_Atomic uint64_t *counter, uint64_t n)
 {
@@ -233,20 +272,36 @@ void rung__handoff_settle(struct rung_request *request, bool block);
 /** From refill: rows in slots. */
 void rung__handoff_take(struct rung__handoff *handoff, struct rung__parcel *parcel);
 
+/* ---- prefetch.c ---- */
+
+/** What rung_prefetch() works with. */
+int rung__announcer_create(const struct rung_store *store, struct rung__announcer **announcer_out);
+void rung__announcer_destroy(struct rung__announcer *announcer);
+
 /* ---- refill.c ---- */
 
-/**
- * Open the fetchable tier, allocate its slots and start the thread; returns when the engine has been probed.
- */
-int rung__refill_start(struct rung_store *store, const struct rung__tier_ops *ops, const struct rung__tier_args *args);
+/** Open the fetchable tier over one file of the features and start the thread; returns when the engine has been probed. */
+int rung__refill_start(struct rung_store *store, uint32_t file_idx, const struct rung__tier_ops *ops, const struct rung__tier_args *args);
 
-/** Where staging slots are, and what divides every place that a row can have in them. */
-const unsigned char *rung__refill_slots(const struct rung__refill *refill, uint64_t *offset_align_out);
+/** Give misses of a request to the thread. */
+void rung__refill_queue(struct rung__refill *refill, struct rung__part *part);
 
-/** Stop the thread after its reads in flight; the store's stop flag is set. @return 0 or RUNG_E_TIMEDOUT, in which case memory in use is left alone */
+/** Device: a chain of slots that has been copied from. Any thread. */
+void rung__refill_return(struct rung__refill *refill, uint32_t slot_head);
+
+/** The store is being closed: what waits is canceled. More may be queued and returned until rung__refill_stop(). */
+void rung__refill_cancel(struct rung__refill *refill);
+
+/** Stop the thread after its reads in flight. @return 0 or RUNG_E_TIMEDOUT, in which case memory in use is left alone */
 int rung__refill_stop(struct rung__refill *refill);
 
-/** For statistics. */
-void rung__refill_engine(const struct rung__refill *refill, struct rung__engine_state *state_out, uint32_t *depth_out, uint32_t *align_out);
+/** By which the cache knows it. */
+uint32_t rung__refill_client(const struct rung__refill *refill);
+
+/** What its reads are aligned to. */
+uint32_t rung__refill_align(const struct rung__refill *refill);
+
+/** Add what it has counted to statistics. */
+void rung__refill_stats(const struct rung__refill *refill, struct rung_store_stats *stats);
 
 #endif

@@ -48,6 +48,7 @@ int rung__features_open(const struct rung_dataset *ds, struct rung__features *fe
 	if (rc < 0)
 		return rc;
 	features_out->layout.row_stride = info->row_stride;
+	features_out->layout.file_count = 1;
 	features_out->layout.row_bytes = info->features.row_bytes;
 	return 0;
 }

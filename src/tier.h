@@ -26,13 +26,34 @@ struct rung__view {
 	uint64_t row_count;
 };
 
-/** How rows lie in the features file: rank r begins at data_offset + r * row_stride. */
+#define RUNG__FILES_MAX 16u   /* that the features may be dealt over */
+
+/**
+ * How rows lie in the features files: blocks of block_rows ranks are dealt round robin over them; inside a file row i begins at
+ * data_offset + i * row_stride.
+ */
 struct rung__layout {
 	uint64_t data_offset;
 	uint64_t row_stride;
 	uint64_t row_bytes;
-	uint64_t file_bytes;
+	uint64_t file_bytes;    /* of the first */
+	uint64_t file_count;
+	uint64_t block_rows;    /* does not matter with one file */
 };
+
+/** The file that a rank's row is in. */
+static inline uint64_t rung__row_file(const struct rung__layout *layout, uint64_t rank)
+{
+	return layout->file_count == 1 ? 0 : rank / layout->block_rows % layout->file_count;
+}
+
+/** Where it begins there. */
+static inline uint64_t rung__row_offset(const struct rung__layout *layout, uint64_t rank)
+{
+	if (layout->file_count > 1)
+		rank = rank / layout->block_rows / layout->file_count * layout->block_rows + rank % layout->block_rows;
+	return layout->data_offset + rank * layout->row_stride;
+}
 
 /**
  * The staged features, or another array of a dataset. Tiers open the file behind the descriptor, not the path: a dataset staged anew under a running store, or
@@ -44,12 +65,11 @@ struct rung__features {
 	struct rung__layout layout;
 };
 
-/** How rows lie in a fetchable tier. */
+/** What reads of a file have to be like. */
 struct rung__geometry {
-	uint64_t data_offset;
-	uint64_t row_stride;
-	uint64_t row_bytes;
 	uint64_t file_bytes;
+	uint32_t read_bytes_max;   /* what the device takes in one command */
+	uint32_t gap_bytes;        /* between two rows that are worth reading along: what it reads in the time of another command */
 	uint32_t align;       /* of offset, length and memory of a read: a power of two; 1 through the page cache */
 	const char *path;     /* for messages */
 };
@@ -79,10 +99,14 @@ struct rung__tier_args {
 	/* fetchable tiers only */
 	unsigned char *pool;        /* memory that reads go to, page aligned; outlives the tier */
 	uint64_t pool_bytes;        /* at least a page */
+	uint64_t probe_at;          /* of these bytes of the pool, whole pages, nobody but the tier makes use before and in start */
+	uint64_t probe_bytes;
 	uint32_t token_count;
+	uint32_t file_idx;          /* of the features */
 	uint32_t queue_depth;       /* at most token_count */
 	enum rung_engine engine;
 	bool buffered;
+	uint32_t gap_bytes;         /* as in rung_store_opts */
 };
 
 /** What serves a fetchable tier, for statistics. */

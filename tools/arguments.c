@@ -189,7 +189,7 @@ void tool_not_yet(const struct argp_state *state, const char *what)
 
 /* ---- options that every subcommand has ---- */
 
-enum { KEY_JSON = 0x4001, KEY_QUIET, KEY_THREADS, KEY_HOST, KEY_QUEUE_DEPTH, KEY_ENGINE, KEY_BUFFERED, KEY_NO_MERGE };
+enum { KEY_JSON = 0x4001, KEY_QUIET, KEY_THREADS, KEY_HOST, KEY_CACHE, KEY_QUEUE_DEPTH, KEY_ENGINE, KEY_BUFFERED, KEY_NO_MERGE };
 
 static const struct argp_option common_options[] = {
 	{ "json", KEY_JSON, NULL, 0, "Print the result as one JSON object", -1 },
@@ -223,8 +223,9 @@ const struct argp tool_common_argp = { common_options, parse_common, NULL, NULL,
 
 static const struct argp_option budget_options[] = {
 	{ "host", KEY_HOST, "SIZE", 0,
-	  "Host memory for rows and staging slots: 4096, 64KiB, 1.5GiB, 10% of the features, max (default: half of what is free)",
-	  5 },
+	  "Host memory for rows, staging slots and cold-row cache: 4096, 64KiB, 1.5GiB, 10% of the features, max (default: half of what is "
+	  "free)", 5 },
+	{ "cache", KEY_CACHE, "SIZE", 0, "Of --host: for rows of the file that were read and will be wanted again (default: an eighth)", 5 },
 	{ "queue-depth", KEY_QUEUE_DEPTH, "N", 0, "Reads in flight on the NVMe tier (default: 64)", 5 },
 	{ 0 },
 };
@@ -254,6 +255,9 @@ static error_t parse_store(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case KEY_HOST:
 		args->host = tool_arg_size(state, "--host", arg);
+		return 0;
+	case KEY_CACHE:
+		args->cache = tool_arg_size(state, "--cache", arg);
 		return 0;
 	case KEY_QUEUE_DEPTH:
 		args->queue_depth = tool_arg_u32(state, "--queue-depth", arg, 1, 32768);

@@ -11,6 +11,7 @@ struct bench_args {
 	uint64_t rows;                  /* 0: not given */
 	uint32_t batch;                 /* rows of a request; trace: seeds of a batch; 0: not given */
 	uint32_t in_flight;             /* requests of each thread */
+	uint32_t prefetch;              /* batches announced before the one that is submitted */
 	uint64_t seed;
 	int check;
 	const char *share;              /* share the store at this path; NULL: not */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What rung bench prints: a text, or one JSON object. */
+#include <math.h>
+
 #include "bench.h"
 #include "json.h"
 
@@ -24,9 +26,71 @@ static struct rung_store_stats difference(const struct bench_result *result)
 	stats.merged_rows -= result->before.merged_rows;
 	stats.duplicate_rows -= result->before.duplicate_rows;
 	stats.retries -= result->before.retries;
+	stats.cache_hits -= result->before.cache_hits;
+	stats.joined_rows -= result->before.joined_rows;
+	stats.read_rows -= result->before.read_rows;
+	stats.failed_rows -= result->before.failed_rows;
+	for (unsigned s = 0; s < RUNG_STAGE_COUNT; s++) {
+		for (unsigned b = 0; b < RUNG_LATENCY_BUCKETS; b++)
+			stats.stages[s][b] -= result->before.stages[s][b];
+	}
 	stats.host_waits -= result->before.host_waits;
 	stats.scatters -= result->before.scatters;
 	return stats;
+}
+
+static const char *const stage_names[RUNG_STAGE_COUNT] = {
+	[RUNG_STAGE_QUEUE] = "queue",
+	[RUNG_STAGE_DEVICE] = "device",
+	[RUNG_STAGE_COPY] = "copy",
+};
+
+/* The middle of the half octave that the share falls in; 0 when nothing was counted. */
+static double stage_us(const uint64_t buckets[RUNG_LATENCY_BUCKETS], double share)
+{
+	uint64_t count = 0, seen = 0;
+	unsigned b;
+
+	for (b = 0; b < RUNG_LATENCY_BUCKETS; b++)
+		count += buckets[b];
+	for (b = 0; b < RUNG_LATENCY_BUCKETS; b++) {
+		seen += buckets[b];
+		if ((double)seen > share * (double)count)
+			break;
+	}
+	return count ? exp2(((double)b + 0.5) / 2) / 1e3 : 0;
+}
+
+/* From the submission to the read, the read, and what comes behind it: of each read. */
+static void set_stages(json_t *root, const struct rung_store_stats *stats)
+{
+	json_t *stages = json_object();
+
+	for (unsigned s = 0; s < RUNG_STAGE_COUNT; s++) {
+		json_t *stage = json_object(), *buckets = json_array();
+
+		for (unsigned b = 0; b < RUNG_LATENCY_BUCKETS; b++)
+			tool_json_append(buckets, tool_json_u64(stats->stages[s][b]));
+		tool_json_set(stage, "p50", tool_json_real(stage_us(stats->stages[s], 0.5)));
+		tool_json_set(stage, "p99", tool_json_real(stage_us(stats->stages[s], 0.99)));
+		tool_json_set(stage, "half_octaves_ns", buckets);
+		tool_json_set(stages, stage_names[s], stage);
+	}
+	tool_json_set(root, "stages_us", stages);
+}
+
+static void set_cache(json_t *root, const struct bench_args *args, const struct rung_store_stats *stats)
+{
+	json_t *cache = json_object();
+
+	tool_json_set(cache, "rows", tool_json_u64(stats->cache_rows));
+	tool_json_set(cache, "filled", tool_json_u64(stats->cache_rows_filled));
+	tool_json_set(root, "cache_hits", tool_json_u64(stats->cache_hits));
+	tool_json_set(root, "joined_rows", tool_json_u64(stats->joined_rows));
+	tool_json_set(root, "read_rows", tool_json_u64(stats->read_rows));
+	tool_json_set(root, "failed_rows", tool_json_u64(stats->failed_rows));
+	tool_json_set(root, "cache", cache);
+	tool_json_set(root, "prefetch", tool_json_u64(args->prefetch));
 }
 
 static void set_settings(json_t *root, const struct bench_args *args, const struct bench_ids *ids,
@@ -37,6 +101,8 @@ static void set_settings(json_t *root, const struct bench_args *args, const stru
 	tool_json_set(root, "direct", json_boolean(stats->direct));
 	tool_json_set(root, "queue_depth", tool_json_u64(stats->queue_depth));
 	tool_json_set(root, "sector_bytes", tool_json_u64(stats->sector_bytes));
+	tool_json_set(root, "gap_bytes", tool_json_u64(stats->gap_bytes));
+	tool_json_set(root, "read_bytes_max", tool_json_u64(stats->read_bytes_max));
 	tool_json_set(root, "ids", tool_json_text(args->ids));
 	tool_json_set(root, "requests", tool_json_u64(ids->batch_count));
 	tool_json_set(root, "in_flight", tool_json_u64(args->in_flight));
@@ -86,7 +152,8 @@ static json_t *bench_json(const struct bench_args *args, const struct tool_data 
 	tool_json_set(root, "merged_rows", tool_json_u64(stats.merged_rows));
 	tool_json_set(root, "duplicate_rows", tool_json_u64(stats.duplicate_rows));
 	tool_json_set(root, "retries", tool_json_u64(stats.retries));
-	tool_json_set(root, "cache_hits", json_null());   /* this version keeps no cold rows */
+	set_cache(root, args, &stats);
+	set_stages(root, &stats);
 	tool_json_set(root, "tiers", tool_json_hits(&stats));
 	tool_json_set(root, "latency_us", latency);
 	tool_json_set(root, "cpu_seconds", tool_json_real(result->cpu_seconds));
@@ -106,6 +173,14 @@ static void print_gpu(const struct rung_store_info *info, const struct rung_stor
 	       (unsigned long long)stats->scatters, (unsigned long long)stats->host_waits);
 }
 
+static void print_stages(const struct rung_store_stats *stats)
+{
+	printf("reads, p50 and p99 in us:");
+	for (unsigned s = 0; s < RUNG_STAGE_COUNT; s++)
+		printf("%s %s %.3g, %.3g", s ? ";" : "", stage_names[s], stage_us(stats->stages[s], 0.5), stage_us(stats->stages[s], 0.99));
+	putchar('\n');
+}
+
 static void print_bench(const struct bench_args *args, const struct bench_ids *ids, const struct bench_result *result)
 {
 	uint64_t row_bytes = result->info.features.row_bytes;
@@ -123,6 +198,10 @@ static void print_bench(const struct bench_args *args, const struct bench_ids *i
 	printf("device: %s reads", tool_count_text(text, (double)stats.device_reads));
 	printf(", %s; %llu rows merged, %llu asked for twice\n", tool_bytes_text(more, (double)stats.device_read_bytes),
 	       (unsigned long long)stats.merged_rows, (unsigned long long)stats.duplicate_rows);
+	printf("cache: room for %s rows", tool_count_text(text, (double)stats.cache_rows));
+	printf(", %s hits", tool_count_text(text, (double)stats.cache_hits));
+	printf(", %s rows waited for another request's read\n", tool_count_text(text, (double)stats.joined_rows));
+	print_stages(&stats);
 	printf("request: p50 %.0f us, p99 %.0f us, max %.0f us; CPU %.2f s\n", percentile_us(result, ids->batch_count, 0.5),
 	       percentile_us(result, ids->batch_count, 0.99), percentile_us(result, ids->batch_count, 1), result->cpu_seconds);
 	if (args->check)

@@ -37,6 +37,8 @@ struct run {
 	uint64_t buffer_bytes;             /* of one flight */
 	uint64_t *latency_ns;
 	pthread_barrier_t ready, go;
+	pthread_mutex_t announce_lock;     /* of announced, and of their order */
+	uint64_t announced;                /* batches before it */
 	pthread_mutex_t lock;              /* of running, error, text */
 	pthread_cond_t ended;
 	uint32_t running;
@@ -98,16 +100,39 @@ static void look(struct worker *worker, uint64_t first, uint64_t end)
 	}
 }
 
-static int submit(struct worker *worker, struct flight *flight, uint64_t batch_idx)
+static struct rung_ids batch_of(const struct run *run, const uint64_t *all, uint64_t batch_idx)
 {
-	struct run *run = worker->run;
 	uint64_t first = run->ids->starts[batch_idx];
-	struct rung_ids ids = {
-		.data = run->store_ids + first,
+
+	return (struct rung_ids){
+		.data = all + first,
 		.count = run->ids->starts[batch_idx + 1] - first,
 		.dtype = RUNG_U64,
 		.space = run->ids->space,
 	};
+}
+
+/* The batches up to `end`; those for which the window has no room yet are announced next time. */
+static int announce(struct run *run, uint64_t end)
+{
+	int rc = 0;
+
+	end = end < run->ids->batch_count ? end : run->ids->batch_count;
+	pthread_mutex_lock(&run->announce_lock);
+	while (run->announced < end && rc >= 0) {
+		struct rung_ids ids = batch_of(run, run->ids->ids, run->announced);
+
+		rc = rung_prefetch(run->store, &ids);
+		run->announced += rc >= 0;
+	}
+	pthread_mutex_unlock(&run->announce_lock);
+	return rc == RUNG_E_AGAIN ? 0 : rc;
+}
+
+static int submit(struct worker *worker, struct flight *flight, uint64_t batch_idx)
+{
+	struct run *run = worker->run;
+	struct rung_ids ids = batch_of(run, run->store_ids, batch_idx);
 
 	flight->batch_idx = batch_idx;
 	flight->seen = 0;
@@ -115,6 +140,11 @@ static int submit(struct worker *worker, struct flight *flight, uint64_t batch_i
 		int rc;
 		memset(worker->rows, UNWRITTEN, ids.count * run->row_bytes);
 		rc = rung_store_copy(run->store, flight->out, worker->rows, ids.count * run->row_bytes);
+		if (rc < 0)
+			return rc;
+	}
+	if (run->args->prefetch) {
+		int rc = announce(run, batch_idx + 1 + run->args->prefetch);
 		if (rc < 0)
 			return rc;
 	}
@@ -394,6 +424,7 @@ int bench_run(const char *name, const struct bench_args *args, struct rung_store
 	*result = (struct bench_result){
 		.info.size = sizeof(result->info), .before.size = sizeof(result->before), .after.size = sizeof(result->after)
 	};
+	pthread_mutex_init(&run.announce_lock, NULL);
 	pthread_mutex_init(&run.lock, NULL);
 	pthread_cond_init(&run.ended, NULL);
 	run.latency_ns = calloc(ids->batch_count, sizeof(*run.latency_ns));

@@ -7,9 +7,10 @@
 #include "bench.h"
 
 #define REQUESTS_MAX 4096u       /* threads * in-flight */
+#define PREFETCH_MAX 4096u       /* what a store takes */
 #define HOLD_LOOK_NS 100000000   /* between looks for a signal */
 
-enum { KEY_IDS = 0x1001, KEY_ROWS, KEY_BATCH, KEY_IN_FLIGHT, KEY_FANOUT, KEY_SEED, KEY_CHECK, KEY_SHARE, KEY_HOLD, KEY_ATTACH };
+enum { KEY_IDS = 0x1001, KEY_ROWS, KEY_BATCH, KEY_IN_FLIGHT, KEY_PREFETCH, KEY_FANOUT, KEY_SEED, KEY_CHECK, KEY_SHARE, KEY_HOLD, KEY_ATTACH };
 
 static const struct argp_option options[] = {
 	{ "ids", KEY_IDS, "KIND|SRC", 0,
@@ -21,6 +22,7 @@ static const struct argp_option options[] = {
 	  "Rows of a request (default: 4096); of trace: seeds of a batch (default: as it was staged)", 1 },
 	{ "fanout", KEY_FANOUT, "LIST", 0, "Neighbours drawn per hop by trace (default: as staged)", 1 },
 	{ "in-flight", KEY_IN_FLIGHT, "N", 0, "Requests in flight of each submitting thread (default: 2)", 1 },
+	{ "prefetch", KEY_PREFETCH, "N", 0, "Announce N batches ahead, so that the cache keeps what they want (default: 0)", 1 },
 	{ "seed", KEY_SEED, "N", 0, "Seed of the ids (default: 1)", 1 },
 	{ "check", KEY_CHECK, NULL, 0, "Compare every row with the staged file, read another way; the run is slower", 1 },
 	{ "share", KEY_SHARE, "PATH", 0, "Share the store through the socket PATH, in a folder of one's own, as long as it is open", 2 },
@@ -32,7 +34,7 @@ static const struct argp_option options[] = {
 /* Where the store comes from, and where it goes. */
 static void check_place(const struct argp_state *state, const struct bench_args *args)
 {
-	const char *budget = args->store.host.given ? "--host" : args->store.device_option;
+	const char *budget = args->store.host.given ? "--host" : args->store.cache.given ? "--cache" : args->store.device_option;
 
 	if (!args->dir && !args->attach)
 		argp_error(state, "DIR is missing: the staged dataset");
@@ -71,6 +73,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_IN_FLIGHT:
 		args->in_flight = tool_arg_u32(state, "--in-flight", arg, 1, REQUESTS_MAX);
+		return 0;
+	case KEY_PREFETCH:
+		args->prefetch = tool_arg_u32(state, "--prefetch", arg, 0, PREFETCH_MAX);
 		return 0;
 	case KEY_SEED:
 		args->seed = tool_arg_u64(state, "--seed", arg, 0, UINT64_MAX);

@@ -119,14 +119,18 @@ static json_t *plan_json(const struct rung_plan *plan, const struct prediction *
 {
 	const struct rung_plan_traffic *traffic = &prediction->traffic;
 	const struct rung_plan_slots *slots = rung_plan_slots(plan);
-	json_t *root = json_object(), *slots_json = json_object();
+	const struct rung_plan_cache *cache = rung_plan_cache(plan);
+	json_t *root = json_object(), *slots_json = json_object(), *cache_json = json_object();
 
 	tool_json_set(slots_json, "count", tool_json_u64(slots->slot_count));
 	tool_json_set(slots_json, "slot_bytes", tool_json_u64(slots->slot_bytes));
 	tool_json_set(slots_json, "bytes", tool_json_u64(slots->slot_count * slots->slot_bytes));
+	tool_json_set(cache_json, "rows", tool_json_u64(cache->row_count));
+	tool_json_set(cache_json, "bytes", tool_json_u64(cache->bytes));
 	set_device(root, rung_plan_device(plan));
 	tool_json_set(root, "tiers", tool_json_plan(plan));
 	tool_json_set(root, "slots", slots_json);
+	tool_json_set(root, "cache", cache_json);
 	tool_json_set(root, "read_bytes_per_epoch", tool_json_real(traffic->read_bytes_per_epoch));
 	tool_json_set(root, "seconds_per_epoch", json_null());   /* need the machine's profile */
 	tool_json_set(root, "bound", json_null());
@@ -156,6 +160,7 @@ static void print_plan(const struct rung_plan *plan, const struct prediction *pr
 {
 	const struct rung_plan_traffic *traffic = &prediction->traffic;
 	const struct rung_plan_slots *slots = rung_plan_slots(plan);
+	const struct rung_plan_cache *cache = rung_plan_cache(plan);
 	char text[TOOL_TEXT_BYTES], more[TOOL_TEXT_BYTES];
 
 	tool_print_plan(plan);
@@ -164,6 +169,10 @@ static void print_plan(const struct rung_plan *plan, const struct prediction *pr
 		printf("staging slots: %llu of %s, %s of the host budget\n", (unsigned long long)slots->slot_count,
 		       tool_bytes_text(text, (double)slots->slot_bytes),
 		       tool_bytes_text(more, (double)(slots->slot_count * slots->slot_bytes)));
+	}
+	if (cache->row_count) {
+		printf("cold-row cache: %s rows", tool_count_text(text, (double)cache->row_count));
+		printf(", %s of the host budget\n", tool_bytes_text(text, (double)cache->bytes));
 	}
 	printf("an epoch of %llu batches (%llu sampled, %u seeds each): %.0f rows a batch",
 	       (unsigned long long)traffic->batches_per_epoch, (unsigned long long)traffic->batches_sampled, prediction->batch,

@@ -7,6 +7,7 @@ static void set_plan_opts(const struct tool_store_args *args, uint64_t feature_b
 	uint64_t replicate_bytes = tool_size_bytes(&args->replicate, feature_bytes);
 
 	opts->host_bytes = tool_size_bytes(&args->host, feature_bytes);
+	opts->cache_bytes = tool_size_bytes(&args->cache, feature_bytes);
 	opts->queue_depth = args->queue_depth;
 	opts->device = args->device;
 	opts->gpus = args->gpu_count ? args->gpus : NULL;

@@ -99,11 +99,11 @@ struct tool_common {
 extern const struct argp tool_common_argp;
 
 /**
- * --host --queue-depth: child `tool_budget_argp`; --engine --buffered --no-merge: child `tool_engine_argp`; --device --gpu --peers
+ * --host --cache --queue-depth: child `tool_budget_argp`; --engine --buffered --no-merge: child `tool_engine_argp`; --device --gpu --peers
  * --replicate --gpus: child `tool_gpu_argp`. One input for all of them.
  */
 struct tool_store_args {
-	struct tool_size host;
+	struct tool_size host, cache;
 	uint32_t queue_depth;      /**< 0: not given */
 	enum rung_engine engine;
 	int buffered;

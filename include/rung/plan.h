@@ -19,7 +19,7 @@ struct rung_plan;
 
 struct rung_plan_opts {
 	size_t size;             /**< sizeof(struct rung_plan_opts), set by the initialiser */
-	uint64_t host_bytes;     /**< host memory for rows, staging slots and graph together; 0: half of what is free; RUNG_BYTES_MAX: all rows */
+	uint64_t host_bytes;     /**< host memory for rows, staging slots, cold-row cache and graph together; 0: half of what is free; RUNG_BYTES_MAX: all rows */
 	uint32_t queue_depth;    /**< reads in flight wanted on the NVMe tier; 0: 64 */
 	enum rung_device device;    /**< what will gather; only with CUDA are there rows in the tiers "gpu" and "peer" */
 	const int *gpus;            /**< [gpu_count] GPUs, the first gathers; one may come several times and then poses as several;
@@ -32,6 +32,8 @@ struct rung_plan_opts {
 	int sample_on_gpu;          /**< nonzero: place the graph's arrays too, for rung_gpu_sampler_create(): of them and of the features the
 	                                 same share goes to the GPUs, as hot vertices stand first in both; the rest of the graph is host memory */
 	int vertex_ids;             /**< nonzero: keep rank_of_vertex on the GPU if it takes at most half of gpu_bytes */
+	uint64_t cache_bytes;       /**< of host_bytes for the cold-row cache; 0: an eighth of it; RUNG_BYTES_MAX: all that the slots leave;
+	                                 RUNG_BYTES_NONE: no cache */
 };
 
 #ifdef __cplusplus
@@ -57,6 +59,13 @@ struct rung_plan_tier {
 struct rung_plan_slots {
 	uint64_t slot_count;     /**< 0 when every row is in memory */
 	uint64_t slot_bytes;
+};
+
+/** The cold-row cache: rows of the NVMe tier that were read and will be wanted again; inside the host budget. */
+struct rung_plan_cache {
+	uint64_t row_count;      /**< 0: none */
+	uint64_t frame_bytes;    /**< of a row in it */
+	uint64_t bytes;          /**< with what it takes to find and replace them */
 };
 
 /** What will gather. */
@@ -103,6 +112,7 @@ RUNG_API void rung_plan_destroy(struct rung_plan *plan);
 /** Tier `idx` of those the device has (the CPU: "host", "nvme"), fastest first; NULL past the end. Tiers without rows are listed too. */
 RUNG_API const struct rung_plan_tier *rung_plan_tier(const struct rung_plan *plan, unsigned idx);
 RUNG_API const struct rung_plan_slots *rung_plan_slots(const struct rung_plan *plan);
+RUNG_API const struct rung_plan_cache *rung_plan_cache(const struct rung_plan *plan);
 RUNG_API const struct rung_plan_device *rung_plan_device(const struct rung_plan *plan);
 RUNG_API const struct rung_plan_graph *rung_plan_graph(const struct rung_plan *plan);
 

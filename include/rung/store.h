@@ -42,10 +42,12 @@ enum rung_engine {
 	RUNG_ENGINE_PREAD       /**< a pool of threads */
 };
 
+#define RUNG_GAP_NONE UINT32_MAX
+
 struct rung_store_opts {
 	size_t size;               /**< sizeof(struct rung_store_opts), set by the initialiser */
 	uint32_t requests_max;     /**< requests in flight; 0: 8 */
-	uint32_t batch_rows_max;   /**< ids of one request; 0: 1 Mi. Each request holds 24 bytes an id of it, touched as used, on CUDA pinned */
+	uint32_t batch_rows_max;   /**< ids of one request; 0: 1 Mi. Each request holds 36 bytes an id of it, touched as used, on CUDA 24 of them pinned */
 	uint32_t queue_depth;      /**< reads in flight; 0: 64; never more than the plan has slots */
 	enum rung_engine engine;
 	int no_merge;              /**< nonzero: read neighbouring rows one by one (for measuring) */
@@ -56,6 +58,12 @@ struct rung_store_opts {
 	                                the caller's own stream (cuStreamWaitValue32), which holds no part of the GPU, and
 	                                rung_request_wait_stream() never waits; each request pins room for so many cold rows, and
 	                                one that has more fails with RUNG_E_NOMEM. Taken for 0 under CUDA_LAUNCH_BLOCKING */
+	uint32_t gap_bytes;        /**< bytes between two cold rows that are read along rather than read the rows apart; 0: what the device
+	                                reads in the time of one more read, measured when opening; RUNG_GAP_NONE: none */
+	uint32_t read_timeout_ms;  /**< a read that has not come back by then fails its requests, and its slot stays out of use until it
+	                                has; 0: 30 s */
+	uint64_t window_rows_max;  /**< cold rows of batches announced by rung_prefetch() or in flight, not yet gathered; 0: four times the
+	                                rows that the cache holds. Takes 40 bytes each, touched as used, beside the plan's budget */
 };
 
 #ifdef __cplusplus
@@ -162,6 +170,23 @@ RUNG_API int rung_gather_submit(struct rung_store *store, const struct rung_ids 
  */
 RUNG_API int rung_gather(struct rung_store *store, const struct rung_ids *ids, void *out, size_t out_stride);
 
+/**
+ * Announce a batch that will be gathered later, so that the cold-row cache keeps what is wanted soonest.
+ *
+ * Of the rows it keeps the store knows the next use then, and replaces the one whose next use is farthest away (Belady's rule), beyond
+ * the announced batches the coldest by score. Announce batches in the order of their gathers, as far ahead as they are known; it
+ * pays until the rows announced are about four times those of the cache. Nothing is read by this call: submitting a gather early
+ * does that. A gather that was not announced is served all the same, and an announced one may never come. The rows of a gather, not its
+ * place in the list, tell which announced batch it is.
+ *
+ * @param ids  as for the gather; read only during the call, host memory also on CUDA; lists of any length (split as rung_gather() does)
+ * @return 0, also when nothing can be kept; RUNG_E_AGAIN: opts.window_rows_max rows, or 4096 batches, are announced already: gather
+ *         some, and announce this list again; RUNG_E_RANGE, RUNG_E_INVAL as in rung_gather_submit()
+ *
+ * Threads: any; calls wait for each other. Costs some 100 ns a cold row.
+ */
+RUNG_API int rung_prefetch(struct rung_store *store, const struct rung_ids *ids);
+
 /** 1 when the request has completed, else 0. Never blocks. */
 RUNG_API int rung_request_poll(struct rung_request *req);
 
@@ -227,6 +252,14 @@ RUNG_API int rung_store_info(const struct rung_store *store, struct rung_store_i
 #define RUNG_TIERS_MAX 8
 #define RUNG_LATENCY_BUCKETS 64
 
+/** The way of a cold row, for latencies. */
+enum rung_stage {
+	RUNG_STAGE_QUEUE,    /**< from the submission of its request until its read is sent */
+	RUNG_STAGE_DEVICE,   /**< until the read has come back */
+	RUNG_STAGE_COPY,     /**< until the rows of the read are in place; on CUDA, until they are given to the GPU */
+	RUNG_STAGE_COUNT
+};
+
 /**
  * Counters since open; read while gathers run, each is exact, together they are of about the same moment. Hits on a GPU are known, and
  * counted, once their gather has run.
@@ -245,7 +278,7 @@ struct rung_store_stats {
 	uint64_t device_reads;             /**< reads that completed */
 	uint64_t device_read_bytes;        /**< sectors read, as the device sees them */
 	uint64_t merged_rows;              /**< distinct rows that shared a read with another */
-	uint64_t duplicate_rows;           /**< cold rows asked for again inside one request */
+	uint64_t duplicate_rows;           /**< cold rows asked for again inside one request, and read once */
 	uint64_t retries;
 	uint32_t queue_depth;
 	uint32_t sector_bytes;             /**< alignment of reads */
@@ -255,6 +288,16 @@ struct rung_store_stats {
 	uint64_t latency[RUNG_LATENCY_BUCKETS];  /**< requests that took [2^(b/2), 2^((b+1)/2)) microseconds, b their index */
 	uint64_t host_waits;               /**< CUDA: calls in which the caller's thread waited for the GPU or for reads */
 	uint64_t scatters;                 /**< CUDA: kernels that copied rows from staging slots */
+	/* Of cold rows, the hits of tier "nvme": cache_hits + joined_rows + read_rows + duplicate_rows + failed_rows, once all requests are over. */
+	uint64_t cache_hits;               /**< rows that were in the cold-row cache */
+	uint64_t joined_rows;              /**< that waited for a read which another request, or another process, had begun */
+	uint64_t read_rows;                /**< distinct rows of a request that it read */
+	uint64_t failed_rows;              /**< of requests that failed, or were canceled */
+	uint64_t cache_rows;               /**< the cache has room for */
+	uint64_t cache_rows_filled;
+	uint32_t gap_bytes;                /**< between rows that were read along; see rung_store_opts */
+	uint32_t read_bytes_max;           /**< of a merged read */
+	uint64_t stages[RUNG_STAGE_COUNT][RUNG_LATENCY_BUCKETS];   /**< reads by enum rung_stage that took [2^(b/2), 2^((b+1)/2)) nanoseconds */
 };
 
 /** Read the counters. @return 0, or RUNG_E_ABI */

@@ -263,12 +263,24 @@ class Results(CliTest):
         self.assertEqual([host["name"], nvme["name"]], ["host", "nvme"])
         self.assertEqual(host["rows"] + nvme["rows"], 4000)
         self.assertEqual(host["bytes"], host["rows"] * 256)
-        self.assertEqual(host["rows"], (200 * 1024 - plan["slots"]["bytes"]) // 256)
+        self.assertEqual(host["rows"], (200 * 1024 - plan["slots"]["bytes"] - plan["cache"]["bytes"]) // 256)
         self.assertAlmostEqual(host["hit_share"] + nvme["hit_share"], 1)
         self.assertGreater(host["hit_share"], host["rows"] / 4000)   # hot rows come first
         self.assertEqual(plan["batches_per_epoch"], 20)
         self.assertAlmostEqual(plan["cold_rows_per_epoch"] / plan["rows_per_epoch"], nvme["hit_share"])
         self.assertEqual(self.json_of("plan", self.staged, "--batch", 2000)["batches_per_epoch"], 1)
+
+    def test_plan_gives_a_share_of_the_budget_to_the_cache(self):
+        room = 512 * 1024
+        plan = self.json_of("plan", self.staged, "--host", room)
+        self.assertGreater(plan["cache"]["rows"], 0)
+        self.assertLessEqual(plan["cache"]["bytes"], room // 8)
+        whole = self.json_of("plan", self.staged, "--host", room, "--cache", "max")
+        self.assertGreater(whole["cache"]["rows"], plan["cache"]["rows"])
+        self.assertLessEqual(whole["cache"]["bytes"] + whole["slots"]["bytes"], room)
+        none = self.json_of("plan", self.staged, "--host", room, "--cache", "0")
+        self.assertEqual(none["cache"], {"rows": 0, "bytes": 0})
+        self.assertEqual(none["tiers"][0]["rows"], (room - none["slots"]["bytes"]) // 256)
 
     def test_plan_with_everything_in_memory(self):
         plan = self.json_of("plan", self.staged, "--host", "max")

@@ -28,7 +28,7 @@ static void set_up(void)
 	share_fixture_open(&s);
 	creator = share_fixture_create(&s);
 	cr_assert_eq(share_message_receive(s.path, &good), (ssize_t)sizeof(good.offer));
-	cr_assert_eq(good.fd_count, 3);
+	cr_assert_eq(good.fd_count, 4);
 	snprintf(impostor, sizeof(impostor), "%s/impostor", s.folder);
 	listen_fd = share_impostor_listen(impostor, 16);
 }
@@ -140,7 +140,7 @@ Test(refusals, other_versions)
 	struct share_message message = good;
 
 	message.offer.version++;
-	refuses(&message, RUNG_E_ABI, "version 3");
+	refuses(&message, RUNG_E_ABI, "version 4");
 	message = good;
 	message.offer.version = 0;
 	message.bytes = 16;   /* the head is all that versions have in common */

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Announcing batches: which of their rows are cold, ascending and once each, is what the cache wants to know. */
+#include <string.h>
+
+#include "radix.h"
+#include "store_internal.h"
+
+struct rung__announcer {
+	pthread_mutex_t lock;      /* of the arrays */
+	uint64_t *ranks, *tmp;     /* [batch_rows_max] */
+	uint32_t *payload, *payload_tmp;
+	uint64_t bytes;
+};
+
+int rung__announcer_create(const struct rung_store *store, struct rung__announcer **announcer_out)
+{
+	struct rung__announcer *announcer = rung__zalloc(sizeof(*announcer));
+	uint64_t rows = store->opts.batch_rows_max;
+
+	if (!announcer)
+		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
+	announcer->bytes = rung__request_bytes(store);
+	announcer->ranks = rung__map_pages(announcer->bytes);   /* touched as used */
+	if (!announcer->ranks) {
+		rung__free(announcer);
+		return rung__fail(RUNG_E_NOMEM, "store: no memory for announcements of %" PRIu64 " rows", rows);
+	}
+	announcer->tmp = announcer->ranks + rows;
+	announcer->payload = (uint32_t *)(announcer->ranks + 2 * rows);
+	announcer->payload_tmp = announcer->payload + rows;
+	pthread_mutex_init(&announcer->lock, NULL);
+	*announcer_out = announcer;
+	return 0;
+}
+
+void rung__announcer_destroy(struct rung__announcer *announcer)
+{
+	if (!announcer)
+		return;
+	pthread_mutex_destroy(&announcer->lock);
+	rung__unmap_pages(announcer->ranks, announcer->bytes);
+	rung__free(announcer);
+}
+
+static uint64_t id_at(const struct rung_ids *ids, uint64_t i)
+{
+	switch (ids->dtype) {
+	case RUNG_I32: return (uint64_t)(int64_t)((const int32_t *)ids->data)[i];   /* negative: far out of range */
+	case RUNG_U32: return ((const uint32_t *)ids->data)[i];
+	default: return ((const uint64_t *)ids->data)[i];
+	}
+}
+
+/* Cold rows of ids first .. first + count. */
+static int find_cold(const struct rung_store *store, const struct rung_ids *ids, uint64_t first, uint64_t count, uint64_t *cold_out)
+{
+	uint64_t rank_first = store->shape.tiers[RUNG__TIER_NVME].rank_first, cold = 0;
+	const void *map = ids->space == RUNG_VERTICES ? store->rank_of_vertex : NULL;
+	unsigned map_bytes = (unsigned)store->shape.map_bytes;
+
+	for (uint64_t i = first; i < first + count; i++) {
+		uint64_t id = id_at(ids, i);
+
+		if (id >= store->shape.vertex_count)
+			return rung__fail(RUNG_E_RANGE, "prefetch: id %" PRId64 " at index %" PRIu64 " is not in 0..%" PRIu64, (int64_t)id, i,
+			                  store->shape.vertex_count - 1);
+		id = map ? rung__id_get(map, map_bytes, id) : id;
+		if (id >= rank_first)
+			store->announcer->ranks[cold++] = id;
+	}
+	*cold_out = cold;
+	return 0;
+}
+
+static uint64_t sort_distinct(const struct rung_store *store, uint64_t count)
+{
+	struct rung__announcer *a = store->announcer;
+	uint64_t distinct = 0;
+
+	rung__radix_sort_pairs(a->ranks, a->payload, a->tmp, a->payload_tmp, count, rung__rank_bits(store));
+	for (uint64_t i = 0; i < count; i++) {
+		if (distinct == 0 || a->ranks[i] != a->ranks[distinct - 1])
+			a->ranks[distinct++] = a->ranks[i];
+	}
+	return distinct;
+}
+
+static int announce(struct rung_store *store, const struct rung_ids *ids, uint64_t first, uint64_t count)
+{
+	uint64_t cold = 0, batch;
+	int rc = find_cold(store, ids, first, count, &cold);
+
+	if (rc < 0 || cold == 0)
+		return rc;
+	cold = sort_distinct(store, cold);
+	rc = rung__cache_announce(store->cache, store->announcer->ranks, cold, true, &batch);
+	if (rc == RUNG_E_AGAIN)
+		return rung__fail(rc, "prefetch: the window of announced rows is full: gather some batches first, or open the store with a larger "
+		                  "window_rows_max");
+	return rc;
+}
+
+int rung_prefetch(struct rung_store *store, const struct rung_ids *ids)
+{
+	int rc = rung__gather_check(store, ids);
+
+	if (rc < 0 || !store->cache)
+		return rc;
+	pthread_mutex_lock(&store->announcer->lock);
+	for (uint64_t first = 0; first < ids->count && rc == 0; first += store->opts.batch_rows_max)
+		rc = announce(store, ids, first, RUNG__MIN(ids->count - first, store->opts.batch_rows_max));
+	pthread_mutex_unlock(&store->announcer->lock);
+	return rc;
+}

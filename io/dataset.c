@@ -12,6 +12,7 @@
 #include "file.h"
 #include "internal.h"
 #include "npy.h"
+#include "tier.h"
 
 #define PARTIAL ".partial"
 
@@ -43,7 +44,9 @@ static int open_folder(const char *dir, int *fd_out)
 
 int rung__dataset_open_file(const struct rung_dataset *ds, const char *name, int flags)
 {
-	int fd = openat(ds->dir_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | flags);
+	/* the features alone may be links, to files on other devices */
+	int follow = strncmp(name, RUNG__FEATURES_PREFIX, strlen(RUNG__FEATURES_PREFIX)) == 0 ? 0 : O_NOFOLLOW;
+	int fd = openat(ds->dir_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | follow | flags);
 
 	if (fd < 0 && errno == ENOENT)
 		return rung__fail(RUNG_E_FORMAT, "%s/%s: is missing, though the manifest lists it; stage the dataset again",
@@ -130,6 +133,8 @@ static int fill_info(struct rung_dataset *ds)
 		.has_labels = m->has_labels,
 		.split_count = m->split_count,
 		.file_count = m->file_count + 2u,
+		.feature_file_count = m->feature_file_count,
+		.block_rows = m->block_rows,
 	};
 	ds->files = rung__zalloc_array(ds->info.file_count, sizeof(*ds->files));
 	ds->split_names = rung__zalloc_array(m->split_count, sizeof(*ds->split_names));

@@ -13,6 +13,7 @@
 #include "manifest.h"
 #include "manifest_private.h"
 #include "npy.h"
+#include "tier.h"
 
 bool rung__split_name_ok(const char *name)
 {
@@ -53,6 +54,21 @@ static struct rung_array_info vector(enum rung_dtype dtype, uint64_t count)
 	return (struct rung_array_info){ .dtype = dtype, .dim_count = 1, .dims = { count } };
 }
 
+static bool add_features(struct rung__manifest *m)
+{
+	const struct rung__layout layout = { .file_count = m->feature_file_count, .block_rows = m->block_rows };
+	struct rung_array_info part = m->features;
+	char name[RUNG__SPLIT_NAME_BYTES];
+
+	for (uint32_t f = 0; f < m->feature_file_count; f++) {
+		snprintf(name, sizeof(name), RUNG__FEATURES_NAME, f);
+		part.dims[0] = rung__file_rows(&layout, m->vertex_count, f);
+		if (!add_file(m, "", name, "", &part))
+			return false;
+	}
+	return true;
+}
+
 static bool plan_files(struct rung__manifest *m)
 {
 	enum rung_dtype index = m->index_bytes == 4 ? RUNG_U32 : RUNG_U64;
@@ -62,8 +78,7 @@ static bool plan_files(struct rung__manifest *m)
 
 	m->file_count = 0;
 	m->block_count = 0;
-	if (!add_file(m, "", RUNG__FEATURES, "", &m->features) || !add_file(m, "", RUNG__INDPTR, "", &indptr) ||
-	    !add_file(m, "", RUNG__INDICES, "", &indices) || !add_file(m, "", RUNG__VERTEX_OF_RANK, "", &map) ||
+	if (!add_features(m) || !add_file(m, "", RUNG__INDPTR, "", &indptr) || !add_file(m, "", RUNG__INDICES, "", &indices) || !add_file(m, "", RUNG__VERTEX_OF_RANK, "", &map) ||
 	    !add_file(m, "", RUNG__RANK_OF_VERTEX, "", &map) || !add_file(m, "", RUNG__SCORE, "", &score))
 		return false;
 	if (m->has_labels && !add_file(m, "", RUNG__LABELS, "", &m->labels))
@@ -141,9 +156,21 @@ static json_t *score_json(const struct rung__manifest *m)
 
 static json_t *features_json(const struct rung__manifest *m)
 {
-	return json_pack("{s:[s], s:s, s:o, s:I, s:I, s:I}", "files", RUNG__FEATURES, "dtype", rung_dtype_name(m->features.dtype),
-			 "shape", shape_json(&m->features), "row_bytes", (json_int_t)m->features.row_bytes, "row_stride",
-			 (json_int_t)m->row_stride, "data_offset", (json_int_t)m->data_offset);
+	json_t *files = json_array(), *features;
+	int failed = 0;
+
+	for (uint32_t f = 0; f < m->feature_file_count; f++)
+		failed |= json_array_append_new(files, json_string(m->files[f].name));
+	features = json_pack("{s:o, s:s, s:o, s:I, s:I, s:I}", "files", files, "dtype", rung_dtype_name(m->features.dtype), "shape",
+			     shape_json(&m->features), "row_bytes", (json_int_t)m->features.row_bytes, "row_stride",
+			     (json_int_t)m->row_stride, "data_offset", (json_int_t)m->data_offset);
+	if (m->feature_file_count > 1)
+		failed |= put(features, "block_rows", json_integer((json_int_t)m->block_rows));
+	if (failed) {
+		json_decref(features);
+		return NULL;
+	}
+	return features;
 }
 
 static json_t *checksums_json(const struct rung__manifest *m)

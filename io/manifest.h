@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "rung/dataset.h"
 #include "rung/dtype.h"
 #include "rung/sampler.h"
 
@@ -14,7 +15,7 @@
 #define RUNG__MANIFEST         "manifest.json"
 #define RUNG__MANIFEST_PARTIAL "manifest.json.partial"
 #define RUNG__CHECKSUMS        "checksums.npy"
-#define RUNG__FEATURES         "features.000.npy"
+#define RUNG__FEATURES         "features.000.npy" /* the first; tier.h has the names of all */
 #define RUNG__INDPTR           "graph_indptr.npy"
 #define RUNG__INDICES          "graph_indices.npy"
 #define RUNG__VERTEX_OF_RANK   "vertex_of_rank.npy"
@@ -23,6 +24,7 @@
 #define RUNG__LABELS           "labels.npy"
 #define RUNG__SPLIT_PREFIX     "split_"
 
+#define RUNG__FILES_FIXED        5u /* between the features and what is carried along: graph, maps, score */
 #define RUNG__MANIFEST_BYTES_MAX (16u << 20)
 #define RUNG__SPLITS_MAX         256u
 #define RUNG__SPLIT_NAME_BYTES   64u /* its NUL included */
@@ -43,6 +45,8 @@ struct rung__manifest {
 	unsigned index_bytes;
 	struct rung_array_info features;
 	uint64_t row_stride, data_offset;
+	uint32_t feature_file_count;
+	uint64_t block_rows; /* dealt over them round robin; vertex_count with one file */
 	char score_method[RUNG__METHOD_BYTES];
 	uint32_t score_iterations;
 	double score_damping, score_tolerance; /* 0: does not apply */
@@ -58,7 +62,7 @@ struct rung__manifest {
 	} splits[RUNG__SPLITS_MAX];
 
 	/* the files in manifest order, checksums.npy not among them */
-	struct rung__manifest_file files[6 + 1 + RUNG__SPLITS_MAX];
+	struct rung__manifest_file files[RUNG_FEATURE_FILES_MAX + RUNG__FILES_FIXED + 1 + RUNG__SPLITS_MAX];
 	uint32_t file_count;
 	uint64_t block_count; /* of those files: entries of checksums.npy */
 	struct rung__manifest_file checksums;

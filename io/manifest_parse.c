@@ -17,6 +17,7 @@
 #include "manifest.h"
 #include "manifest_private.h"
 #include "npy.h"
+#include "tier.h"
 
 static int bad_field(const char *path, const char *key)
 {
@@ -75,16 +76,38 @@ static bool get_array(const json_t *object, struct rung_array_info *array)
 	return rung__array_measure(array, &bytes);
 }
 
+static bool feature_files_ok(const json_t *files)
+{
+	char wanted[RUNG__SPLIT_NAME_BYTES];
+
+	if (json_array_size(files) < 1 || json_array_size(files) > RUNG_FEATURE_FILES_MAX)
+		return false;
+	for (unsigned f = 0; f < json_array_size(files); f++) {
+		const char *name = json_string_value(json_array_get(files, f));
+
+		snprintf(wanted, sizeof(wanted), RUNG__FEATURES_NAME, f);
+		if (!name || strcmp(name, wanted) != 0)
+			return false;
+	}
+	return true;
+}
+
 static int get_features(const char *path, const json_t *root, struct rung__manifest *m)
 {
 	const json_t *features = json_object_get(root, "features"), *files = json_object_get(features, "files");
-	const char *name = json_string_value(json_array_get(files, 0));
 	uint64_t row_bytes;
 
 	if (!get_array(features, &m->features) || m->features.row_count != m->vertex_count || m->features.row_bytes == 0)
 		return bad_field(path, "features: dtype, shape");
-	if (json_array_size(files) != 1 || !name || strcmp(name, RUNG__FEATURES) != 0)
+	if (!feature_files_ok(files))
 		return bad_field(path, "features: files");
+	m->feature_file_count = (uint32_t)json_array_size(files);
+	m->block_rows = m->vertex_count;
+	/* the last file has a row, too */
+	if (m->feature_file_count > 1 &&
+	    (!get_u64(features, "block_rows", INT64_MAX / 16 / RUNG_FEATURE_FILES_MAX, &m->block_rows) || m->block_rows == 0 ||
+	     (m->feature_file_count - 1) * m->block_rows >= m->vertex_count))
+		return bad_field(path, "features: block_rows");
 	if (!get_u64(features, "row_bytes", INT64_MAX, &row_bytes) || row_bytes != m->features.row_bytes ||
 	    !get_u64(features, "row_stride", INT64_MAX, &m->row_stride) || m->row_stride != row_bytes ||
 	    !get_u64(features, "data_offset", INT64_MAX, &m->data_offset) || m->data_offset != RUNG__NPY_DATA_OFFSET)
@@ -132,7 +155,7 @@ static int get_carried(const char *path, const json_t *root, struct rung__manife
 	const json_t *splits = json_object_get(root, "splits"), *files = json_object_get(root, "files");
 	const json_t *labels = json_object_get(root, "labels");
 	struct rung_array_info array;
-	size_t at = 6;
+	size_t at = m->feature_file_count + RUNG__FILES_FIXED;
 
 	if (!json_is_boolean(labels))
 		return bad_field(path, "labels");
@@ -236,7 +259,7 @@ static int get_all(const char *path, const json_t *root, struct rung__manifest *
 	    (rc = get_defaults(path, root, m)) < 0 || (rc = get_carried(path, root, m)) < 0)
 		return rc;
 	/* a folder with fewer entries than the plan is refused before the plan's checksums are allocated */
-	if (json_array_size(files) != 6u + m->has_labels + m->split_count)
+	if (json_array_size(files) != m->feature_file_count + RUNG__FILES_FIXED + m->has_labels + m->split_count)
 		return bad_field(path, "files");
 	rc = rung__manifest_plan(m);
 	return rc < 0 ? rc : get_files(path, root, m);

@@ -91,7 +91,7 @@ static int nvme_open(const struct rung__tier_args *args, struct rung__tier **tie
 	tier->fd = -1;
 	tier->args = *args;
 	tier->args.features = NULL;   /* may be closed before us */
-	tier->path = rung__strdup(args->features->path);
+	tier->path = rung__strdup(args->features->files[args->file_idx].path);
 	if (!tier->path) {
 		rc = rung__fail(RUNG_E_NOMEM, "nvme tier: out of memory");
 		goto close_tier;
@@ -99,10 +99,10 @@ static int nvme_open(const struct rung__tier_args *args, struct rung__tier **tie
 	tier->geometry = (struct rung__geometry){
 		.read_bytes_max = 131072,
 		.gap_bytes = args->gap_bytes == RUNG_GAP_NONE ? 0 : args->gap_bytes ? args->gap_bytes : 16384,
-		.file_bytes = layout->file_bytes,
+		.file_bytes = layout->file_bytes[args->file_idx],
 		.path = tier->path,
 	};
-	rc = open_file(tier, args->features->fd, args->buffered);
+	rc = open_file(tier, args->features->files[args->file_idx].fd, args->buffered);
 	if (rc < 0)
 		goto close_tier;
 	*tier_out = tier;

@@ -12,6 +12,7 @@
 #include "internal.h"
 #include "npy.h"
 #include "rows.h"
+#include "tier.h"
 
 #define GROUP_BLOCKS 32u /* checked between two calls of progress, each by one thread */
 
@@ -189,7 +190,7 @@ struct compare {
 	void *vertex_of_rank;
 	unsigned char *staged, *original;
 	uint64_t count_max;
-	int fd;
+	struct rung__features features;
 };
 
 static int check_source(const struct verify *v, const struct rung_source *src)
@@ -206,6 +207,24 @@ static int check_source(const struct verify *v, const struct rung_source *src)
 	return 0;
 }
 
+static int read_staged(const struct compare *c, uint64_t first, uint64_t count)
+{
+	const struct rung__layout *layout = &c->features.layout;
+	unsigned char *to = c->staged;
+	int rc = 0;
+
+	while (count > 0 && rc == 0) {
+		uint64_t run = rung__row_run(layout, first, count), f = rung__row_file(layout, first);
+
+		rc = rung__pread_all(c->features.files[f].fd, c->features.files[f].path, to, run * layout->row_bytes,
+				     rung__row_offset(layout, first));
+		first += run;
+		count -= run;
+		to += run * layout->row_bytes;
+	}
+	return rc;
+}
+
 static int compare_block(struct verify *v, struct compare *c, uint64_t first, uint64_t count)
 {
 	const struct rung__manifest *m = v->ds->manifest;
@@ -213,8 +232,7 @@ static int compare_block(struct verify *v, struct compare *c, uint64_t first, ui
 	int rc = rung__rows_gather(&c->rows, c->vertex_of_rank, m->index_bytes, first, count, c->original);
 
 	if (rc == 0)
-		rc = rung__pread_all(c->fd, RUNG__FEATURES, c->staged, count * row_bytes,
-				     RUNG__NPY_DATA_OFFSET + first * row_bytes);
+		rc = read_staged(c, first, count);
 	for (uint64_t i = 0; i < count && rc == 0; i++) {
 		v->report.rows_compared++;
 		if (memcmp(c->staged + i * row_bytes, c->original + i * row_bytes, (size_t)row_bytes) == 0)
@@ -235,9 +253,9 @@ static int compare_all(struct verify *v, struct compare *c)
 
 	if (rc < 0)
 		return rc;
-	c->fd = rung__dataset_open_file(v->ds, RUNG__FEATURES, 0);
-	if (c->fd < 0)
-		return c->fd;
+	rc = rung__features_open(v->ds, &c->features);
+	if (rc < 0)
+		return rc;
 	c->count_max = RUNG__MIN(rung__rows_per_block(m->features.row_bytes), m->vertex_count);
 	c->staged = rung__malloc_array(c->count_max, (size_t)m->features.row_bytes);
 	c->original = rung__malloc_array(c->count_max, (size_t)m->features.row_bytes);
@@ -251,7 +269,7 @@ static int compare_all(struct verify *v, struct compare *c)
 
 static int compare_source(struct verify *v)
 {
-	struct compare c = { .fd = -1 };
+	struct compare c = { .count_max = 0 };
 	int rc = rung_source_open(v->opts.source, &c.src);
 
 	if (rc < 0)
@@ -268,8 +286,7 @@ static int compare_source(struct verify *v)
 	rung__free(c.vertex_of_rank);
 	rung__free(c.staged);
 	rung__free(c.original);
-	if (c.fd >= 0)
-		close(c.fd);
+	rung__features_close(&c.features);
 	rung_source_close(c.src);
 	return rc;
 }

@@ -83,14 +83,14 @@ static double share_on_node(unsigned char *mem, uint64_t bytes, int node)
 #endif
 }
 
-static int load_rows(const struct rung__features *features, uint64_t offset, unsigned char *to, uint64_t bytes)
+static int load_rows(const struct rung__features *features, uint64_t first, uint64_t rows, unsigned char *to)
 {
 	struct rung__loader loader;
 	int rc = rung__loader_open(features, &loader);
 
 	if (rc < 0)
 		return rc;
-	rc = rung__loader_read(&loader, offset, bytes, to);
+	rc = rung__loader_rows(&loader, first, rows, to);
 	rung__loader_close(&loader);
 	return rc;
 }
@@ -123,7 +123,7 @@ static int host_open(const struct rung__tier_args *args, struct rung__tier **tie
 	}
 	if (!args->loaded) {
 		choose_nodes(rows, map_bytes, args->node);
-		rc = load_rows(args->features, layout->data_offset + args->rank_first * layout->row_stride, rows, bytes);
+		rc = load_rows(args->features, args->rank_first, args->row_count, rows);
 		if (rc < 0)
 			goto close_tier;
 	}

@@ -18,7 +18,7 @@ struct answer {
 	struct rung__offer offer;
 	size_t bytes;
 	int flags;
-	int fds[RUNG__OFFER_FDS];   /* [fd_count] */
+	int fds[RUNG__OFFER_FDS_MAX];   /* [fd_count] */
 	unsigned fd_count;
 };
 
@@ -94,18 +94,18 @@ static void take_descriptors(struct msghdr *message, struct answer *answer)
 
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
-		for (size_t at = 0; at + sizeof(int) <= bytes && answer->fd_count < RUNG__OFFER_FDS; at += sizeof(int))
+		for (size_t at = 0; at + sizeof(int) <= bytes && answer->fd_count < RUNG__OFFER_FDS_MAX; at += sizeof(int))
 			memcpy(&answer->fds[answer->fd_count++], CMSG_DATA(c) + at, sizeof(int));
 	}
 }
 
-/* The control buffer has room for RUNG__OFFER_FDS descriptors and no more: the kernel closes what does not fit. */
+/* The control buffer has room for RUNG__OFFER_FDS_MAX descriptors and no more: the kernel closes what does not fit. */
 static int receive(const char *path, int fd, struct answer *answer)
 {
 	struct iovec part = { .iov_base = &answer->offer, .iov_len = sizeof(answer->offer) };
 	union {
 		struct cmsghdr align;
-		char bytes[CMSG_LEN(sizeof(int) * RUNG__OFFER_FDS)];
+		char bytes[CMSG_LEN(sizeof(int) * RUNG__OFFER_FDS_MAX)];
 	} control;
 	struct msghdr message = {
 		.msg_iov = &part,
@@ -143,8 +143,8 @@ static int check_answer(const char *path, const struct answer *answer)
 	if (offer->bytes != sizeof(*offer) || answer->bytes != sizeof(*offer) || (answer->flags & MSG_TRUNC))
 		return rung__fail(RUNG_E_ABI, "%s: the offer has %u bytes (%zu came), this rung's has %zu: use one build of rung on "
 		                  "both sides", path, offer->bytes, answer->bytes, sizeof(*offer));
-	for (unsigned i = 0; i < RUNG__OFFER_FDS; i++)
-		wanted += rung__offer_has(&offer->shape, i);
+	for (unsigned i = 0; i < RUNG__OFFER_KINDS; i++)
+		wanted += rung__offer_count(&offer->shape, i);
 	if ((answer->flags & MSG_CTRUNC) || answer->fd_count != wanted)
 		return rung__fail(RUNG_E_IO, "%s: %u descriptors came with the shared store, %u belong to it: raise the limit of open files "
 		                  "(ulimit -n) when this process is near it", path, answer->fd_count, wanted);
@@ -156,9 +156,19 @@ static bool layout_ok(const struct rung__shape *shape)
 	const struct rung__layout *layout = &shape->layout;
 	uint64_t rows, end;
 
-	return shape->vertex_count > 0 && layout->file_count == 1 && layout->row_bytes > 0 && layout->row_stride >= layout->row_bytes &&
-	       layout->file_bytes <= INT64_MAX && rung__mul(shape->vertex_count - 1, layout->row_stride, &rows) &&
-	       rung__add(rows, layout->row_bytes, &rows) && rung__add(rows, layout->data_offset, &end) && end <= layout->file_bytes;
+	if (shape->vertex_count == 0 || layout->row_bytes == 0 || layout->row_stride < layout->row_bytes || layout->file_count == 0 ||
+	    layout->file_count > RUNG__FILES_MAX)
+		return false;
+	if (layout->file_count > 1 &&
+	    (layout->block_rows == 0 || layout->block_rows >= shape->vertex_count || layout->block_rows > INT64_MAX / RUNG__FILES_MAX))
+		return false;
+	for (uint64_t f = 0; f < layout->file_count; f++) {
+		rows = rung__file_rows(layout, shape->vertex_count, f);
+		if (rows == 0 || layout->file_bytes[f] > INT64_MAX || !rung__mul(rows - 1, layout->row_stride, &end) ||
+		    !rung__add(end, layout->row_bytes, &end) || !rung__add(end, layout->data_offset, &end) || end > layout->file_bytes[f])
+			return false;
+	}
+	return true;
 }
 
 /* A GPU's tiers only where GPUs are. */
@@ -233,22 +243,34 @@ static int check_shape(const char *path, const struct rung__offer *offer)
 	if (what)
 		return rung__fail(RUNG_E_FORMAT, "%s: the offered store's %s does not make sense", path, what);
 	if (offer->path[0] != '/' || !memchr(offer->path, 0, sizeof(offer->path)))
-		return rung__fail(RUNG_E_FORMAT, "%s: the offered store's file has no absolute path", path);
+		return rung__fail(RUNG_E_FORMAT, "%s: the offered store's folder has no absolute path", path);
 	return 0;
 }
 
-static int check_file(const char *path, const struct rung__offer *offer, int fd)
+static int check_file(const char *path, const struct rung__offer *offer, uint64_t file_idx, int fd)
 {
+	uint64_t bytes = offer->shape.layout.file_bytes[file_idx];
 	struct stat st;
 
 	if (fstat(fd, &st) < 0)
 		return rung__fail_errno(errno, "%s: the shared features file", path);
-	if (!S_ISREG(st.st_mode) || st.st_dev != offer->file_device || st.st_ino != offer->file_inode)
-		return rung__fail(RUNG_E_FORMAT, "%s: the descriptor that came is not of %s", path, offer->path);
-	if ((uint64_t)st.st_size != offer->shape.layout.file_bytes)
-		return rung__fail(RUNG_E_FORMAT, "%s: %s has %jd bytes, not %" PRIu64 ": it was changed under the shared store; stage the "
-		                  "dataset again and share it anew", path, offer->path, (intmax_t)st.st_size, offer->shape.layout.file_bytes);
+	if (!S_ISREG(st.st_mode) || st.st_dev != offer->files[file_idx].device || st.st_ino != offer->files[file_idx].inode)
+		return rung__fail(RUNG_E_FORMAT, "%s: the descriptor that came is not of features file %" PRIu64 " of %s", path, file_idx,
+		                  offer->path);
+	if ((uint64_t)st.st_size != bytes)
+		return rung__fail(RUNG_E_FORMAT, "%s: features file %" PRIu64 " of %s has %jd bytes, not %" PRIu64 ": it was changed under the "
+		                  "shared store; stage the dataset again and share it anew", path, file_idx, offer->path,
+		                  (intmax_t)st.st_size, bytes);
 	return 0;
+}
+
+static int check_files(const char *path, const struct answer *answer)
+{
+	int rc = 0;
+
+	for (uint64_t f = 0; f < answer->offer.shape.layout.file_count && rc == 0; f++)
+		rc = check_file(path, &answer->offer, f, answer->fds[f]);
+	return rc;
 }
 
 /* Once: the memory is sealed. */
@@ -288,19 +310,19 @@ static int take_map(const char *path, struct rung_store *store, int fd)
 
 static int take_features(struct rung_store *store, struct answer *answer)
 {
-	const char *file = answer->offer.path;
-	int dir_len = (int)(strrchr(file, '/') - file);
-
-	store->dataset_dir = rung__format("%.*s", dir_len ? dir_len : 1, file);
-	store->features.path = rung__strdup(file);
-	if (!store->dataset_dir || !store->features.path) {
-		rung__free(store->features.path);   /* would stand for an open file */
-		store->features.path = NULL;
-		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
-	}
 	store->features.layout = store->shape.layout;
-	store->features.fd = answer->fds[RUNG__OFFER_FEATURES];
-	answer->fds[RUNG__OFFER_FEATURES] = -1;   /* the store's now */
+	store->dataset_dir = rung__strdup(answer->offer.path);
+	if (!store->dataset_dir)
+		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
+	for (uint64_t f = 0; f < store->shape.layout.file_count; f++) {
+		char *file = rung__format("%s/" RUNG__FEATURES_NAME, answer->offer.path, (unsigned)f);
+
+		if (!file)
+			return rung__fail(RUNG_E_NOMEM, "store: out of memory");
+		store->features.files[f].path = file;
+		store->features.files[f].fd = answer->fds[f];
+		answer->fds[f] = -1;   /* the store's now */
+	}
 	return 0;
 }
 
@@ -328,26 +350,26 @@ static int take_device(struct rung_store *store, int *alive_fd)
 static int fill(const char *path, struct rung_store *store, struct answer *answer)
 {
 	const struct rung__shape *shape = &answer->offer.shape;
-	unsigned host_idx = RUNG__OFFER_HOST;
-	unsigned map_idx = host_idx + rung__offer_has(shape, RUNG__OFFER_HOST);
-	unsigned cache_idx = map_idx + rung__offer_has(shape, RUNG__OFFER_MAP);
-	unsigned alive_idx = cache_idx + rung__offer_has(shape, RUNG__OFFER_CACHE);
-	bool has_peer = rung__offer_has(shape, RUNG__OFFER_ALIVE);
+	unsigned host_idx = rung__offer_count(shape, RUNG__OFFER_FEATURES);
+	unsigned map_idx = host_idx + rung__offer_count(shape, RUNG__OFFER_HOST);
+	unsigned cache_idx = map_idx + rung__offer_count(shape, RUNG__OFFER_MAP);
+	unsigned alive_idx = cache_idx + rung__offer_count(shape, RUNG__OFFER_CACHE);
+	bool has_peer = rung__offer_count(shape, RUNG__OFFER_ALIVE) > 0;
 	int rc;
 
 	store->attached = true;
 	store->shape = *shape;
 	rc = take_device(store, has_peer ? &answer->fds[alive_idx] : NULL);
 	if (rc == 0)
-		rc = take_map(path, store, rung__offer_has(shape, RUNG__OFFER_MAP) ? answer->fds[map_idx] : -1);
-	if (rc == 0 && rung__offer_has(shape, RUNG__OFFER_HOST))
+		rc = take_map(path, store, rung__offer_count(shape, RUNG__OFFER_MAP) ? answer->fds[map_idx] : -1);
+	if (rc == 0 && rung__offer_count(shape, RUNG__OFFER_HOST))
 		rc = rung__segment_attach(path, answer->fds[host_idx], shape->tiers[RUNG__TIER_HOST].row_count * shape->layout.row_stride,
 		                          false, &store->host_memory);
 	if (rc == 0)
 		rc = take_features(store, answer);
 	if (rc == 0)
 		rc = rung__store_open_tiers(store, &rung__nvme_tier, has_peer ? answer->offer.peer_handles : NULL,
-		                            rung__offer_has(shape, RUNG__OFFER_CACHE) ? answer->fds[cache_idx] : -1);
+		                            rung__offer_count(shape, RUNG__OFFER_CACHE) ? answer->fds[cache_idx] : -1);
 	rung__features_close(&store->features);   /* tiers have their own descriptors */
 	return rc;
 }
@@ -360,7 +382,7 @@ static int open_answer(const char *path, const struct rung_store_opts *opts, str
 	if (rc == 0)
 		rc = check_shape(path, &answer->offer);
 	if (rc == 0)
-		rc = check_file(path, &answer->offer, answer->fds[RUNG__OFFER_FEATURES]);
+		rc = check_files(path, answer);
 	if (rc == 0)
 		rc = rung__store_new(opts, &store);
 	if (rc < 0)

@@ -53,7 +53,7 @@ int rung_gpu_sampler_create(struct rung_store *store, const struct rung_dataset 
                             const struct rung_gpu_sampler_opts *user_opts, struct rung_gpu_sampler **sampler_out)
 {
 	struct rung_gpu_sampler_opts opts = RUNG_GPU_SAMPLER_OPTS_INIT;
-	struct rung__features files[2] = { { 0 }, { 0 } };
+	struct rung__features files[2] = { 0 };
 	struct rung__sampler_args args = { 0 };
 	struct rung_gpu_sampler *sampler;
 	int rc = rung__opts_take(&opts, sizeof(opts), user_opts, "rung_gpu_sampler_opts");

@@ -8,18 +8,40 @@
 #include "file.h"
 #include "load.h"
 
+static int reopen(const struct rung__features *features, uint64_t file_idx)
+{
+	int fd = rung__reopen(features->files[file_idx].fd, O_DIRECT);
+
+	if (fd < 0)
+		fd = rung__reopen(features->files[file_idx].fd, 0);
+	if (fd < 0)
+		return rung__fail_errno(errno, "%s: opening it again through /proc/self/fd", features->files[file_idx].path);
+	return fd;
+}
+
+static void close_fds(const struct rung__loader *loader, uint64_t count)
+{
+	for (uint64_t f = 0; f < count; f++)
+		close(loader->fds[f]);
+}
+
 int rung__loader_open(const struct rung__features *features, struct rung__loader *loader_out)
 {
-	struct rung__loader loader = { .path = features->path, .fd = rung__reopen(features->fd, O_DIRECT) };
+	struct rung__loader loader = { .features = features };
 
-	if (loader.fd < 0)
-		loader.fd = rung__reopen(features->fd, 0);
-	if (loader.fd < 0)
-		return rung__fail_errno(errno, "%s: opening it again through /proc/self/fd", features->path);
+	for (uint64_t f = 0; f < features->layout.file_count; f++) {
+		int fd = reopen(features, f);
+
+		if (fd < 0) {
+			close_fds(&loader, f);
+			return fd;
+		}
+		loader.fds[f] = fd;
+	}
 	loader.bounce = rung__map_pages(RUNG__LOAD_BYTES);
 	if (!loader.bounce) {
-		close(loader.fd);
-		return rung__fail(RUNG_E_NOMEM, "%s: no memory to read it through", features->path);
+		close_fds(&loader, features->layout.file_count);
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory to read it through", features->files[0].path);
 	}
 	*loader_out = loader;
 	return 0;
@@ -27,66 +49,87 @@ int rung__loader_open(const struct rung__features *features, struct rung__loader
 
 void rung__loader_close(struct rung__loader *loader)
 {
-	close(loader->fd);
+	close_fds(loader, loader->features->layout.file_count);
 	rung__unmap_pages(loader->bounce, RUNG__LOAD_BYTES);
 }
 
 /* Whole pages, since a direct read must cover whole sectors; the file may end before the last of them. */
-static int read_pages(const struct rung__loader *loader, uint64_t offset, uint64_t bytes, unsigned char *to)
+static int read_pages(const struct rung__loader *loader, uint32_t file_idx, uint64_t offset, uint64_t bytes, unsigned char *to)
 {
+	const char *path = loader->features->files[file_idx].path;
+	int fd = loader->fds[file_idx];
 	uint64_t done = 0;
 
 	while (done < bytes) {
 		uint64_t rest = rung__align_up(bytes - done, RUNG__PAGE_BYTES);
-		ssize_t got = pread(loader->fd, to + done, (size_t)rest, (off_t)(offset + done));
+		ssize_t got = pread(fd, to + done, (size_t)rest, (off_t)(offset + done));
 
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0)
-			return rung__fail_errno(errno, "%s: reading %" PRIu64 " bytes at offset %" PRIu64, loader->path, rest, offset + done);
+			return rung__fail_errno(errno, "%s: reading %" PRIu64 " bytes at offset %" PRIu64, path, rest, offset + done);
 		if (got == 0)
 			return rung__fail(RUNG_E_IO, "%s: ends at offset %" PRIu64 ", %" PRIu64 " bytes short: the file was truncated",
-			                  loader->path, offset + done, bytes - done);
+			                  path, offset + done, bytes - done);
 		if ((uint64_t)got < bytes - done)
 			got = (ssize_t)rung__align_down((uint64_t)got, RUNG__PAGE_BYTES);
 		if (got == 0)   /* less than a page at a time: this file system does not do direct reads properly */
-			return rung__pread_all(loader->fd, loader->path, to + done, bytes - done, offset + done);
+			return rung__pread_all(fd, path, to + done, bytes - done, offset + done);
 		done += (uint64_t)got;
 	}
 	return 0;
 }
 
-/* As far as the bounce buffer reaches. @return bytes, or a failure */
-static int64_t read_through(const struct rung__loader *loader, uint64_t offset, uint64_t bytes, unsigned char *to)
+/* As far as the bounce buffer reaches. */
+static int read_through(const struct rung__loader *loader, uint32_t file_idx, uint64_t offset, uint64_t bytes, unsigned char *to)
 {
 	uint64_t lead = offset % RUNG__PAGE_BYTES;
-	uint64_t part = RUNG__MIN(bytes, RUNG__LOAD_BYTES - lead);
-	int rc = read_pages(loader, offset - lead, lead + part, loader->bounce);
+	int rc = read_pages(loader, file_idx, offset - lead, lead + bytes, loader->bounce);
 
-	if (rc < 0)
-		return rc;
-	memcpy(to, loader->bounce + lead, part);
-	return (int64_t)part;
+	if (rc == 0)
+		memcpy(to, loader->bounce + lead, bytes);
+	return rc;
 }
 
-int rung__loader_read(const struct rung__loader *loader, uint64_t offset, uint64_t bytes, unsigned char *to)
+int rung__loader_read(const struct rung__loader *loader, uint32_t file_idx, uint64_t offset, uint64_t bytes, unsigned char *to)
 {
-	while (bytes > 0) {
-		int64_t part = (int64_t)RUNG__MIN(bytes, RUNG__LOAD_BYTES);
+	int rc = 0;
 
-		if (offset % RUNG__PAGE_BYTES == 0 && (uintptr_t)to % RUNG__PAGE_BYTES == 0) {
-			int rc = read_pages(loader, offset, (uint64_t)part, to);
+	while (bytes > 0 && rc == 0) {
+		uint64_t lead = offset % RUNG__PAGE_BYTES, part;
 
-			if (rc < 0)
-				return rc;
+		if ((uintptr_t)to % RUNG__PAGE_BYTES != lead) {
+			part = RUNG__MIN(bytes, RUNG__LOAD_BYTES - lead);
+			rc = read_through(loader, file_idx, offset, part, to);
+		} else if (lead > 0) {   /* to the next page */
+			part = RUNG__MIN(bytes, RUNG__PAGE_BYTES - lead);
+			rc = read_through(loader, file_idx, offset, part, to);
 		} else {
-			part = read_through(loader, offset, bytes, to);
-			if (part < 0)
-				return (int)part;
+			part = RUNG__MIN(bytes, RUNG__LOAD_BYTES);
+			rc = read_pages(loader, file_idx, offset, part, to);
 		}
-		offset += (uint64_t)part;
-		bytes -= (uint64_t)part;
+		offset += part;
+		bytes -= part;
 		to += part;
 	}
-	return 0;
+	return rc;
+}
+
+int rung__loader_rows(const struct rung__loader *loader, uint64_t first, uint64_t rows, unsigned char *to)
+{
+	const struct rung__layout *layout = &loader->features->layout;
+	int rc = 0;
+
+	while (rows > 0 && rc == 0) {
+		uint64_t run = rung__row_run(layout, first, rows), file_idx = rung__row_file(layout, first);
+		uint64_t offset = rung__row_offset(layout, first);
+
+		/* behind a file's last row there may be nothing */
+		rc = rung__loader_read(loader, (uint32_t)file_idx, offset,
+		                       RUNG__MIN(run * layout->row_stride, layout->file_bytes[file_idx] - offset), to);
+		first += run;
+		rows -= run;
+		to += run * layout->row_stride;
+	}
+	return rc;
 }

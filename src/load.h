@@ -8,16 +8,22 @@
 #define RUNG__LOAD_BYTES (4u << 20)   /* one read: large enough for any disk's full rate */
 
 struct rung__loader {
-	const char *path;       /* for messages */
-	int fd;
-	unsigned char *bounce;  /* for what does not lie on whole pages of the file */
+	const struct rung__features *features;
+	int fds[RUNG__FILES_MAX];   /* [features->layout.file_count] */
+	unsigned char *bounce;      /* for what does not lie on whole pages of the file and of memory; NULL: not open */
 };
 
-/** @param features  may be closed once the loader is open */
+/** @param features  outlives the loader */
 int rung__loader_open(const struct rung__features *features, struct rung__loader *loader_out);
 
-/** Read bytes of the file. @param to  with room for whole pages */
-int rung__loader_read(const struct rung__loader *loader, uint64_t offset, uint64_t bytes, unsigned char *to);
+/**
+ * Read bytes of one of the files.
+ * @param to  with room for whole pages; read without a copy where it lies in its page as `offset` does
+ */
+int rung__loader_read(const struct rung__loader *loader, uint32_t file_idx, uint64_t offset, uint64_t bytes, unsigned char *to);
+
+/** Read rows of the ranks from `first` on, row_stride apart, as above. */
+int rung__loader_rows(const struct rung__loader *loader, uint64_t first, uint64_t rows, unsigned char *to);
 
 void rung__loader_close(struct rung__loader *loader);
 

@@ -45,11 +45,11 @@ static int choose_slots(struct rung_plan *plan, uint64_t budget, uint32_t depth)
 {
 	uint64_t span = rung__row_span(plan->row_bytes, plan->row_stride, plan->data_offset, RUNG__PAGE_BYTES);
 	static const uint64_t good[] = { 65536, 16384, 0 };   /* room for neighbouring rows to share a read */
-	uint64_t slot, count;
+	uint64_t slot, count, least = SLOT_COUNT_MIN * plan->file_count;
 
 	for (unsigned i = 0;; i++) {
 		slot = RUNG__MAX(span, good[i]);
-		count = budget / SLOT_SHARE / slot;
+		count = budget / SLOT_SHARE / plan->file_count / slot;
 		if (count >= depth || good[i] == 0)
 			break;
 	}
@@ -58,11 +58,12 @@ static int choose_slots(struct rung_plan *plan, uint64_t budget, uint32_t depth)
 	if (slot > UINT32_MAX)
 		return rung__fail(RUNG_E_INVAL, "rows of %" PRIu64 " bytes are too large for a staging slot (4 GiB): split the features",
 		                  plan->row_bytes);
+	count *= plan->file_count;   /* each file has its own, and its own queue */
 	if (slot * count > budget)
 		return rung__fail(RUNG_E_INVAL,
-		                  "a host budget of %" PRIu64 " bytes cannot hold the %u staging slots of %" PRIu64
+		                  "a host budget of %" PRIu64 " bytes cannot hold the %" PRIu64 " staging slots of %" PRIu64
 		                  " bytes that rows of %" PRIu64 " bytes are read through: give at least %" PRIu64 " bytes",
-		                  budget, SLOT_COUNT_MIN, slot, plan->row_bytes, slot * SLOT_COUNT_MIN);
+		                  budget, least, slot, plan->row_bytes, slot * least);
 	plan->slots.slot_bytes = slot;
 	plan->slots.slot_count = count;
 	return 0;
@@ -185,7 +186,9 @@ static int sector_of_features(const struct rung_dataset *ds, struct rung_plan *p
 	if (rc < 0)
 		return rc;
 	plan->data_offset = features.layout.data_offset;
-	plan->sector_bytes = rung__dio_align(features.fd);
+	plan->file_count = (uint32_t)features.layout.file_count;
+	for (uint32_t f = 0; f < plan->file_count; f++)
+		plan->sector_bytes = RUNG__MAX(plan->sector_bytes, rung__dio_align(features.files[f].fd));
 	rung__features_close(&features);
 	return 0;
 }

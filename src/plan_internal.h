@@ -23,7 +23,8 @@ struct rung_plan {
 	uint64_t row_bytes;
 	uint64_t row_stride;
 	uint64_t data_offset;
-	uint32_t sector_bytes;
+	uint32_t sector_bytes;       /* the largest of the files' */
+	uint32_t file_count;         /* of the features */
 };
 
 /** Choose device and GPUs. @param gpu_bytes_out  the budget of each GPU, 0 on the CPU */

@@ -18,7 +18,7 @@
 struct rung__share {
 	struct rung__place place;
 	struct rung__offer offer;
-	int fds[RUNG__OFFER_FDS];   /* the store's */
+	int fds[RUNG__OFFER_FDS_MAX];   /* the store's */
 	unsigned fd_count;
 	int wake_fd;                /* readable: stop */
 	int alive_fds[2];           /* a pipe that nobody writes to; -1 unless somebody reads our GPU memory */
@@ -26,14 +26,14 @@ struct rung__share {
 	bool started;
 };
 
-bool rung__offer_has(const struct rung__shape *shape, enum rung__offer_fd which)
+unsigned rung__offer_count(const struct rung__shape *shape, enum rung__offer_fd which)
 {
 	switch (which) {
 	case RUNG__OFFER_HOST: return shape->tiers[RUNG__TIER_HOST].row_count > 0;
 	case RUNG__OFFER_MAP: return shape->map_bytes > 0;
 	case RUNG__OFFER_CACHE: return shape->frame_count > 0;
 	case RUNG__OFFER_ALIVE: return shape->tiers[RUNG__TIER_PEER].row_count > 0;
-	default: return true;
+	default: return (unsigned)RUNG__MIN(shape->layout.file_count, RUNG__FILES_MAX);
 	}
 }
 
@@ -43,7 +43,7 @@ static void answer(const struct rung__share *share, int client_fd)
 	struct iovec part = { .iov_base = (void *)&share->offer, .iov_len = sizeof(share->offer) };
 	union {
 		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int) * RUNG__OFFER_FDS)];
+		char bytes[CMSG_SPACE(sizeof(int) * RUNG__OFFER_FDS_MAX)];
 	} control = { .bytes = { 0 } };
 	struct msghdr message = {
 		.msg_iov = &part,
@@ -115,7 +115,7 @@ int rung__share_reserve(const char *path, struct rung__share **share_out)
 
 static int offer_gpu_memory(struct rung__share *share, const struct rung_store *store)
 {
-	if (!rung__offer_has(&store->shape, RUNG__OFFER_ALIVE))
+	if (!rung__offer_count(&store->shape, RUNG__OFFER_ALIVE))
 		return 0;
 	if (pipe2(share->alive_fds, O_CLOEXEC) < 0)
 		return rung__fail_errno(errno, "%s: a pipe", share->place.path);
@@ -125,28 +125,31 @@ static int offer_gpu_memory(struct rung__share *share, const struct rung_store *
 static int make_offer(struct rung__share *share, const struct rung_store *store)
 {
 	int rc = offer_gpu_memory(share, store);
-	const int fds[RUNG__OFFER_FDS] = { store->features.fd, store->host_memory.fd, store->map_memory.fd, store->pool.shared.fd,
-	                                   share->alive_fds[0] };
+	const int fds[RUNG__OFFER_KINDS] = { -1, store->host_memory.fd, store->map_memory.fd, store->pool.shared.fd, share->alive_fds[0] };
 	struct rung__offer *offer = &share->offer;
 	struct stat st;
 
 	if (rc < 0)
 		return rc;
-
 	memcpy(offer->magic, RUNG__SHARE_MAGIC, sizeof(offer->magic));
 	offer->version = RUNG__SHARE_VERSION;
 	offer->bytes = sizeof(*offer);
 	offer->shape = store->shape;
-	for (unsigned i = 0; i < RUNG__OFFER_FDS; i++) {
-		if (rung__offer_has(&store->shape, i))
+	for (uint64_t f = 0; f < store->shape.layout.file_count; f++) {
+		int fd = store->features.files[f].fd;
+
+		if (fstat(fd, &st) < 0)
+			return rung__fail_errno(errno, "%s", store->features.files[f].path);
+		offer->files[f].device = st.st_dev;
+		offer->files[f].inode = st.st_ino;
+		share->fds[share->fd_count++] = fd;
+	}
+	for (unsigned i = RUNG__OFFER_FEATURES + 1; i < RUNG__OFFER_KINDS; i++) {
+		if (rung__offer_count(&store->shape, i))
 			share->fds[share->fd_count++] = fds[i];
 	}
-	if (fstat(store->features.fd, &st) < 0)
-		return rung__fail_errno(errno, "%s", store->features.path);
-	offer->file_device = st.st_dev;
-	offer->file_inode = st.st_ino;
-	if (!realpath(store->features.path, offer->path))   /* others may work in another folder */
-		return rung__fail_errno(errno, "%s", store->features.path);
+	if (!realpath(store->dataset_dir, offer->path))   /* others may work in another folder */
+		return rung__fail_errno(errno, "%s", store->dataset_dir);
 	return 0;
 }
 

@@ -3,7 +3,7 @@
  * Sharing a store with other processes: what is said over the socket, and who says it.
  *
  * The creator speaks first and last: to each process of the same user that connects it sends one message, the offer, with
- * descriptors of the features file, the host tier's rows and the map, and hangs up. Nothing is read from a client, so no client
+ * descriptors of the features files, the host tier's rows and the map, and hangs up. Nothing is read from a client, so no client
  * can make it wait or misunderstand. The attacher takes the offer for untrusted: it checks every number, the seals and the sizes
  * before it maps.
  *
@@ -22,17 +22,19 @@
 #include "store_internal.h"
 
 #define RUNG__SHARE_MAGIC "rungshr"        /* with its NUL: 8 bytes */
-#define RUNG__SHARE_VERSION 3u             /* of what follows; any change of struct rung__offer raises it */
+#define RUNG__SHARE_VERSION 4u             /* of what follows; any change of struct rung__offer raises it */
 
-/** Descriptors that come with an offer, in this order; those that do not apply are left out. */
+/** Descriptors that come with an offer, in this order, one for each features file; those that do not apply are left out. */
 enum rung__offer_fd {
 	RUNG__OFFER_FEATURES,
 	RUNG__OFFER_HOST,
 	RUNG__OFFER_MAP,
 	RUNG__OFFER_CACHE,
 	RUNG__OFFER_ALIVE,
-	RUNG__OFFER_FDS
+	RUNG__OFFER_KINDS
 };
+
+#define RUNG__OFFER_FDS_MAX (RUNG__FILES_MAX + RUNG__OFFER_KINDS - 1)
 
 /** The message. Both ends are on one machine: native byte order, no pointers. */
 struct rung__offer {
@@ -40,14 +42,15 @@ struct rung__offer {
 	uint32_t version;
 	uint32_t bytes;              /* sizeof(struct rung__offer); up to here the same in every version */
 	struct rung__shape shape;
-	uint64_t file_device;        /* which file the rows are in: what fstat() says of the descriptor */
-	uint64_t file_inode;
+	struct {
+		uint64_t device, inode;
+	} files[RUNG__FILES_MAX];    /* which the rows are in: what fstat() says of the descriptors */
 	struct rung__gpu_handle peer_handles[RUNG_GPUS_MAX];   /* of the tier "peer", [shape.gpu_count] */
-	char path[PATH_MAX];   /* of the features file, absolute, ends with NUL */
+	char path[PATH_MAX];   /* of the dataset's folder, absolute, ends with NUL */
 };
 
-/** True when an offer comes with that descriptor. */
-bool rung__offer_has(const struct rung__shape *shape, enum rung__offer_fd which);
+/** Descriptors of that kind that an offer comes with. */
+unsigned rung__offer_count(const struct rung__shape *shape, enum rung__offer_fd which);
 
 /** Address of a socket; RUNG_E_INVAL when the path does not fit. */
 int rung__share_address(const char *path, struct sockaddr_un *address_out);

@@ -255,7 +255,7 @@ static struct rung__shape shape_of(const struct rung_dataset_info *info, const s
 	struct rung__shape shape = {
 		.vertex_count = info->vertex_count,
 		.array = info->features,
-		.slot_count = plan->slots.slot_count,
+		.slot_count = plan->slots.slot_count / plan->file_count,
 		.slot_bytes = plan->slots.slot_bytes,
 		.frame_count = plan->cache.row_count,
 		.frame_bytes = plan->cache.frame_bytes,

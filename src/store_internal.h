@@ -122,7 +122,7 @@ struct rung__shape {
 		uint64_t rank_first;
 		uint64_t row_count;
 	} tiers[RUNG__TIER_COUNT];
-	uint64_t slot_count;
+	uint64_t slot_count;              /* of each file */
 	uint64_t slot_bytes;
 	uint64_t frame_count;             /* of the cache; 0: none */
 	uint64_t frame_bytes;

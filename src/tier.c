@@ -2,23 +2,25 @@
 /* Where a dataset's rows lie. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "tier.h"
 
-static const struct rung_dataset_file *find(const struct rung_dataset *ds, const char *begin)
+static const struct rung_dataset_file *find(const struct rung_dataset *ds, const char *name)
 {
 	const struct rung_dataset_file *file = NULL;
 
 	for (size_t i = 0; (file = rung_dataset_file(ds, i)) != NULL; i++) {
-		if (strncmp(file->name, begin, strlen(begin)) == 0)
+		if (strcmp(file->name, name) == 0)
 			break;
 	}
 	return file;
 }
 
-int rung__array_open(const struct rung_dataset *ds, const char *name, struct rung__features *array_out)
+/* The next file of a set. */
+static int open_file(const struct rung_dataset *ds, const char *name, struct rung__features *set)
 {
 	const struct rung_dataset_file *file = find(ds, name);
 	char *path;
@@ -36,28 +38,45 @@ int rung__array_open(const struct rung_dataset *ds, const char *name, struct run
 		rung__free(path);
 		return rc;
 	}
-	*array_out = (struct rung__features){ path, fd, { .data_offset = file->data_offset, .file_bytes = file->bytes } };
+	set->files[set->layout.file_count].path = path;
+	set->files[set->layout.file_count].fd = fd;
+	set->layout.data_offset = file->data_offset;
+	set->layout.file_bytes[set->layout.file_count++] = file->bytes;
 	return 0;
+}
+
+int rung__array_open(const struct rung_dataset *ds, const char *name, struct rung__features *array_out)
+{
+	*array_out = (struct rung__features){ .layout = { .file_count = 0 } };
+	return open_file(ds, name, array_out);
 }
 
 int rung__features_open(const struct rung_dataset *ds, struct rung__features *features_out)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
-	int rc = rung__array_open(ds, "features.", features_out);
+	struct rung__features features = { .layout = { .row_stride = info->row_stride, .row_bytes = info->features.row_bytes,
+	                                               .block_rows = info->block_rows } };
 
-	if (rc < 0)
-		return rc;
-	features_out->layout.row_stride = info->row_stride;
-	features_out->layout.file_count = 1;
-	features_out->layout.row_bytes = info->features.row_bytes;
+	for (uint32_t f = 0; f < info->feature_file_count; f++) {
+		char name[32];
+		int rc;
+
+		snprintf(name, sizeof(name), RUNG__FEATURES_NAME, f);
+		rc = open_file(ds, name, &features);
+		if (rc < 0) {
+			rung__features_close(&features);
+			return rc;
+		}
+	}
+	*features_out = features;
 	return 0;
 }
 
 void rung__features_close(struct rung__features *features)
 {
-	if (!features->path)
-		return;
-	close(features->fd);
-	rung__free(features->path);
-	features->path = NULL;
+	for (unsigned f = 0; f < RUNG__FILES_MAX && features->files[f].path; f++) {
+		close(features->files[f].fd);
+		rung__free(features->files[f].path);
+		features->files[f].path = NULL;
+	}
 }

@@ -26,7 +26,9 @@ struct rung__view {
 	uint64_t row_count;
 };
 
-#define RUNG__FILES_MAX 16u   /* that the features may be dealt over */
+#define RUNG__FILES_MAX RUNG_FEATURE_FILES_MAX
+#define RUNG__FEATURES_PREFIX "features."
+#define RUNG__FEATURES_NAME RUNG__FEATURES_PREFIX "%03u.npy"
 
 /**
  * How rows lie in the features files: blocks of block_rows ranks are dealt round robin over them; inside a file row i begins at
@@ -36,9 +38,9 @@ struct rung__layout {
 	uint64_t data_offset;
 	uint64_t row_stride;
 	uint64_t row_bytes;
-	uint64_t file_bytes;    /* of the first */
 	uint64_t file_count;
 	uint64_t block_rows;    /* does not matter with one file */
+	uint64_t file_bytes[RUNG__FILES_MAX];
 };
 
 /** The file that a rank's row is in. */
@@ -55,13 +57,35 @@ static inline uint64_t rung__row_offset(const struct rung__layout *layout, uint6
 	return layout->data_offset + rank * layout->row_stride;
 }
 
+/** How many of `count` rows from a rank on lie behind each other in its file. */
+static inline uint64_t rung__row_run(const struct rung__layout *layout, uint64_t rank, uint64_t count)
+{
+	uint64_t left = layout->block_rows - (layout->file_count == 1 ? 0 : rank % layout->block_rows);
+
+	return layout->file_count == 1 || count < left ? count : left;
+}
+
+/** Rows of the first row_count ranks that are in a file. */
+static inline uint64_t rung__file_rows(const struct rung__layout *layout, uint64_t row_count, uint64_t file_idx)
+{
+	uint64_t round = layout->block_rows * layout->file_count, begin = file_idx * layout->block_rows, rest;
+
+	if (layout->file_count == 1)
+		return row_count;
+	rest = row_count % round;
+	rest = rest > begin ? rest - begin : 0;
+	return row_count / round * layout->block_rows + (rest < layout->block_rows ? rest : layout->block_rows);
+}
+
 /**
- * The staged features, or another array of a dataset. Tiers open the file behind the descriptor, not the path: a dataset staged anew under a running store, or
- * the working folder of another process, cannot put another file in its place.
+ * The staged features, or another array of a dataset, which is one file. Tiers open the files behind the descriptors, not the paths: a
+ * dataset staged anew under a running store, or the working folder of another process, cannot put another file in their place.
  */
 struct rung__features {
-	char *path;   /* for messages; NULL when nothing is open */
-	int fd;
+	struct {
+		char *path;   /* for messages; NULL: not open */
+		int fd;
+	} files[RUNG__FILES_MAX];   /* [layout.file_count] */
 	struct rung__layout layout;
 };
 

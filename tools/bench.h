@@ -40,10 +40,12 @@ int bench_ids_make(const char *name, const struct bench_args *args, const struct
                    struct bench_ids *out);
 void bench_ids_free(struct bench_ids *ids);
 
-/** The staged rows by a way of their own: buffered reads of the features file at the place that its header says. */
+/** The staged rows by a way of their own: buffered reads of the features files at the place that headers and manifest say. */
 struct bench_truth {
-	int fd;
-	char *path;
+	int fds[RUNG_FEATURE_FILES_MAX];   /* [file_count] */
+	uint32_t file_count;
+	const char *dir;                   /* of the dataset, which outlives this */
+	uint64_t block_rows;
 	uint64_t data_offset;
 	uint64_t row_stride;
 	uint64_t row_bytes;

@@ -167,7 +167,7 @@ static void check(struct worker *worker, const struct flight *flight)
 		int equal =
 			bench_truth_check(run->truth, run->ids->ids[i], worker->rows + (i - first) * run->row_bytes, worker->row);
 		if (equal < 0) {
-			snprintf(text, sizeof(text), "%s: row of id %llu: %s", run->truth->path,
+			snprintf(text, sizeof(text), "%s: row of id %llu: %s", run->truth->dir,
 				 (unsigned long long)run->ids->ids[i], strerror(-equal));
 			give_up(run, RUNG_E_IO, text);
 			return;

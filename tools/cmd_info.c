@@ -78,6 +78,8 @@ static json_t *info_json(const struct rung_dataset *ds)
 	tool_json_set(root, "row_bytes", tool_json_u64(info->features.row_bytes));
 	tool_json_set(root, "row_stride", tool_json_u64(info->row_stride));
 	tool_json_set(root, "feature_bytes", tool_json_u64(info->feature_bytes));
+	tool_json_set(root, "feature_files", tool_json_u64(info->feature_file_count));
+	tool_json_set(root, "block_rows", info->feature_file_count > 1 ? tool_json_u64(info->block_rows) : json_null());
 	tool_json_set(root, "score", tool_json_text(info->score_method));
 	tool_json_set(root, "iterations", info->score_iterations ? tool_json_u64(info->score_iterations) : json_null());
 	tool_json_set(root, "damping", info->score_damping > 0 ? tool_json_real(info->score_damping) : json_null());
@@ -114,6 +116,8 @@ static void print_info(const struct rung_dataset *ds)
 	print_array(&info->features);
 	printf(", %llu bytes a row, %s\n", (unsigned long long)info->features.row_bytes,
 	       tool_bytes_text(text, (double)info->feature_bytes));
+	if (info->feature_file_count > 1)
+		printf("          in %u files, dealt in blocks of %llu rows\n", info->feature_file_count, (unsigned long long)info->block_rows);
 	printf("order     %s", info->score_method);
 	if (info->score_iterations)
 		printf(", %u iterations", info->score_iterations);

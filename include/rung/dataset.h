@@ -11,6 +11,8 @@ extern "C" {
 
 struct rung_dataset;
 
+#define RUNG_FEATURE_FILES_MAX 16   /* that rows may be dealt over */
+
 struct rung_dataset_info {
 	uint32_t format_version;
 	uint64_t vertex_count;
@@ -29,6 +31,8 @@ struct rung_dataset_info {
 	size_t split_count;
 	const char *const *split_names;   /**< [split_count] */
 	size_t file_count;
+	uint32_t feature_file_count;      /**< features.000.npy and so on, perhaps on several devices */
+	uint64_t block_rows;              /**< row of rank r is in file r / block_rows % feature_file_count; vertex_count with one file */
 };
 
 struct rung_dataset_file {

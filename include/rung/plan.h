@@ -20,7 +20,7 @@ struct rung_plan;
 struct rung_plan_opts {
 	size_t size;             /**< sizeof(struct rung_plan_opts), set by the initialiser */
 	uint64_t host_bytes;     /**< host memory for rows, staging slots, cold-row cache and graph together; 0: half of what is free; RUNG_BYTES_MAX: all rows */
-	uint32_t queue_depth;    /**< reads in flight wanted on the NVMe tier; 0: 64 */
+	uint32_t queue_depth;    /**< reads in flight wanted on each features file; 0: 64 */
 	enum rung_device device;    /**< what will gather; only with CUDA are there rows in the tiers "gpu" and "peer" */
 	const int *gpus;            /**< [gpu_count] GPUs, the first gathers; one may come several times and then poses as several;
 	                                 NULL: the one the calling thread has current */
@@ -57,7 +57,7 @@ struct rung_plan_tier {
 
 /** Staging slots: buffers in host memory that rows are read into from the NVMe tier; inside the host budget. */
 struct rung_plan_slots {
-	uint64_t slot_count;     /**< 0 when every row is in memory */
+	uint64_t slot_count;     /**< of all features files together; 0 when every row is in memory */
 	uint64_t slot_bytes;
 };
 

@@ -140,7 +140,7 @@ Test(refusals, other_versions)
 	struct share_message message = good;
 
 	message.offer.version++;
-	refuses(&message, RUNG_E_ABI, "version 4");
+	refuses(&message, RUNG_E_ABI, "version 5");
 	message = good;
 	message.offer.version = 0;
 	message.bytes = 16;   /* the head is all that versions have in common */
@@ -237,9 +237,9 @@ Test(refusals, numbers_that_make_no_sense)
 	WRONG(shape.layout.row_bytes, 0, "layout");
 	WRONG(shape.layout.row_bytes, shape->layout.row_bytes - 1, "type");
 	WRONG(shape.layout.data_offset, UINT64_MAX, "layout");
-	WRONG(shape.layout.file_bytes, shape->layout.file_bytes - 1, "layout");
-	WRONG(shape.layout.file_bytes, UINT64_MAX, "layout");
-	WRONG(shape.layout.file_bytes, shape->layout.file_bytes + 1, "changed under");
+	WRONG(shape.layout.file_bytes[0], shape->layout.file_bytes[0] - 1, "layout");
+	WRONG(shape.layout.file_bytes[0], UINT64_MAX, "layout");
+	WRONG(shape.layout.file_bytes[0], shape->layout.file_bytes[0] + 1, "changed under");
 	WRONG(shape.tiers[RUNG__TIER_HOST].rank_first, 1, "tiers");
 	WRONG(shape.tiers[RUNG__TIER_HOST].row_count, UINT64_MAX, "tiers");
 	WRONG(shape.tiers[RUNG__TIER_NVME].rank_first, shape->tiers[RUNG__TIER_NVME].rank_first - 1, "tiers");
@@ -259,8 +259,8 @@ Test(refusals, numbers_that_make_no_sense)
 	WRONG(shape.gpu_count, RUNG_GPUS_MAX + 1, "number of GPUs");
 	WRONG(shape.map_bytes, 3, "map");
 	WRONG(shape.map_bytes, 8, "the shared memory has");
-	WRONG(file_inode, good.offer.file_inode + 1, "is not of");
-	WRONG(file_device, good.offer.file_device + 1, "is not of");
+	WRONG(files[0].inode, good.offer.files[0].inode + 1, "is not of");
+	WRONG(files[0].device, good.offer.files[0].device + 1, "is not of");
 	WRONG(path[0], 'x', "no absolute path");
 	message.offer.shape.tiers[RUNG__TIER_GPU].row_count = shape->tiers[RUNG__TIER_HOST].row_count;   /* of no GPU */
 	message.offer.shape.tiers[RUNG__TIER_HOST] = shape->tiers[RUNG__TIER_NVME];
@@ -271,6 +271,35 @@ Test(refusals, numbers_that_make_no_sense)
 	message = good;
 	memset(message.offer.path, '/', sizeof(message.offer.path));
 	refuses(&message, RUNG_E_FORMAT, "no absolute path");
+}
+
+/* As if there were two files, the second one with the descriptor of the first. */
+static void refuses_blocks(uint64_t block_rows)
+{
+	struct share_message message = good;
+	struct rung__offer *offer = &message.offer;
+
+	memmove(message.fds + 1, message.fds, message.fd_count * sizeof(*message.fds));
+	message.fd_count++;
+	offer->files[1] = offer->files[0];
+	offer->shape.layout.file_count = 2;
+	offer->shape.layout.file_bytes[1] = offer->shape.layout.file_bytes[0];
+	offer->shape.layout.block_rows = block_rows;
+	refuses(&message, RUNG_E_FORMAT, "layout");
+}
+
+Test(refusals, numbers_of_files_that_make_no_sense)
+{
+	struct share_message message = good;
+
+	message.offer.shape.layout.file_count = 0;
+	refuses(&message, RUNG_E_IO, "descriptors came");
+	message.offer.shape.layout.file_count = UINT64_MAX;
+	refuses(&message, RUNG_E_IO, "descriptors came");
+	refuses_blocks(0);
+	refuses_blocks(good.offer.shape.vertex_count);   /* nothing would be left for the second file */
+	refuses_blocks(UINT64_MAX / RUNG__FILES_MAX);
+	refuses_blocks(UINT64_MAX);
 }
 
 /* Whatever is taken must be safe to gather from, right or not: for the sanitizers to see. */

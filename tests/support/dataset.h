@@ -46,4 +46,10 @@ int support_sources(const char *dir, uint64_t vertices, uint64_t edges, uint64_t
  * for sources */
 int support_dataset(const char *dir, uint64_t vertices, uint64_t edges, uint64_t row_bytes, uint64_t seed);
 
+/**
+ * Deal the features of the dataset `dir`, which is in one file, over `file_count` files in blocks of block_rows, as if on as many devices:
+ * each in a folder of its own beside the dataset, with a link to it there. @return a status; RUNG_E_IO for files
+ */
+int support_deal(const char *dir, uint32_t file_count, uint64_t block_rows);
+
 #endif

@@ -114,8 +114,8 @@ void fixture_free_memories(struct store_fixture *f)
 	free_memories(f, 0);
 }
 
-void fixture_open(struct store_fixture *f, uint64_t vertices, uint64_t row_bytes, uint64_t host_bytes, const struct rung_store_opts *opts,
-                  const struct rung__tier_ops *fetchable)
+void fixture_open_files(struct store_fixture *f, uint32_t file_count, uint64_t vertices, uint64_t row_bytes, uint64_t host_bytes,
+                        const struct rung_store_opts *opts, const struct rung__tier_ops *fetchable)
 {
 	int gpus[3];
 	struct rung_plan_opts plan_opts = fixture_plan_opts(vertices * row_bytes, host_bytes, gpus);
@@ -137,10 +137,18 @@ void fixture_open(struct store_fixture *f, uint64_t vertices, uint64_t row_bytes
 	}
 	snprintf(f->dir, sizeof(f->dir), "%s/ds", f->parent);
 	need(support_dataset(f->parent, vertices, vertices * 4, row_bytes, FIXTURE_SEED), "staging");
+	if (file_count > 1)
+		need(support_deal(f->dir, file_count, vertices / 100 + 1), "dealing rows over files");
 	need(rung_dataset_open(f->dir, &f->ds), "opening the dataset");
 	need(rung_dataset_load_ids(f->ds, "vertex_of_rank", &count, &f->vertex_of_rank), "loading the map");
 	need(rung_plan_create(f->ds, &plan_opts, &f->plan), "planning");
 	need(rung__store_open_over(f->ds, f->plan, &own, fetchable ? fetchable : &rung__nvme_tier, &f->store), "opening the store");
+}
+
+void fixture_open(struct store_fixture *f, uint64_t vertices, uint64_t row_bytes, uint64_t host_bytes, const struct rung_store_opts *opts,
+                  const struct rung__tier_ops *fetchable)
+{
+	fixture_open_files(f, 1, vertices, row_bytes, host_bytes, opts, fetchable);
 }
 
 void fixture_close(struct store_fixture *f)

@@ -37,6 +37,10 @@ struct rung_plan_opts fixture_plan_opts(uint64_t all_bytes, uint64_t host_bytes,
 /** @param fetchable NULL: the NVMe tier. @param opts NULL: defaults */
 void fixture_open(struct store_fixture *f, uint64_t vertices, uint64_t row_bytes, uint64_t host_bytes, const struct rung_store_opts *opts,
                   const struct rung__tier_ops *fetchable);
+
+/** With rows dealt over so many files, in blocks of a hundredth of them: each in a folder of its own, DIR.0, DIR.1 and so on. */
+void fixture_open_files(struct store_fixture *f, uint32_t file_count, uint64_t vertices, uint64_t row_bytes, uint64_t host_bytes,
+                        const struct rung_store_opts *opts, const struct rung__tier_ops *fetchable);
 void fixture_close(struct store_fixture *f);
 
 /** Ranks: a third anywhere, a third near the last one, a third copies of earlier ones. */

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Features dealt over several files: one store, a refill thread and a queue for each file. */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "dataset.h"
+#include "store_fixture.h"
+
+#define VERTICES 1500u   /* blocks of 16 rows: the last one is not full */
+#define ASKED 700u
+
+static struct store_fixture f;
+
+static void open_files(uint32_t file_count, uint64_t row_bytes, uint64_t host_bytes, const struct rung_store_opts *opts)
+{
+	fixture_open_files(&f, file_count, VERTICES, row_bytes, host_bytes, opts, NULL);
+}
+
+static struct rung_store_stats stats_of(const struct store_fixture *fixture)
+{
+	struct rung_store_stats stats = { .size = sizeof(stats) };
+
+	cr_assert_eq(rung_store_stats(fixture->store, &stats), 0);
+	return stats;
+}
+
+static void gather_twice(uint64_t seed)
+{
+	uint64_t ids[ASKED];
+
+	for (unsigned turn = 0; turn < 2; turn++) {
+		fixture_random_ids(&f, ids, ASKED, seed);
+		fixture_gather_and_check(&f, ids, ASKED);
+	}
+}
+
+Test(files, rows_arrive_whole_from_each_of_them)
+{
+	static const uint64_t widths[] = { 512, 1000, 4096 };
+
+	for (uint32_t file_count = 2; file_count <= RUNG_FEATURE_FILES_MAX; file_count = file_count * 3 - 1) {   /* 2, 5, 14 */
+		for (unsigned w = 0; w < RUNG__ARRAY_LEN(widths); w++) {
+			open_files(file_count, widths[w], 4u << 20, NULL);
+			cr_assert_eq(rung_dataset_info(f.ds)->feature_file_count, file_count);
+			gather_twice(w);
+			fixture_close(&f);
+			open_files(file_count, widths[w], rung__row_span(widths[w], widths[w], 4096, 4096) * 4 * file_count, NULL);
+			gather_twice(w);
+			cr_assert_gt(stats_of(&f).read_rows, 0);
+			fixture_close(&f);
+		}
+	}
+}
+
+Test(files, engines_and_ways_to_read)
+{
+	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
+
+	opts.engine = RUNG_ENGINE_PREAD;
+	opts.no_merge = 1;
+	open_files(3, 512, 96u << 10, &opts);
+	gather_twice(1);
+	cr_assert_str_eq(stats_of(&f).engine, "pread");
+	fixture_close(&f);
+	opts.buffered = 1;
+	open_files(3, 512, 96u << 10, &opts);
+	gather_twice(2);
+	cr_assert_eq(stats_of(&f).direct, 0);
+	fixture_close(&f);
+}
+
+Test(files, slots_of_all_of_them_are_in_the_budget)
+{
+	uint64_t budget = 200u << 10;
+	const struct rung_plan_slots *slots;
+	struct rung_plan_opts opts = RUNG_PLAN_OPTS_INIT;
+	struct rung_plan *plan;
+
+	open_files(4, 1000, budget, NULL);
+	slots = rung_plan_slots(f.plan);
+	cr_assert_eq(slots->slot_count % 4, 0);
+	cr_assert_leq(slots->slot_count * slots->slot_bytes + rung_plan_cache(f.plan)->bytes +
+	              rung_plan_tier(f.plan, fixture_tier(&f, "host"))->bytes, budget);
+	opts.host_bytes = 8192 * 4 * 4 - 1;   /* a row may lie across two pages; 4 slots a file */
+	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), RUNG_E_INVAL);
+	cr_assert(strstr(rung_last_error(), "at least 131072 bytes"), "%s", rung_last_error());
+	fixture_close(&f);
+}
+
+Test(files, the_counters_are_those_of_all_of_them)
+{
+	uint64_t ids[ASKED], cold = 0;
+	struct rung_store_stats stats;
+
+	open_files(3, 512, 64u << 10, NULL);
+	fixture_random_ids(&f, ids, ASKED, 3);
+	for (unsigned i = 0; i < ASKED; i++)
+		cold += ids[i] >= f.store->shape.tiers[RUNG__TIER_NVME].rank_first;
+	fixture_gather_and_check(&f, ids, ASKED);
+	stats = stats_of(&f);
+	cr_assert_gt(cold, 0);
+	cr_assert_eq(stats.tiers[fixture_tier(&f, "nvme")].hits, cold);
+	cr_assert_eq(stats.cache_hits + stats.joined_rows + stats.read_rows + stats.duplicate_rows + stats.failed_rows, cold);
+	cr_assert_eq(stats.failed_rows, 0);
+	cr_assert_leq(stats.device_reads, stats.read_rows);
+	fixture_close(&f);
+}
+
+Test(files, batches_can_be_announced)
+{
+	struct rung_plan_opts plan_opts = RUNG_PLAN_OPTS_INIT;
+	uint64_t ids[4][ASKED];
+	struct rung_plan *plan;
+	struct rung_store *own;
+
+	open_files(3, 512, 64u << 10, NULL);
+	if (fixture_on_cuda()) {
+		fixture_close(&f);
+		cr_skip_test("the plan below is one of the CPU's");
+	}
+	plan_opts.host_bytes = 400u << 10;
+	plan_opts.cache_bytes = RUNG_BYTES_MAX;
+	cr_assert_eq(rung_plan_create(f.ds, &plan_opts, &plan), 0, "%s", rung_last_error());
+	own = f.store;
+	cr_assert_eq(rung_store_open(f.ds, plan, NULL, &f.store), 0, "%s", rung_last_error());
+	for (unsigned b = 0; b < 4; b++) {
+		struct rung_ids list = { ids[b], ASKED, RUNG_U64, RUNG_RANKS };
+
+		fixture_random_ids(&f, ids[b], ASKED, b % 2);
+		cr_assert_eq(rung_prefetch(f.store, &list), 0, "%s", rung_last_error());
+	}
+	for (unsigned b = 0; b < 4; b++)
+		fixture_gather_and_check(&f, ids[b], ASKED);
+	cr_assert_gt(stats_of(&f).cache_hits, 0);
+	cr_assert_eq(rung_store_close(f.store), 0);
+	f.store = own;
+	rung_plan_destroy(plan);
+	fixture_close(&f);
+}
+
+Test(files, one_that_is_cut_off_fails_its_own_rows_and_is_named)
+{
+	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
+	const struct rung__layout *layout;
+	char path[400];
+	unsigned bad = 0;
+
+	opts.no_merge = 1;
+	open_files(3, 4096, 64u << 10, &opts);
+	layout = &f.store->shape.layout;
+	snprintf(path, sizeof(path), "%s.1/features.001.npy", f.dir);
+	cr_assert_eq(truncate(path, 4096 + 20 * 4096), 0);   /* its first twenty rows are left */
+	for (uint64_t rank = VERTICES - 200; rank < VERTICES; rank++) {
+		struct rung_ids ids = fixture_ids(&f, &rank, 1, RUNG_U64, RUNG_RANKS);
+		unsigned char *out = fixture_memory(&f, 4096);
+		int rc = rung_gather(f.store, &ids, out, 0);
+
+		if (rung__row_file(layout, rank) == 1) {
+			cr_assert_eq(rc, RUNG_E_IO);
+			cr_assert(strstr(rung_last_error(), "features.001.npy"), "%s", rung_last_error());
+			cr_assert(strstr(rung_last_error(), "truncated"), "%s", rung_last_error());
+			bad++;
+		} else {
+			cr_assert_eq(rc, 0, "%s", rung_last_error());
+			fixture_check(&f, &rank, 1, out, 4096);
+		}
+		fixture_free_memories(&f);
+	}
+	cr_assert_gt(bad, 50);
+	cr_assert_eq(stats_of(&f).failed_rows, bad);
+	fixture_close(&f);
+}
+
+Test(files, other_processes_share_them_all)
+{
+	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
+	struct rung_store *shared, *own;
+	char path[300];
+
+	open_files(3, 512, 128u << 10, NULL);
+	if (fixture_on_cuda()) {
+		fixture_close(&f);
+		cr_skip_test("attaches inside one process, which CUDA IPC does not do");
+	}
+	snprintf(path, sizeof(path), "%s/share/s", f.parent);
+	opts.share_path = path;
+	cr_assert_eq(rung_store_open(f.ds, f.plan, &opts, &shared), 0, "%s", rung_last_error());
+	own = f.store;
+	cr_assert_eq(rung_store_attach(path, NULL, &f.store), 0, "%s", rung_last_error());
+	gather_twice(5);
+	cr_assert_eq(rung_store_close(f.store), 0);
+	cr_assert_eq(rung_store_close(shared), 0);
+	f.store = own;
+	fixture_close(&f);
+}
+
+Test(files, contents_and_source_are_verified)
+{
+	struct rung_verify_opts opts = RUNG_VERIFY_OPTS_INIT;
+	struct rung_verify_report report;
+	char source[400], path[400];
+	unsigned char *bytes;
+	size_t count;
+
+	open_files(5, 1000, 256u << 10, NULL);
+	snprintf(source, sizeof(source), "%s/features.npy", f.parent);
+	opts.source = source;
+	cr_assert_eq(rung_dataset_verify(f.dir, &opts, &report), 0, "%s", rung_last_error());
+	cr_assert_eq(report.rows_compared, VERTICES);
+	rung_verify_report_fini(&report);
+	snprintf(path, sizeof(path), "%s.3/features.003.npy", f.dir);
+	bytes = support_read_file(path, &count);
+	bytes[count - 1] ^= 1;
+	cr_assert_eq(support_write_file(path, bytes, count), 0);
+	free(bytes);
+	cr_assert_eq(rung_dataset_verify(f.dir, &opts, &report), RUNG_E_CORRUPT);
+	cr_assert_eq(report.bad_count, 1);
+	cr_assert_str_eq(report.bad[0].file, "features.003.npy");
+	cr_assert_eq(report.rows_different, 1);
+	rung_verify_report_fini(&report);
+	fixture_close(&f);
+}
+
+Test(files, one_that_is_not_there_is_told_at_open)
+{
+	struct rung_dataset *ds;
+	char path[400];
+
+	open_files(3, 512, 128u << 10, NULL);
+	snprintf(path, sizeof(path), "%s.2/features.002.npy", f.dir);
+	cr_assert_eq(unlink(path), 0);
+	cr_assert_eq(rung_dataset_open(f.dir, &ds), RUNG_E_FORMAT);
+	cr_assert(strstr(rung_last_error(), "features.002.npy: is missing"), "%s", rung_last_error());
+	fixture_close(&f);
+}
+
+/* Another reader of the folder, by its description alone. */
+Test(files, the_command_finds_no_row_wrong)
+{
+	const char *rung = getenv("RUNG");
+	char line[1400];
+
+	if (!rung)
+		cr_skip_test("RUNG names no command");
+	open_files(3, 1000, 128u << 10, NULL);
+	snprintf(line, sizeof(line), "'%s' bench '%s' --host 256KiB --ids uniform --rows 5000 --check --quiet > '%s/out' && "
+	         "'%s' info '%s' | grep -q 'in 3 files, dealt in blocks of 16 rows'", rung, f.dir, f.parent, rung, f.dir);
+	cr_assert_eq(system(line), 0);
+	fixture_close(&f);
+}

@@ -54,9 +54,11 @@ static int map_shared_frames(struct rung_store *store, int cache_fd)
 
 static uint64_t window_rows(const struct rung_store *store)
 {
-	if (store->opts.window_rows_max)
-		return store->opts.window_rows_max;
-	return RUNG__MAX(store->shape.frame_count * WINDOW_ROWS_PER_FRAME, 1024u);
+	uint64_t rows = store->opts.window_rows_max;
+
+	if (rows == 0)
+		rows = RUNG__MAX(store->shape.frame_count * WINDOW_ROWS_PER_FRAME, 1024u);
+	return RUNG__MIN(rows, UINT32_MAX - 1u);
 }
 
 static int open_cache(struct rung_store *store, int cache_fd)

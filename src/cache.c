@@ -9,7 +9,7 @@
 
 /* Offsets in the index. */
 struct layout {
-	uint64_t heads, heads_count, frames, bytes;
+	uint64_t heads, heads_count, ghosts, frames, bytes;
 	uint64_t levels[RUNG__CACHE_LEVELS_MAX], level_words[RUNG__CACHE_LEVELS_MAX];
 	unsigned level_count;
 };
@@ -24,7 +24,8 @@ static bool lay_out(const struct rung__cache_shape *shape, struct layout *layout
 	    !rung__add(shape->rank_first, shape->row_count, &rank_end))
 		return false;
 	layout->heads = rung__align_up(sizeof(struct rung__cache_index), 64);
-	layout->frames = rung__align_up(layout->heads + layout->heads_count * sizeof(uint32_t), 64);
+	layout->ghosts = layout->heads + layout->heads_count * sizeof(uint32_t);
+	layout->frames = rung__align_up(layout->ghosts + layout->heads_count * sizeof(uint32_t), 64);
 	layout->bytes = rung__align_up(layout->frames + shape->frame_count * sizeof(struct rung__cache_frame), 64);
 	do {
 		words = (words - 1) / 64 + 1;
@@ -90,6 +91,7 @@ static void map_index(struct rung__cache *cache, void *index, const struct layou
 	cache->index = index;
 	cache->heads = (uint32_t *)(void *)(base + layout->heads);
 	cache->heads_mask = layout->heads_count - 1;
+	cache->ghosts = (uint32_t *)(void *)(base + layout->ghosts);
 	cache->frames = (struct rung__cache_frame *)(void *)(base + layout->frames);
 	cache->frame_count = (uint32_t)cache->shape.frame_count;
 	cache->level_count = layout->level_count;

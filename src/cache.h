@@ -6,8 +6,8 @@
  * which is early enough when several are in flight. Of a row's coming uses the nearest counts. While batches are announced a row is kept
  * when it is wanted sooner than what it would replace: L. A. Belady, "A study of replacement algorithms for a virtual-storage
  * computer", IBM Systems Journal 5(2), 1966, with the right to keep nothing; rows that no known batch wants are ordered by their score,
- * that is by rank, the coldest replaced first. Without announcements the latter are replaced as in SIEVE (Zhang et al., "SIEVE is Simpler
- * than LRU", NSDI 2024), and every row that is read is kept.
+ * that is by rank, the coldest replaced first. Without announcements a row that is hotter than the coldest there is kept, a colder one
+ * when it misses twice in a short time, and replaced is as in SIEVE (Zhang et al., "SIEVE is Simpler than LRU", NSDI 2024).
  *
  * Memory. The *index* (struct layout private to cache.c) and the frames may be shared by several processes; the window of coming
  * batches is each process's own. With several processes a frame knows one next use, the nearest that is known when it is written down.
@@ -32,7 +32,7 @@ struct rung__cache_shape {
 
 struct rung__cache;   /* a process's side: the index it maps, and its window */
 
-/** Bytes of the index, whole pages. Per frame about 56, and an eighth for each of row_count. 0 when the shape is not one. */
+/** Bytes of the index, whole pages. Per frame about 60, and an eighth for each of row_count. 0 when the shape is not one. */
 uint64_t rung__cache_index_bytes(const struct rung__cache_shape *shape);
 
 /** Bytes that the window of a process takes: announced rows and batches not yet gathered. */

@@ -69,7 +69,7 @@ struct rung__cache_index {
 	uint64_t bucket_groups[RUNG__CACHE_BUCKETS / 64 / 64];   /* bits of the words of bucket_bits that are not 0 */
 	uint64_t bucket_bits[RUNG__CACHE_BUCKETS / 64];          /* bits of the buckets that are not empty */
 	uint32_t buckets[RUNG__CACHE_BUCKETS];
-	/* then heads, frames, levels */
+	/* then heads, ghosts, frames, levels */
 };
 
 /* One row of one batch. The first use of each row is in the hash table; the others hang on it in order of time. */
@@ -116,6 +116,7 @@ struct rung__cache {
 	struct rung__cache_index *index;
 	uint32_t *heads;                     /* of chains of frames by row */
 	uint64_t heads_mask;
+	uint32_t *ghosts;                    /* [heads_mask + 1] rows refused lately, by their hash: its other half, 0 for none */
 	struct rung__cache_frame *frames;
 	unsigned level_count;
 	uint64_t level_words[RUNG__CACHE_LEVELS_MAX];

@@ -56,8 +56,9 @@ static uint64_t window_rows(const struct rung_store *store)
 {
 	uint64_t rows = store->opts.window_rows_max;
 
-	if (rows == 0)
-		rows = RUNG__MAX(store->shape.frame_count * WINDOW_ROWS_PER_FRAME, 1024u);
+	if (rows == 0)   /* of which those in flight take their part, and whole batches go in */
+		rows = store->shape.frame_count * WINDOW_ROWS_PER_FRAME + (store->request_count + 1ull) *
+		       RUNG__MIN(store->opts.batch_rows_max, store->shape.tiers[RUNG__TIER_NVME].row_count);
 	return RUNG__MIN(rows, UINT32_MAX - 1u);
 }
 

@@ -171,6 +171,8 @@ static int open_store(const char *name, const struct bench_args *args, const str
 	opts.requests_max = args->common.threads * args->in_flight;
 	opts.batch_rows_max = (uint32_t)ids->rows_max;
 	opts.share_path = args->share;
+	if (args->prefetch)
+		opts.window_rows_max = ((uint64_t)args->prefetch + 1 + opts.requests_max) * ids->rows_max;
 	if (args->attach)
 		rc = tool_attach_store(args->attach, &args->store, &opts, data);
 	else

@@ -63,7 +63,8 @@ struct rung_store_opts {
 	uint32_t read_timeout_ms;  /**< a read that has not come back by then fails its requests, and its slot stays out of use until it
 	                                has; 0: 30 s */
 	uint64_t window_rows_max;  /**< cold rows of batches announced by rung_prefetch() or in flight, not yet gathered; 0: four times the
-	                                rows that the cache holds. Takes 40 bytes each, touched as used, beside the plan's budget */
+	                                rows that the cache holds, and a batch_rows_max for each request. Takes 40 bytes each, touched as
+	                                used, beside the plan's budget */
 };
 
 #ifdef __cplusplus

@@ -84,15 +84,14 @@ static void pread_close(struct rung__engine *engine)
 	rung__free(engine);
 }
 
-static int pread_open(const struct rung__engine_args *args, struct rung__engine **engine_out, const char **why_out)
+static int pread_open(const struct rung__engine_args *args, struct rung__engine **engine_out, struct rung__engine_report *report)
 {
 	struct rung__engine *engine = rung__zalloc(sizeof(*engine));
 	pthread_condattr_t monotonic;
 	uint32_t wanted = RUNG__MIN(args->queue_depth, THREADS_MAX);
 
-	*why_out = "out of memory";
 	if (!engine)
-		return -ENOMEM;
+		return rung__engine_refuse(report, -ENOMEM, "out of memory");
 	engine->args = *args;
 	pthread_mutex_init(&engine->lock, NULL);
 	pthread_condattr_init(&monotonic);
@@ -105,13 +104,11 @@ static int pread_open(const struct rung__engine_args *args, struct rung__engine 
 	if (engine->queue && engine->ended) {
 		while (engine->thread_count < wanted && rung__thread_start(&engine->threads[engine->thread_count], worker, engine) == 0)
 			engine->thread_count++;
-		*why_out = "no thread could be started";
 	}
 	if (engine->thread_count == 0) {   /* fewer than wanted will do */
 		pread_close(engine);
-		return -EAGAIN;
+		return rung__engine_refuse(report, -EAGAIN, "no thread could be started");
 	}
-	*why_out = "";
 	*engine_out = engine;
 	return 0;
 }
@@ -154,6 +151,7 @@ static int pread_reap(struct rung__engine *engine, uint32_t want, uint64_t timeo
 
 const struct rung__engine_ops rung__engine_pread = {
 	.name = "pread",
+	.id = RUNG_ENGINE_PREAD,
 	.open = pread_open,
 	.close = pread_close,
 	.submit = pread_submit,

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The NVMe tier: the staged features file, read in sectors past the page cache.
+ * The NVMe tier: the staged features file, read in sectors past the page cache by the best engine that works (ladder.h).
  *
- * Engines are tried best first, and an engine counts only after a real read has come back through it: set-up calls succeed in places
- * where reads then fail. The same goes for O_DIRECT, which some file systems accept at open and refuse at the first read.
+ * O_DIRECT counts only after a real read as well: some file systems accept it at open and refuse at the first read.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "engine.h"
+#include "block_device.h"
 #include "file.h"
+#include "gap.h"
 #include "tier_list.h"
 
-#define PROBE_WAIT_NS 30000000000ull   /* a sleeping disk may take seconds to answer */
-#define WHY_BYTES 256
+#define WHY_BYTES 1024
+#define READ_BYTES_MAX 131072u   /* of a merged read: larger ones bring no more rows, and others wait behind them */
 
 struct rung__tier {
 	struct rung__tier_args args;
@@ -24,18 +24,9 @@ struct rung__tier {
 	char *path;
 	int fd;
 	bool direct;
-	const struct rung__engine_ops *ops;
-	struct rung__engine *engine;
+	struct rung__ladder ladder;
 	char why[WHY_BYTES];
 };
-
-static void add_why(struct rung__tier *tier, const char *reason)
-{
-	size_t used = strlen(tier->why);
-
-	if (reason[0])
-		snprintf(tier->why + used, sizeof(tier->why) - used, "%s%s", used ? "; " : "", reason);
-}
 
 static int reopen_failed(const struct rung__tier *tier)
 {
@@ -54,7 +45,7 @@ static int reopen_buffered(struct rung__tier *tier, int from_fd, const char *rea
 	tier->direct = false;
 	tier->geometry.align = 1;
 	posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);   /* no read-ahead between rows; advice only */
-	add_why(tier, reason);
+	rung__why_add(tier->why, sizeof(tier->why), reason);
 	return 0;
 }
 
@@ -67,9 +58,23 @@ static int open_file(struct rung__tier *tier, int from_fd, bool buffered)
 		return reopen_failed(tier);
 	if (tier->fd < 0)
 		return reopen_buffered(tier, from_fd, "the file system refuses O_DIRECT: reads go through the page cache");
+	if (rung__dio_refused(tier->fd))
+		return reopen_buffered(tier, from_fd, "the file system does no direct reads of this file: they go through the page cache");
 	tier->direct = true;
 	tier->geometry.align = rung__dio_align(tier->fd);
 	return 0;
+}
+
+/* What goes to the device in one command: a longer read would only be split, and come back when its last part has. */
+static uint32_t read_bytes_max(const struct rung__tier *tier)
+{
+	struct rung__block_device device;
+	struct stat st;
+
+	if (fstat(tier->fd, &st) != 0 || !rung__block_device("/sys", major(st.st_dev), minor(st.st_dev), &device) ||
+	    device.command_bytes < tier->geometry.align)
+		return READ_BYTES_MAX;
+	return (uint32_t)rung__align_down(RUNG__MIN(device.command_bytes, READ_BYTES_MAX), tier->geometry.align);
 }
 
 static void nvme_close(struct rung__tier *tier)
@@ -97,14 +102,14 @@ static int nvme_open(const struct rung__tier_args *args, struct rung__tier **tie
 		goto close_tier;
 	}
 	tier->geometry = (struct rung__geometry){
-		.read_bytes_max = 131072,
-		.gap_bytes = args->gap_bytes == RUNG_GAP_NONE ? 0 : args->gap_bytes ? args->gap_bytes : 16384,
+		.gap_bytes = args->gap_bytes == RUNG_GAP_NONE ? 0 : args->gap_bytes ? args->gap_bytes : RUNG__GAP_DEFAULT,
 		.file_bytes = layout->file_bytes[args->file_idx],
 		.path = tier->path,
 	};
 	rc = open_file(tier, args->features->files[args->file_idx].fd, args->buffered);
 	if (rc < 0)
 		goto close_tier;
+	tier->geometry.read_bytes_max = read_bytes_max(tier);
 	*tier_out = tier;
 	return 0;
 close_tier:
@@ -112,100 +117,44 @@ close_tier:
 	return rc;
 }
 
-/* Read the first bytes of the file through the engine. @return 0 or -errno */
-static int probe(struct rung__tier *tier)
+static int start_failed(struct rung__tier *tier, int err)
 {
-	uint32_t bytes = RUNG__MAX(tier->geometry.align, 512u);
-	struct rung__fetch fetch = { .bytes = bytes };
-	struct rung__fetched fetched = { 0, 0 };
-	int rc = tier->ops->submit(tier->engine, &fetch);
-
-	if (rc < 0)
-		return rc;
-	rc = tier->ops->reap(tier->engine, 1, PROBE_WAIT_NS, &fetched, 1);
-	if (rc == 0)
-		return -ETIMEDOUT;
-	if (rc < 0)
-		return rc;
-	return fetched.result > 0 ? 0 : fetched.result < 0 ? fetched.result : -EIO;
-}
-
-static int try_engine(struct rung__tier *tier, const struct rung__engine_ops *ops, const char **why_out)
-{
-	struct rung__engine_args args = {
-		.fd = tier->fd,
-		.path = tier->path,
-		.pool = tier->args.pool,
-		.pool_bytes = tier->args.pool_bytes,
-		.queue_depth = tier->args.queue_depth,
-	};
-	int rc = ops->open(&args, &tier->engine, why_out);
-
-	if (rc < 0)
-		return rc;
-	tier->ops = ops;
-	rc = probe(tier);
-	if (rc < 0) {
-		ops->close(tier->engine);
-		tier->engine = NULL;
-		*why_out = "its first read failed";
-	}
-	return rc;
-}
-
-static int try_io_uring(struct rung__tier *tier, const char **why_out)
-{
-#if RUNG_HAVE_IO_URING
-	return try_engine(tier, &rung__engine_io_uring, why_out);
-#else
-	(void)tier;
-	*why_out = "io_uring is not built in: " RUNG_WHY_IO_URING;
-	return -ENOSYS;
-#endif
-}
-
-static int start_engine(struct rung__tier *tier)
-{
-	const char *why = "";
-	int rc = -ENOSYS;
-
-	if (tier->args.engine != RUNG_ENGINE_PREAD) {
-		rc = try_io_uring(tier, &why);
-		if (rc < 0 && tier->args.engine == RUNG_ENGINE_IO_URING)
-			return rung__fail(rc == -EINVAL ? RUNG_E_IO : RUNG_E_NOSUP, "%s: engine io_uring: %s (%s): use engine auto or pread",
-			                  tier->path, why, strerror(-rc));
-		add_why(tier, why);
-	} else {
-		add_why(tier, "pread asked for");
-	}
-	if (rc < 0)
-		rc = try_engine(tier, &rung__engine_pread, &why);
-	if (rc < 0)
-		return rung__fail_errno(-rc, "%s: reading its first bytes: %s", tier->path, why);
-	return 0;
+	rung__ladder_stop(&tier->ladder);
+	return rung__fail_errno(err, "%s: engine %s: measuring reads", tier->path, tier->ladder.ops->name);
 }
 
 static int nvme_start(struct rung__tier *tier)
 {
+	struct rung__ladder_file file = { tier->fd, tier->path, tier->geometry.file_bytes, tier->geometry.align, tier->direct };
 	int rc;
 
 	if (tier->direct) {   /* EINVAL at the first read is how a file system says that it does not do O_DIRECT after all */
-		ssize_t got = pread(tier->fd, tier->args.pool, RUNG__MAX(tier->geometry.align, 512u), 0);
+		ssize_t got = pread(tier->fd, tier->args.pool + tier->args.probe_at, RUNG__MAX(tier->geometry.align, 512u), 0);
 
 		if (got < 0 && errno == EINVAL) {
 			rc = reopen_buffered(tier, tier->fd, "the file system refuses direct reads: they go through the page cache");
 			if (rc < 0)
 				return rc;
+			file.fd = tier->fd;
+			file.align = tier->geometry.align;
+			file.direct = false;
 		}
 	}
-	return start_engine(tier);
+	rc = rung__ladder_start(&tier->ladder, &tier->args, &file);
+	if (rc < 0)
+		return rc;
+	rung__why_add(tier->why, sizeof(tier->why), tier->ladder.why);
+	if (tier->args.gap_bytes == 0) {
+		rc = rung__gap_measure(&tier->ladder, &tier->args, &file, tier->geometry.read_bytes_max, &tier->geometry.gap_bytes);
+		if (rc < 0)
+			return start_failed(tier, -rc);
+	}
+	return 0;
 }
 
 static void nvme_stop(struct rung__tier *tier)
 {
-	if (tier->engine)
-		tier->ops->close(tier->engine);
-	tier->engine = NULL;
+	rung__ladder_stop(&tier->ladder);
 }
 
 static void nvme_geometry(const struct rung__tier *tier, struct rung__geometry *geometry_out)
@@ -215,17 +164,27 @@ static void nvme_geometry(const struct rung__tier *tier, struct rung__geometry *
 
 static void nvme_engine(const struct rung__tier *tier, struct rung__engine_state *state_out)
 {
-	*state_out = (struct rung__engine_state){ .name = tier->ops->name, .why = tier->why, .direct = tier->direct };
+	const struct rung__ladder *ladder = &tier->ladder;
+
+	*state_out = (struct rung__engine_state){
+		.name = ladder->ops->name,
+		.why = tier->why,
+		.direct = tier->direct,
+		.steps = ladder->steps,
+		.step_count = ladder->step_count,
+		.parts = ladder->report.parts,
+		.part_count = ladder->report.part_count,
+	};
 }
 
 static int nvme_submit(struct rung__tier *tier, const struct rung__fetch *fetch)
 {
-	return tier->ops->submit(tier->engine, fetch);
+	return tier->ladder.ops->submit(tier->ladder.engine, fetch);
 }
 
 static int nvme_reap(struct rung__tier *tier, uint32_t want, uint64_t timeout_ns, struct rung__fetched *fetched, uint32_t max)
 {
-	return tier->ops->reap(tier->engine, want, timeout_ns, fetched, max);
+	return tier->ladder.ops->reap(tier->ladder.engine, want, timeout_ns, fetched, max);
 }
 
 const struct rung__tier_ops rung__nvme_tier = {

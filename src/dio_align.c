@@ -11,20 +11,42 @@
 #include "file.h"
 #include "internal.h"
 
+#ifdef STATX_DIOALIGN
+static bool ask(int fd, struct statx *st_out)
+{
+	*st_out = (struct statx){ .stx_mask = 0 };
+	return syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, st_out) == 0 && (st_out->stx_mask & STATX_DIOALIGN);
+}
+
 uint32_t rung__dio_align(int fd)
 {
-#ifdef STATX_DIOALIGN
-	struct statx st = { .stx_mask = 0 };
+	struct statx st;
 	uint32_t align;
 
-	if (syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &st) != 0 || !(st.stx_mask & STATX_DIOALIGN))
+	if (!ask(fd, &st))
 		return RUNG__PAGE_BYTES;
 	align = RUNG__MAX(st.stx_dio_offset_align, st.stx_dio_mem_align);
 	if (align == 0 || align > RUNG__PAGE_BYTES || (align & (align - 1)))
 		return RUNG__PAGE_BYTES;
 	return align;
+}
+
+bool rung__dio_refused(int fd)
+{
+	struct statx st;
+
+	return ask(fd, &st) && st.stx_dio_offset_align == 0;
+}
 #else
+uint32_t rung__dio_align(int fd)
+{
 	(void)fd;
 	return RUNG__PAGE_BYTES;
-#endif
 }
+
+bool rung__dio_refused(int fd)
+{
+	(void)fd;
+	return false;
+}
+#endif

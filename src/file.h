@@ -3,6 +3,7 @@
 #ifndef RUNG_FILE_H
 #define RUNG_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,5 +28,8 @@ int rung__reopen(int fd, int flags);
  * RUNG__PAGE_BYTES where the kernel or the file system does not say.
  */
 uint32_t rung__dio_align(int fd);
+
+/** True when the file system says that it reads this file through the page cache even with O_DIRECT (ext4 with journalled data). */
+bool rung__dio_refused(int fd);
 
 #endif

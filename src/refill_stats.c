@@ -34,6 +34,19 @@ uint32_t rung__refill_align(const struct rung__refill *refill)
 	return refill->geometry.align;
 }
 
+static void tell_engine(const struct rung__engine_state *engine, struct rung_store_stats *stats)
+{
+	stats->engine = engine->name;
+	stats->engine_why = engine->why;
+	stats->direct = engine->direct;
+	stats->engine_step_count = engine->step_count;
+	stats->engine_part_count = engine->part_count;
+	for (uint32_t i = 0; i < engine->step_count; i++)
+		stats->engine_steps[i] = engine->steps[i];
+	for (uint32_t i = 0; i < engine->part_count; i++)
+		stats->engine_parts[i] = engine->parts[i];
+}
+
 void rung__refill_stats(const struct rung__refill *refill, struct rung_store_stats *stats)
 {
 	add_counters(&refill->counters, stats);
@@ -41,7 +54,5 @@ void rung__refill_stats(const struct rung__refill *refill, struct rung_store_sta
 	stats->sector_bytes = refill->geometry.align;
 	stats->gap_bytes = (uint32_t)refill->gap_bytes;
 	stats->read_bytes_max = refill->read_bytes_max;
-	stats->engine = refill->engine.name;
-	stats->engine_why = refill->engine.why;
-	stats->direct = refill->engine.direct;
+	tell_engine(&refill->engine, stats);
 }

@@ -25,8 +25,9 @@ static int take_opts(const struct rung_store_opts *user_opts, struct rung_store_
 	opts->queue_depth = opts->queue_depth ? opts->queue_depth : QUEUE_DEPTH_DEFAULT;
 	if (opts->requests_max > REQUESTS_MAX)
 		return rung__fail(RUNG_E_INVAL, "requests_max %u is above %u", opts->requests_max, REQUESTS_MAX);
-	if ((unsigned)opts->engine > RUNG_ENGINE_PREAD)
-		return rung__fail(RUNG_E_INVAL, "engine %d is none: give RUNG_ENGINE_AUTO, _IO_URING or _PREAD", (int)opts->engine);
+	if ((unsigned)opts->engine > RUNG_ENGINE_NVME)
+		return rung__fail(RUNG_E_INVAL, "engine %d is none: give RUNG_ENGINE_AUTO, _IO_URING, _PREAD, _IO_URING_POLL or _NVME",
+		                  (int)opts->engine);
 	return 0;
 }
 

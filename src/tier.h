@@ -138,6 +138,8 @@ struct rung__engine_state {
 	const char *name;
 	const char *why;   /* why not a better one; "" when it is the best */
 	bool direct;
+	const struct rung_engine_step *steps, *parts;   /* as in struct rung_store_stats */
+	uint32_t step_count, part_count;
 };
 
 struct rung__tier_ops {

@@ -37,9 +37,14 @@ struct rung_request;
 struct CUstream_st;   /**< what a cudaStream_t points to */
 
 enum rung_engine {
-	RUNG_ENGINE_AUTO = 0,   /**< io_uring where it works, else pread */
+	RUNG_ENGINE_AUTO = 0,       /**< io_uring where it works, else pread */
 	RUNG_ENGINE_IO_URING,
-	RUNG_ENGINE_PREAD       /**< a pool of threads */
+	RUNG_ENGINE_PREAD,          /**< a pool of threads */
+	RUNG_ENGINE_IO_URING_POLL,  /**< io_uring that looks at the device instead of waiting for its interrupt: keeps a core busy while reads are
+	                                 in flight. Wants a driver with poll queues (nvme.poll_queues=N at boot) */
+	RUNG_ENGINE_NVME            /**< commands of our own to the NVMe disk under the file (/dev/ngXnY, opened for reading): spares file
+	                                 system and block layer. Wants root or leave to open that, and a file on ext4 or XFS on such a disk,
+	                                 which nobody changes as long as the store is open: where its bytes lie is asked for once */
 };
 
 #define RUNG_GAP_NONE UINT32_MAX
@@ -59,7 +64,9 @@ struct rung_store_opts {
 	                                rung_request_wait_stream() never waits; each request pins room for so many cold rows, and
 	                                one that has more fails with RUNG_E_NOMEM. Taken for 0 under CUDA_LAUNCH_BLOCKING */
 	uint32_t gap_bytes;        /**< bytes between two cold rows that are read along rather than read the rows apart; 0: what the device
-	                                reads in the time of one more read, measured when opening; RUNG_GAP_NONE: none */
+	                                reads in the time of one more read, at most 64 KiB, measured when a process opens its first store
+	                                there (some 50 ms); 16 KiB for files under 64 MiB and through the page cache, which are not measured;
+	                                RUNG_GAP_NONE: none */
 	uint32_t read_timeout_ms;  /**< a read that has not come back by then fails its requests, and its slot stays out of use until it
 	                                has; 0: 30 s */
 	uint64_t window_rows_max;  /**< cold rows of batches announced by rung_prefetch() or in flight, not yet gathered; 0: four times the
@@ -261,6 +268,14 @@ enum rung_stage {
 	RUNG_STAGE_COUNT
 };
 
+#define RUNG_ENGINE_STEPS_MAX 8
+
+/** A way of reading, or a part of one. */
+struct rung_engine_step {
+	const char *name;
+	const char *why;           /**< why it is not in use; "" when it is */
+};
+
 /**
  * Counters since open; read while gathers run, each is exact, together they are of about the same moment. Hits on a GPU are known, and
  * counted, once their gather has run.
@@ -283,8 +298,9 @@ struct rung_store_stats {
 	uint64_t retries;
 	uint32_t queue_depth;
 	uint32_t sector_bytes;             /**< alignment of reads */
-	const char *engine;                /**< "io_uring", "pread", or "none" when nothing is cold */
-	const char *engine_why;            /**< why not a better one; "" when it is the best */
+	const char *engine;                /**< "nvme", "io_uring_poll", "io_uring", "pread", or "none" when nothing is cold */
+	const char *engine_why;            /**< why not a better one; "" when it is the best that is tried unasked. Until the store is closed,
+	                                        as all texts here */
 	int direct;                        /**< 1: O_DIRECT */
 	uint64_t latency[RUNG_LATENCY_BUCKETS];  /**< requests that took [2^(b/2), 2^((b+1)/2)) microseconds, b their index */
 	uint64_t host_waits;               /**< CUDA: calls in which the caller's thread waited for the GPU or for reads */
@@ -299,6 +315,10 @@ struct rung_store_stats {
 	uint32_t gap_bytes;                /**< between rows that were read along; see rung_store_opts */
 	uint32_t read_bytes_max;           /**< of a merged read */
 	uint64_t stages[RUNG_STAGE_COUNT][RUNG_LATENCY_BUCKETS];   /**< reads by enum rung_stage that took [2^(b/2), 2^((b+1)/2)) nanoseconds */
+	struct rung_engine_step engine_steps[RUNG_ENGINE_STEPS_MAX];   /**< ways of reading, best first, down to the one in use */
+	struct rung_engine_step engine_parts[RUNG_ENGINE_STEPS_MAX];   /**< what that one can do with or without: registered memory, … */
+	uint32_t engine_step_count;
+	uint32_t engine_part_count;
 };
 
 /** Read the counters. @return 0, or RUNG_E_ABI */

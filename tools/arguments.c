@@ -189,7 +189,7 @@ void tool_not_yet(const struct argp_state *state, const char *what)
 
 /* ---- options that every subcommand has ---- */
 
-enum { KEY_JSON = 0x4001, KEY_QUIET, KEY_THREADS, KEY_HOST, KEY_CACHE, KEY_QUEUE_DEPTH, KEY_ENGINE, KEY_BUFFERED, KEY_NO_MERGE };
+enum { KEY_JSON = 0x4001, KEY_QUIET, KEY_THREADS, KEY_HOST, KEY_CACHE, KEY_QUEUE_DEPTH, KEY_ENGINE, KEY_BUFFERED, KEY_NO_MERGE, KEY_GAP };
 
 static const struct argp_option common_options[] = {
 	{ "json", KEY_JSON, NULL, 0, "Print the result as one JSON object", -1 },
@@ -231,21 +231,39 @@ static const struct argp_option budget_options[] = {
 };
 
 static const struct argp_option engine_options[] = {
-	{ "engine", KEY_ENGINE, "NAME", 0, "How rows are read from the file: auto, io_uring or pread (default: auto)", 6 },
+	{ "engine", KEY_ENGINE, "NAME", 0, "How rows are read from the file: auto, nvme, io_uring_poll, io_uring or pread (default: auto)", 6 },
 	{ "buffered", KEY_BUFFERED, NULL, 0, "Read through the page cache instead of O_DIRECT", 6 },
 	{ "no-merge", KEY_NO_MERGE, NULL, 0, "Read neighbouring rows one by one", 6 },
+	{ "gap", KEY_GAP, "SIZE", 0, "Bytes between two rows that are read along in one read (default: as measured)", 6 },
 	{ 0 },
 };
 
 static enum rung_engine arg_engine(const struct argp_state *state, const char *arg)
 {
-	if (strcmp(arg, "auto") == 0)
-		return RUNG_ENGINE_AUTO;
-	if (strcmp(arg, "io_uring") == 0)
-		return RUNG_ENGINE_IO_URING;
-	if (strcmp(arg, "pread") != 0)
-		argp_error(state, "--engine: '%s' is no engine; give auto, io_uring or pread", arg);
-	return RUNG_ENGINE_PREAD;
+	static const char *const names[] = {
+		[RUNG_ENGINE_AUTO] = "auto",
+		[RUNG_ENGINE_IO_URING] = "io_uring",
+		[RUNG_ENGINE_PREAD] = "pread",
+		[RUNG_ENGINE_IO_URING_POLL] = "io_uring_poll",
+		[RUNG_ENGINE_NVME] = "nvme",
+	};
+
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (strcmp(arg, names[i]) == 0)
+			return (enum rung_engine)i;
+	}
+	argp_error(state, "--engine: '%s' is no engine; give auto, nvme, io_uring_poll, io_uring or pread", arg);
+	return RUNG_ENGINE_AUTO;
+}
+
+/* 0 is none to the user, and the default to the store. */
+static uint32_t arg_gap(const struct argp_state *state, const char *arg)
+{
+	struct tool_size size = tool_arg_size(state, "--gap", arg);
+
+	if (size.share >= 0 || size.bytes >= RUNG_GAP_NONE)
+		argp_error(state, "--gap: '%s' is too much or not in bytes; give 0, 4096, 16KiB", arg);
+	return size.bytes ? (uint32_t)size.bytes : RUNG_GAP_NONE;
 }
 
 static error_t parse_store(int key, char *arg, struct argp_state *state)
@@ -270,6 +288,9 @@ static error_t parse_store(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_NO_MERGE:
 		args->no_merge = 1;
+		return 0;
+	case KEY_GAP:
+		args->gap_bytes = arg_gap(state, arg);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

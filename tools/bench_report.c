@@ -98,6 +98,8 @@ static void set_settings(json_t *root, const struct bench_args *args, const stru
 {
 	tool_json_set(root, "engine", tool_json_text(stats->engine));
 	tool_json_set(root, "engine_why", tool_json_text(stats->engine_why && *stats->engine_why ? stats->engine_why : NULL));
+	tool_json_set(root, "engine_steps", tool_json_steps(stats->engine_steps, stats->engine_step_count));
+	tool_json_set(root, "engine_parts", tool_json_steps(stats->engine_parts, stats->engine_part_count));
 	tool_json_set(root, "direct", json_boolean(stats->direct));
 	tool_json_set(root, "queue_depth", tool_json_u64(stats->queue_depth));
 	tool_json_set(root, "sector_bytes", tool_json_u64(stats->sector_bytes));

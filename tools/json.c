@@ -75,6 +75,20 @@ json_t *tool_json_hits(const struct rung_store_stats *stats)
 	return array;
 }
 
+json_t *tool_json_steps(const struct rung_engine_step *steps, uint32_t count)
+{
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < count; i++) {
+		json_t *step = json_object();
+
+		tool_json_set(step, "name", tool_json_text(steps[i].name));
+		tool_json_set(step, "why", tool_json_text(*steps[i].why ? steps[i].why : NULL));
+		tool_json_append(list, step);
+	}
+	return list;
+}
+
 int tool_json_print(const char *name, json_t *object)
 {
 	int rc = -1;

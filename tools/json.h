@@ -24,6 +24,9 @@ json_t *tool_json_plan(const struct rung_plan *plan);
 /** [{"name","hits","rows","bytes"}] of a store's counters; bytes are of the hits. */
 json_t *tool_json_hits(const struct rung_store_stats *stats);
 
+/** [{"name","why"}], why null of those in use. */
+json_t *tool_json_steps(const struct rung_engine_step *steps, uint32_t count);
+
 /** Print an object on stdout and give it up. @return 0, or -1 when it could not be made or written (said on stderr) */
 int tool_json_print(const char *name, json_t *object);
 

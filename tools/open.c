@@ -51,6 +51,7 @@ static struct rung_store_opts store_opts(const struct tool_store_args *args, con
 	all.engine = args->engine;
 	all.buffered = args->buffered;
 	all.no_merge = args->no_merge;
+	all.gap_bytes = args->gap_bytes;
 	all.vertex_ids = args->vertex_ids;
 	return all;
 }

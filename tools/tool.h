@@ -99,8 +99,8 @@ struct tool_common {
 extern const struct argp tool_common_argp;
 
 /**
- * --host --cache --queue-depth: child `tool_budget_argp`; --engine --buffered --no-merge: child `tool_engine_argp`; --device --gpu --peers
- * --replicate --gpus: child `tool_gpu_argp`. One input for all of them.
+ * --host --cache --queue-depth: child `tool_budget_argp`; --engine --buffered --no-merge --gap: child `tool_engine_argp`; --device --gpu
+ * --peers --replicate --gpus: child `tool_gpu_argp`. One input for all of them.
  */
 struct tool_store_args {
 	struct tool_size host, cache;
@@ -108,6 +108,7 @@ struct tool_store_args {
 	enum rung_engine engine;
 	int buffered;
 	int no_merge;
+	uint32_t gap_bytes;        /**< as in struct rung_store_opts */
 	const char *device_option; /**< one of those of tool_gpu_argp that was given, as typed; NULL: none was */
 	enum rung_device device;   /**< CPU without any of them, AUTO without --device */
 	struct tool_size gpu;

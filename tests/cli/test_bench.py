@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from clitest import RUNG, SANITIZED, CliTest, Graph, main
+from clitest import RUNG, SANITIZED, CliTest, Graph, main, read_npy
 
 WIDTHS = (1, 4, 100, 400, 512, 1200, 1536, 4096, 5000)
 ROWS = 20000 if SANITIZED else 60000   # of one run; there are two of them at each width, and a smaller one
@@ -86,6 +86,26 @@ class Widths(CliTest):
         self.assertEqual(single["merged_rows"], 0)
         self.assertLess(merged["device_reads"], single["device_reads"])
         self.assertEqual(single["device_reads"], single["tiers"][1]["hits"])
+
+    def test_rows_apart_share_a_read_when_the_gap_allows(self):
+        graph = Graph(self.folder, vertices=8000, edges=100, row_bytes=512)
+        staged = self.stage(graph)
+        _, _, vertices = read_npy(os.path.join(staged, "vertex_of_rank.npy"))
+        ids = graph.write("some.npy", "<i4", (2000,), struct.pack("<2000i", *vertices[2000::3]))   # 1024 bytes between two
+        default, apart, along = (self.check(staged, "--host", "512KiB", "--ids", ids, *gap)
+                                 for gap in ([], ["--gap", 0], ["--gap", "1KiB"]))
+        self.assertEqual(apart["device_reads"], apart["tiers"][1]["hits"])
+        self.assertLess(along["device_reads"] * 2, apart["device_reads"])
+        self.assertEqual([bench["gap_bytes"] for bench in (default, apart, along)], [16384, 0, 1024])   # of a small file
+        self.assertEqual(self.check(staged, "--host", "512KiB", "--ids", ids, "--gap", "0.5KiB")["merged_rows"], 0)
+
+    def test_steps_down_to_the_engine_in_use(self):
+        staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=512))
+        for more in ([], ["--engine", "pread"]):
+            bench = self.check(staged, "--host", "512KiB", "--ids", "uniform", "--rows", 1000, *more)
+            self.assertEqual(bench["engine_steps"][-1], {"name": bench["engine"], "why": None})
+            for step in bench["engine_steps"][:-1]:
+                self.assertTrue(step["why"], step)
 
     def test_everything_in_memory_reads_nothing(self):
         staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=400))

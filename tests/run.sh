@@ -15,7 +15,8 @@ Builds in build/ and runs the tests there.
   --install-only  install the packages and stop
   --jobs N        parallel jobs (as many as there are processors)
 
-Packages are installed with apt-get, through sudo when not root; nothing else outside this folder is changed.
+Packages are installed with apt-get, through sudo when not root, and the kernel that tests in a virtual machine boot is unpacked
+into build-vm/; nothing else outside this folder is changed.
 Exit: 0 all passed, 1 something failed, 2 usage.
 EOF
 }
@@ -46,6 +47,7 @@ cd "$(dirname "$0")/.."
 . tools/packages.sh
 if [ $install = yes ]; then
 	rung_install "${RUNG_PACKAGES_BUILD[@]}" "${RUNG_PACKAGES_TEST[@]}" || exit 1
+	tests/vm/kernel.sh || echo "== no kernel for the tests in a virtual machine: they will be skipped" >&2
 fi
 [ $only = no ] || exit 0
 
@@ -81,7 +83,7 @@ check() {
 check "the default build" build
 if [ $all = yes ]; then
 	off=(-DRUNG_IO_URING=OFF -DRUNG_NUMA=OFF -DRUNG_OPENMP=OFF -DRUNG_CUDA=OFF -DRUNG_BLAS=OFF)
-	check "clang" build-clang -DCMAKE_C_COMPILER=clang
+	check "clang" build-clang -DCMAKE_C_COMPILER=clang -- --label-exclude vm
 	check "AddressSanitizer and UBSan" build-asan -DRUNG_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_C_FLAGS_DEBUG=-g -O1"
 	check "race programs under ThreadSanitizer" build-tsan -DRUNG_SANITIZE=thread -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_C_FLAGS_DEBUG=-g -O1"
 	check "every option off" build-minimal "${off[@]}" -- --label-exclude install

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engines on NVMe disks: guest.c in virtual machines with an emulated one, of 512- and of 4096-byte blocks, with a bad sector.
+
+Skipped where a machine cannot be had: it wants qemu-system-x86_64, busybox, cpio, mkfs.ext4, debugfs, and the kernel that kernel.sh
+fetches. Nothing is installed or mounted here, and root is not needed. A machine without KVM takes some ten seconds.
+"""
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+GUEST = os.environ.get("RUNG_VM_GUEST", "")
+HERE = os.path.dirname(os.path.abspath(__file__))
+SYSTEM = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
+TOOLS = ("qemu-system-x86_64", "busybox", "cpio", "mkfs.ext4", "debugfs", "ldd")
+PARTITION = 8 << 20        # where the file system begins on the disk
+DISK = 64 << 20
+ROWS_AT = 4096             # of the features file; guest.c has the same
+LIMIT = 240                # seconds for a machine: a slow one, not a stuck one
+BAD_ROW = 20000
+
+INIT = """#!/bin/busybox sh
+/bin/busybox --install -s /bin
+export PATH=/bin
+mount -t devtmpfs d /dev; mount -t proc p /proc; mount -t sysfs s /sys
+ip link set lo up; ulimit -l unlimited
+mount -t ext4 /dev/nvme0n1p1 /data || exec poweroff -f
+/guest check /data/ds %d %d
+echo "guest ended with $?"
+poweroff -f
+"""
+
+
+def which(name):
+    return shutil.which(name, path=SYSTEM)
+
+
+def kernel():
+    done = subprocess.run(["bash", os.path.join(HERE, "kernel.sh"), "--print"], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def missing():
+    """Why there can be no machine; "" when there can."""
+    if os.uname().machine != "x86_64":
+        return "the machine's kernel is for x86_64"
+    lacking = [name for name in TOOLS if not which(name)]
+    if lacking:
+        return "not installed: " + ", ".join(lacking)
+    return "" if kernel() else "no kernel to boot: run tests/vm/kernel.sh"
+
+
+def run(*command, **more):
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=120, **more)
+    if done.returncode:
+        raise AssertionError("%s: %s%s" % (" ".join(command), done.stdout, done.stderr))
+    return done.stdout
+
+
+class Machine(unittest.TestCase):
+    def setUp(self):
+        reason = missing()
+        if reason:
+            self.skipTest(reason)
+        holder = tempfile.TemporaryDirectory(prefix="rung-vm-")
+        self.addCleanup(holder.cleanup)
+        self.folder = holder.name
+        os.mkdir(self.path("files"))
+        run(GUEST, "make", self.path("files"))
+        for name in os.listdir(self.path("files")):   # the sources
+            if name != "ds":
+                os.unlink(self.path("files", name))
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def make_disk(self, disk_block, fs_block, group_blocks):
+        """A disk with one partition and the dataset in it. Small groups with tables of their own: files are in several pieces."""
+        with open(self.path("disk"), "wb") as file:
+            file.truncate(DISK)
+            file.seek(446)
+            file.write(struct.pack("<B3sB3sII", 0, b"\0\0\0", 0x83, b"\0\0\0", PARTITION // disk_block, (DISK - PARTITION) // disk_block))
+            file.seek(510)
+            file.write(b"\x55\xaa")
+        run(which("mkfs.ext4"), "-q", "-F", "-b", str(fs_block), "-g", str(group_blocks), "-O", "^flex_bg,^has_journal,^resize_inode",
+            "-E", "offset=%d" % PARTITION, "-d", self.path("files"), self.path("disk"), str((DISK - PARTITION) // fs_block) if fs_block > 1024
+            else "%dk" % ((DISK - PARTITION) // 1024))
+
+    def sector_of(self, offset, fs_block):
+        """The disk's 512-byte sector in which byte `offset` of the features lies."""
+        said = run(which("debugfs"), "-R", "bmap /ds/features.000.npy %d" % (offset // fs_block),
+                   "%s?offset=%d" % (self.path("disk"), PARTITION))
+        return (PARTITION + int(said.split()[-1]) * fs_block + offset % fs_block) // 512
+
+    def make_initramfs(self, block, bad):
+        root = self.path("root")
+        for name in ("bin", "dev", "proc", "sys", "tmp", "data", "lib64"):
+            os.makedirs(os.path.join(root, name))
+        shutil.copy(which("busybox"), os.path.join(root, "bin", "busybox"))
+        shutil.copy(GUEST, os.path.join(root, "guest"))
+        for file in re.findall(r"(/\S+) \(0x", run("ldd", GUEST)):
+            to = root + os.path.abspath(file)
+            os.makedirs(os.path.dirname(to), exist_ok=True)
+            shutil.copy(file, to)
+        with open(os.path.join(root, "init"), "w", encoding="utf-8") as file:
+            file.write(INIT % (block, bad))
+        os.chmod(os.path.join(root, "init"), 0o755)
+        run("sh", "-c", "find . | cpio -o -H newc --quiet > ../initramfs", cwd=root)
+
+    def boot(self, block, sector):
+        with open(self.path("errors"), "w", encoding="utf-8") as file:
+            file.write('[inject-error]\nevent = "none"\niotype = "read"\nerrno = "5"\nsector = "%d"\n' % sector)
+        command = [
+            which("qemu-system-x86_64"), "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "512",
+            "-kernel", kernel(), "-initrd", self.path("initramfs"),
+            "-append", "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable nvme.poll_queues=1",
+            "-blockdev", "driver=raw,file.driver=file,file.filename=%s,node-name=disk" % self.path("disk"),
+            "-blockdev", "driver=blkdebug,image=disk,config=%s,node-name=faulty" % self.path("errors"),
+            "-device", "nvme,serial=rung,drive=faulty,max_ioqpairs=8,logical_block_size=%d,physical_block_size=%d" % (block, block),
+            "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-monitor", "none", "-no-reboot"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, stdin=subprocess.DEVNULL,
+                                  timeout=LIMIT)
+        except subprocess.TimeoutExpired as late:
+            said = late.stdout or b""
+            self.fail("the machine has not ended after %d s:\n%s" % (LIMIT, said[-4000:].decode(errors="replace")))
+        return done.stdout.replace("\r", "") + done.stderr
+
+    def engines_pass(self, disk_block, fs_block, group_blocks):
+        bad = ROWS_AT + BAD_ROW * 512
+        self.make_disk(disk_block, fs_block, group_blocks)
+        self.make_initramfs(disk_block, bad)
+        said = self.boot(disk_block, self.sector_of(bad, fs_block))
+        self.assertIn("guest ended with 0", said)
+        self.assertNotIn("FAILED", said)
+        for engine in ("pread", "io_uring", "io_uring_poll", "nvme"):
+            self.assertIn("ok %s: all rows but the bad ones" % engine, said)
+
+    def test_blocks_of_512_bytes(self):
+        self.engines_pass(512, 1024, 2048)
+
+    def test_blocks_of_4096_bytes(self):
+        self.engines_pass(4096, 4096, 1024)
+
+
+if __name__ == "__main__":
+    result = unittest.main(exit=False).result
+    if result.wasSuccessful() and result.testsRun and len(result.skipped) == result.testsRun:
+        sys.exit(77)
+    sys.exit(0 if result.wasSuccessful() else 1)

@@ -69,6 +69,11 @@ static int choose_slots(struct rung_plan *plan, uint64_t budget, uint32_t depth)
 	return 0;
 }
 
+static uint64_t cache_bytes(const struct rung__cache_shape *shape, uint64_t frame)
+{
+	return rung__cache_index_bytes(shape) + rung__align_up(shape->frame_count * frame, RUNG__PAGE_BYTES);
+}
+
 /* Rows that can be kept in so many bytes, behind the first `first` ranks. */
 static void choose_cache(struct rung_plan *plan, uint64_t bytes, uint64_t first)
 {
@@ -78,14 +83,14 @@ static void choose_cache(struct rung_plan *plan, uint64_t bytes, uint64_t first)
 	struct rung__cache_shape shape = { .rank_first = first, .row_count = plan->vertex_count - first };
 
 	shape.frame_count = RUNG__MIN(RUNG__MIN(bytes / frame, shape.row_count), RUNG__FRAMES_MAX);
-	while (shape.frame_count >= CACHE_ROWS_MIN && rung__cache_index_bytes(&shape) + shape.frame_count * frame > bytes)
+	while (shape.frame_count >= CACHE_ROWS_MIN && cache_bytes(&shape, frame) > bytes)
 		shape.frame_count -= shape.frame_count / 64 + 1;
 	if (shape.frame_count < CACHE_ROWS_MIN)
 		return;
 	plan->cache = (struct rung_plan_cache){
 		.row_count = shape.frame_count,
 		.frame_bytes = frame,
-		.bytes = rung__cache_index_bytes(&shape) + rung__align_up(shape.frame_count * frame, RUNG__PAGE_BYTES),
+		.bytes = cache_bytes(&shape, frame),
 	};
 }
 

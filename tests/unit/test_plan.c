@@ -59,6 +59,27 @@ Test(plan, tiers_are_ranges_of_ranks_and_slots_are_inside_the_budget)
 	fixture_close(&f);
 }
 
+Test(plan, a_cache_of_any_size_is_inside_the_budget)
+{
+	struct store_fixture f;
+
+	fixture_open(&f, 5000, 1000, RUNG_BYTES_MAX, NULL, NULL);
+	for (uint64_t budget = 60000; budget < 400000; budget += 1700) {
+		for (uint64_t part = 0; part < 3; part++) {
+			struct rung_plan_opts opts = { .size = sizeof(opts), .host_bytes = budget, .cache_bytes = part ? budget / part : RUNG_BYTES_MAX };
+			const struct rung_plan_slots *slots;
+			struct rung_plan *plan;
+
+			cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), 0, "%s", rung_last_error());
+			slots = rung_plan_slots(plan);
+			cr_assert_leq(rung_plan_tier(plan, 0)->row_count * 1000 + slots->slot_count * slots->slot_bytes + rung_plan_cache(plan)->bytes,
+			              budget, "budget %d, part %d", (int)budget, (int)part);
+			rung_plan_destroy(plan);
+		}
+	}
+	fixture_close(&f);
+}
+
 Test(plan, a_forecast_is_what_counting_the_same_batches_gives)
 {
 	static const uint32_t fanouts[] = { 5, 3 };

@@ -40,10 +40,11 @@ void rung__found_take(struct rung_request *request, const struct rung__found *fo
 	rung__count(&hits[RUNG__TIER_GPU], found->local_rows);
 	rung__count(&hits[RUNG__TIER_PEER], found->peer_rows);
 	rung__count(&hits[RUNG__TIER_HOST], found->host_rows);
-	rung__count(&hits[RUNG__TIER_NVME], found->miss_count);
 	request->misses.count = found->miss_count;
 	if (request->stage && found->miss_count > request->store->opts.stream_rows_max)
-		fail_for_room(request);
+		fail_for_room(request);   /* and none of them is looked for */
+	else
+		rung__count(&hits[RUNG__TIER_NVME], found->miss_count);
 }
 
 void rung__handoff_settle(struct rung_request *request, bool block)

@@ -126,8 +126,7 @@ void rung__pool_close(struct rung_store *store)
 	rung__cache_close(store->cache);
 	if (!pool->shared.base)
 		rung__unmap_pages(pool->index, pool->index_bytes);
-	if (!store->reads_lost) {
-		rung__segment_fini(&pool->shared);
+	rung__segment_fini(&pool->shared);   /* reads go to frames by their place in the pool */
+	if (!store->reads_lost)
 		rung__unmap_pages(pool->base, pool->bytes);
-	}
 }

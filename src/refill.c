@@ -14,9 +14,11 @@
 #include "refill_internal.h"
 #include "thread.h"
 
-#define TICK_NS 100000000ull   /* how long a wait lasts at most before stop and late reads are looked at */
+#define TICK_NS_MAX 100000000ull
+#define TICKS_MISSED_MAX 4u    /* a thread that was not here for longer was stopped, or had no CPU: reads may have come back meanwhile */
+#define SLOW_NS 1000000        /* between looks at reads that are slow, while there is nothing else to do */
 #define ELSEWHERE_NS 200000    /* the same while another process reads rows for us */
-#define STOP_WAIT_S 60         /* a device that has not answered for so long is given up */
+#define STOP_TIMEOUTS 2u       /* a device that has not answered for so many times as long as a read may take is given up */
 #define TIMEOUT_DEFAULT_MS 30000u
 #define GROUP_MAX 16u          /* measured best: depth / 8, at most 16; half the depth is as slow as a barrier */
 
@@ -49,7 +51,7 @@ static void issue(struct rung__refill *refill)
 			rung__parts_settle(refill);
 			continue;
 		}
-		if (refill->in_flight >= refill->depth || refill->free_count == 0)
+		if (refill->in_flight + refill->starved >= refill->depth || refill->free_count <= refill->starved)
 			break;
 		token = refill->free_tokens[--refill->free_count];
 		if (rung__read_plan(refill, token, part)) {
@@ -71,11 +73,9 @@ static void fail_issuing(const struct rung__refill *refill, int status, const ch
 /* Those whose rows another process reads, too. */
 static void cancel(const struct rung__refill *refill)
 {
-	static const char text[] = "the store was closed while the request was in flight";
-
-	fail_issuing(refill, RUNG_E_CANCELED, text);
+	fail_issuing(refill, RUNG_E_CANCELED, rung__closed_text);
 	for (struct rung__part *part = refill->elsewhere; part; part = part->elsewhere_next)
-		rung__request_fail(part->request, RUNG_E_CANCELED, text);
+		rung__request_fail(part->request, RUNG_E_CANCELED, rung__closed_text);
 }
 
 static void fail_gone(const struct rung__refill *refill)
@@ -98,18 +98,21 @@ static void take_back_slots(struct rung__refill *refill, uint32_t count)
 	}
 }
 
-/* Nothing can be done but wait: no read is in flight, and no part waits for a token that is there. */
+/* Nothing can be done but wait: no read is about to come back, and no part waits for a token that is there. */
 static bool is_idle(const struct rung__refill *refill)
 {
-	return refill->in_flight == 0 && (!refill->issuing || (refill->free_count == 0 && refill->device && !refill->broken));
+	bool stuck = refill->free_count == 0 && refill->device;   /* until the device has copied */
+
+	return rung__reads_expected(refill) == 0 &&
+	       (!refill->issuing || ((stuck || refill->in_flight >= refill->depth) && !refill->broken));
 }
 
 static void await_work(struct rung__refill *refill)
 {
-	struct timespec until = rung__deadline(ELSEWHERE_NS);
+	struct timespec until = rung__deadline(refill->elsewhere ? ELSEWHERE_NS : SLOW_NS);
 
-	while (!refill->queue_head && refill->returned_count == 0 && is_idle(refill) && !refill->over) {
-		if (!refill->elsewhere)
+	while (!refill->queue_head && refill->returned_count == 0 && is_idle(refill) && (!refill->over || refill->in_flight > 0)) {
+		if (!refill->elsewhere && refill->in_flight == 0)
 			pthread_cond_wait(&refill->wake, &refill->lock);
 		else if (pthread_cond_timedwait(&refill->wake, &refill->lock, &until) == ETIMEDOUT)
 			return;
@@ -148,12 +151,13 @@ static bool take_queue(struct rung__refill *refill)
 	return over;
 }
 
-/* Every slot is full of rows for the device, and it has not been told of some: a parcel need not be full to be sent. */
+/* Every slot is full of rows for the device, or lost to a read that does not come back, and the device has not been told of some: a parcel
+ * need not be full to be sent. */
 static void send_what_is_held(struct rung__refill *refill)
 {
 	struct rung_store *store = refill->store;
 
-	if (!refill->device || !refill->issuing || refill->free_count > 0 || refill->in_flight > 0)
+	if (!refill->device || (!refill->issuing && !refill->elsewhere) || refill->free_count > 0 || rung__reads_expected(refill) > 0)
 		return;
 	for (uint32_t i = 0; i < store->request_count; i++) {
 		struct rung__part *part = &store->requests[i].parts[refill->file_idx];
@@ -166,8 +170,10 @@ static void send_what_is_held(struct rung__refill *refill)
 static void reap(struct rung__refill *refill)
 {
 	uint32_t group = RUNG__MIN(RUNG__MAX(refill->depth / 8, 1u), GROUP_MAX);
-	uint32_t want = refill->in_flight < group ? 1 : group;
-	int count = refill->ops->reap(refill->tier, want, refill->elsewhere ? ELSEWHERE_NS : TICK_NS, refill->fetched, refill->depth);
+	uint32_t expected = rung__reads_expected(refill);   /* slow ones must not keep the others waiting, nor what is queued */
+	uint32_t want = expected < group ? 1 : group;
+	uint64_t timeout_ns = expected == 0 ? 0 : refill->elsewhere ? ELSEWHERE_NS : refill->tick_ns;
+	int count = refill->ops->reap(refill->tier, want, timeout_ns, refill->fetched, refill->depth);
 	uint32_t whole = 0;
 
 	refill->now_ns = rung__now_ns();
@@ -198,19 +204,30 @@ static void reap(struct rung__refill *refill)
 	rung__parts_settle(refill);
 }
 
-/* Now and then: reads that are late, and processes that have died. */
-static void tick(struct rung__refill *refill)
+/* Every read that may be in flight is one that does not come back: those who wait for their turn wait in vain. */
+static void fail_stuck(const struct rung__refill *refill)
 {
 	char text[RUNG__ERROR_BYTES];
 
-	if (refill->now_ns - refill->ticked_ns < RUNG__MIN(TICK_NS, refill->timeout_ns / 4))
+	snprintf(text, sizeof(text), "%s: %u reads have not come back for %" PRIu64 " ms, and no other can be sent: %s",
+	         refill->geometry.path, refill->in_flight, refill->timeout_ns / 1000000u, strerror(ETIMEDOUT));
+	fail_issuing(refill, RUNG_E_IO, text);
+	for (struct rung__part *part = refill->elsewhere; part; part = part->elsewhere_next) {
+		if (refill->now_ns - part->elsewhere_ns > refill->timeout_ns)   /* nor do those rows come */
+			rung__request_fail(part->request, RUNG_E_IO, text);
+	}
+}
+
+/* Now and then: reads that are late, and processes that have died. */
+static void tick(struct rung__refill *refill)
+{
+	uint64_t passed_ns = refill->now_ns - refill->ticked_ns;
+
+	if (passed_ns < refill->tick_ns)
 		return;
 	refill->ticked_ns = refill->now_ns;
-	if (rung__reads_look_late(refill) && (refill->free_count == 0 || refill->in_flight >= refill->depth)) {
-		snprintf(text, sizeof(text), "%s: %u reads have not come back for %" PRIu64 " ms, and no other can be sent: %s",
-		         refill->geometry.path, refill->in_flight, refill->timeout_ns / 1000000u, strerror(ETIMEDOUT));
-		fail_issuing(refill, RUNG_E_IO, text);
-	}
+	if (rung__reads_look_late(refill, passed_ns > TICKS_MISSED_MAX * refill->tick_ns ? passed_ns - refill->tick_ns : 0) && refill->in_flight >= refill->depth)
+		fail_stuck(refill);
 	if (refill->elsewhere) {
 		rung__cache_lock(refill->cache);
 		rung__cache_bury(refill->cache);
@@ -372,6 +389,7 @@ int rung__refill_start(struct rung_store *store, uint32_t file_idx, const struct
 	refill->merge = !store->opts.no_merge;
 	refill->device = store->device != NULL;
 	refill->timeout_ns = timeout_ms * 1000000ull;
+	refill->tick_ns = RUNG__MIN(TICK_NS_MAX, refill->timeout_ns / 4);
 	pthread_mutex_init(&refill->lock, NULL);
 	rung__cond_init(&refill->wake);
 	rc = take_memory(refill);
@@ -430,6 +448,7 @@ void rung__refill_cancel(struct rung__refill *refill)
 int rung__refill_stop(struct rung__refill *refill)
 {
 	struct rung_store *store = refill->store;
+	uint64_t wait_ns = refill->timeout_ns * STOP_TIMEOUTS;
 	struct timespec until;
 	int rc;
 
@@ -438,12 +457,12 @@ int rung__refill_stop(struct rung__refill *refill)
 	pthread_cond_signal(&refill->wake);
 	pthread_mutex_unlock(&refill->lock);
 	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += STOP_WAIT_S;
+	until.tv_sec += (time_t)(wait_ns / 1000000000u) + 1;
 	rc = pthread_timedjoin_np(refill->thread, NULL, &until);
 	if (rc != 0)
-		return rung__fail(RUNG_E_TIMEDOUT, "%s: reads in flight have not come back for %d s: the device is stuck; their memory is left",
-		                  refill->geometry.path, STOP_WAIT_S);
-	if (refill->broken)   /* reads given up may still be written by the kernel: their memory stays */
+		return rung__fail(RUNG_E_TIMEDOUT, "%s: reads in flight have not come back for %" PRIu64 " ms: the device is stuck; their memory "
+		                  "is left", refill->geometry.path, wait_ns / 1000000u);
+	if (refill->lost)   /* the kernel may still write to the pool: it stays */
 		store->reads_lost = true;
 	free_refill(refill);
 	return 0;

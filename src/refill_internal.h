@@ -29,6 +29,7 @@ struct rung__read {
 	uint64_t offset;           /* in the file */
 	uint64_t base;             /* offset of what would lie at the first byte of the slot: rows read alone go where they would have been */
 	uint64_t sent_ns, seen_ns;
+	uint64_t since_ns;         /* its time runs: sent_ns, and what did not count */
 	uint32_t bytes;            /* whole sectors */
 	uint32_t needed;           /* up to the last row's end: what must have been read */
 	uint32_t done;             /* of bytes, by earlier short reads */
@@ -37,6 +38,7 @@ struct rung__read {
 	uint32_t frame;            /* where it lands; RUNG__CACHE_NONE: in the slot */
 	bool busy;                 /* the token is taken */
 	bool sent;                 /* the tier has it */
+	bool slow;                 /* and for so long that nothing waits for it alone any more */
 	bool apart;                /* taken apart */
 	bool listed;               /* device: rows are to be copied from the slot */
 	bool held;                 /* device: until they have been copied */
@@ -64,15 +66,19 @@ struct rung__refill {
 	uint32_t read_bytes_max;         /* of a merged read */
 	uint64_t gap_bytes;              /* that are worth reading over */
 	uint64_t timeout_ns;             /* of a read */
+	uint64_t tick_ns;                /* how long a wait lasts at most before stop and late reads are looked at */
 	bool merge;
 	bool frames_exact;               /* a row is whole sectors, and so is a frame: it can be read right there */
 	bool device;                     /* rows stay in the pool until a device has copied them */
 	bool stop;                       /* the store is being closed: what waits is canceled */
+	bool lost;                       /* reads were given up that the tier will never say have ended */
+	bool starved;                    /* rows of `elsewhere` found no token */
 
 	struct rung__read *reads;        /* [slot_count] by token */
 	uint32_t *free_tokens;           /* stack */
 	uint32_t free_count;
 	uint32_t in_flight;
+	uint32_t slow_count;             /* of in_flight */
 	struct rung__fetched *fetched;   /* [depth] */
 	struct rung__part *issuing;      /* oldest part with misses not yet begun, and those behind it */
 	struct rung__part *issuing_tail;
@@ -155,6 +161,12 @@ static inline void rung__chain_clear(struct rung__chain *chain)
 void rung__chain_add(const struct rung__refill *refill, struct rung__chain *chain, uint64_t node);
 uint64_t rung__chain_pop(const struct rung__refill *refill, struct rung__chain *chain);
 
+/** Reads that will soon be back, as far as can be told. */
+static inline uint32_t rung__reads_expected(const struct rung__refill *refill)
+{
+	return refill->in_flight - refill->slow_count;
+}
+
 static inline uint64_t rung__slot_at(const struct rung__refill *refill, uint32_t token)
 {
 	return refill->slots_at + (uint64_t)token * refill->slot_bytes;
@@ -179,6 +191,8 @@ void rung__elsewhere_look(struct rung__refill *refill);
 
 /* ---- refill_read.c ---- */
 
+extern const char rung__closed_text[];   /* of requests that are canceled */
+
 /** Send a read; a tier that refuses fails the request and is not asked again. */
 void rung__read_send(struct rung__refill *refill, uint32_t token);
 
@@ -188,8 +202,9 @@ bool rung__read_is_whole(const struct rung__refill *refill, const struct rung__f
 /** A read came back with bytes or -errno: put its rows in place, or fetch the rest, try again, take it apart, fail. */
 void rung__read_end(struct rung__refill *refill, const struct rung__fetched *fetched);
 
-/** Fail those who wait for a read that has been out for too long. @return true when every read in flight is such a one */
-bool rung__reads_look_late(struct rung__refill *refill);
+/** Fail those who wait for a read that has been out for too long, and see which are slow. `forgiven_ns` since the last look do not count.
+ * @return true when every read in flight is too late */
+bool rung__reads_look_late(struct rung__refill *refill, uint64_t forgiven_ns);
 
 /** The tier cannot go on: fail the requests of all reads in flight. Their tokens are not used again. */
 void rung__reads_give_up(struct rung__refill *refill);

@@ -76,6 +76,7 @@ static void wait_elsewhere(struct rung__refill *refill, struct rung__part *part,
 		part->elsewhere_next = refill->elsewhere;
 		refill->elsewhere = part;
 	}
+	*rung__node_frame(refill, node) = RUNG__CACHE_NONE;
 	*rung__node_link(refill, node) = part->elsewhere;
 	part->elsewhere = node;
 }
@@ -210,6 +211,7 @@ static void look_at_part(struct rung__refill *refill, struct rung__part *part)
 			*rung__node_link(refill, node) = RUNG__NODE_NONE;
 			rung__rows_failed(refill, &one, RUNG__CACHE_NONE, part->request->status, "");
 		} else if (!can_send) {
+			refill->starved = true;
 			wait_elsewhere(refill, part, node);
 		} else if (look_at(refill, part, since_ns, node, refill->free_tokens[refill->free_count - 1])) {
 			rung__read_send(refill, refill->free_tokens[--refill->free_count]);
@@ -226,6 +228,7 @@ void rung__elsewhere_look(struct rung__refill *refill)
 	if (!part || refill->now_ns - refill->elsewhere_looked_ns < ELSEWHERE_NS)
 		return;
 	refill->elsewhere_looked_ns = refill->now_ns;
+	refill->starved = false;
 	refill->elsewhere = NULL;   /* parts come back to the list with the first row that is still away */
 	for (; part; part = next) {
 		next = part->elsewhere_next;

@@ -14,6 +14,9 @@
 #include "refill_internal.h"
 
 #define TRIES_MAX 3u             /* of one read, the first included */
+#define SLOW_NS 100000000ull     /* how long a read may be out until what it holds up is no longer held up for it */
+
+const char rung__closed_text[] = "the store was closed while the request was in flight";
 
 /* Where the file's byte read->base lies in the pool. */
 static uint64_t base_at(const struct rung__refill *refill, uint32_t token)
@@ -69,13 +72,13 @@ static void tell_row(const struct rung__refill *refill, const struct rung__read 
 
 	if (result < 0)
 		snprintf(text, RUNG__ERROR_BYTES, "%s: row of rank %" PRIu64 " at offset %" PRIu64 ": read failed %u times: %s", path, rank, offset,
-		         TRIES_MAX, strerror(-result));
+		         read->tries, strerror(-result));
 	else if (ended >= refill->geometry.file_bytes || result == 0)
 		snprintf(text, RUNG__ERROR_BYTES, "%s: row of rank %" PRIu64 " at offset %" PRIu64 ": the file ends at %" PRIu64
-		         ": it was truncated: run rung verify", path, rank, offset, ended);
+		         " or before: it was truncated: run rung verify", path, rank, offset, ended);
 	else
 		snprintf(text, RUNG__ERROR_BYTES, "%s: row of rank %" PRIu64 " at offset %" PRIu64 ": %u of %u bytes read after %u tries", path,
-		         rank, offset, read->done + (uint32_t)result, read->needed, TRIES_MAX);
+		         rank, offset, read->done + (uint32_t)result, read->needed, read->tries);
 }
 
 static void tell_gone(const struct rung__refill *refill, char text[RUNG__ERROR_BYTES])
@@ -113,15 +116,29 @@ static void move_equal(const struct rung__refill *refill, struct rung__chain *fr
 		rung__chain_add(refill, rung__node_rank(refill, node) == rank ? to : from, node);
 }
 
+/* False when every request that waits for the rows has failed: reading on would only keep others, or a close, waiting. */
+static bool is_wanted(const struct rung__refill *refill, const struct rung__chain *nodes)
+{
+	for (uint64_t node = nodes->head; node != RUNG__NODE_NONE; node = *rung__node_link(refill, node)) {
+		if (rung__node_request(refill, node)->status == 0)
+			return true;
+	}
+	return false;
+}
+
 /* The first row of those behind it is read next; @return false when there is none */
 static bool next_alone(struct rung__refill *refill, uint32_t token)
 {
 	struct rung__read *read = &refill->reads[token];
 	uint64_t align = refill->geometry.align, offset, row_end;
 
-	if (read->rest.head == RUNG__NODE_NONE)
-		return false;
-	move_equal(refill, &read->rest, &read->nodes, rung__node_rank(refill, read->rest.head));
+	while (read->nodes.head == RUNG__NODE_NONE) {
+		if (read->rest.head == RUNG__NODE_NONE)
+			return false;
+		move_equal(refill, &read->rest, &read->nodes, rung__node_rank(refill, read->rest.head));
+		if (refill->stop || !is_wanted(refill, &read->nodes))
+			rung__rows_failed(refill, &read->nodes, RUNG__CACHE_NONE, RUNG_E_CANCELED, rung__closed_text);
+	}
 	offset = row_offset(refill, read->nodes.head);
 	row_end = offset + refill->layout.row_bytes;
 	read->offset = rung__align_down(offset, align);
@@ -155,12 +172,12 @@ static void retry(struct rung__refill *refill, uint32_t token, int32_t result)
 		go_on(refill, token);
 		return;
 	}
-	if (++read->tries < TRIES_MAX && !refill->broken) {
+	if (read->apart)   /* those who came later for this row */
+		move_equal(refill, &read->rest, &read->nodes, rung__node_rank(refill, read->nodes.head));
+	if (++read->tries < TRIES_MAX && !refill->broken && !refill->stop && is_wanted(refill, &read->nodes)) {
 		rung__read_send(refill, token);
 		return;
 	}
-	if (read->apart)   /* those who came later for this row */
-		move_equal(refill, &read->rest, &read->nodes, rung__node_rank(refill, read->nodes.head));
 	tell_row(refill, read, result, text);
 	rung__rows_failed(refill, &read->nodes, RUNG__CACHE_NONE, RUNG_E_IO, text);
 	go_on(refill, token);
@@ -195,6 +212,9 @@ void rung__read_end(struct rung__refill *refill, const struct rung__fetched *fet
 	int32_t result = fetched->result;
 
 	read->sent = false;
+	if (read->slow)
+		refill->slow_count--;
+	read->slow = false;
 	read->seen_ns = refill->now_ns;
 	if (!read->part) {
 		end_given_up(refill, fetched->token, result);
@@ -238,7 +258,7 @@ void rung__read_send(struct rung__refill *refill, uint32_t token)
 	char text[RUNG__ERROR_BYTES];
 
 	read->busy = true;
-	read->sent_ns = refill->now_ns;
+	read->sent_ns = read->since_ns = refill->now_ns;
 	if (rc == 0) {
 		read->sent = true;
 		refill->in_flight++;
@@ -264,15 +284,24 @@ static void give_up(struct rung__refill *refill, uint32_t token, const char *tex
 		rung__slot_hold(refill, part, token);
 }
 
-bool rung__reads_look_late(struct rung__refill *refill)
+bool rung__reads_look_late(struct rung__refill *refill, uint64_t forgiven_ns)
 {
 	uint32_t late = 0;
 
 	for (uint32_t token = 0; token < refill->slot_count; token++) {
 		struct rung__read *read = &refill->reads[token];
 		char text[RUNG__ERROR_BYTES];
+		uint64_t age_ns;
 
-		if (!read->sent || refill->now_ns - read->sent_ns <= refill->timeout_ns)
+		if (!read->sent)
+			continue;
+		read->since_ns = RUNG__MIN(read->since_ns + forgiven_ns, refill->now_ns);
+		age_ns = refill->now_ns - read->since_ns;
+		if (!read->slow && age_ns > RUNG__MIN(SLOW_NS, refill->timeout_ns)) {
+			read->slow = true;
+			refill->slow_count++;
+		}
+		if (age_ns <= refill->timeout_ns)
 			continue;
 		late++;
 		if (!read->part)
@@ -291,8 +320,12 @@ void rung__reads_give_up(struct rung__refill *refill)
 
 	tell_gone(refill, text);
 	for (uint32_t token = 0; token < refill->slot_count; token++) {
-		if (refill->reads[token].sent && refill->reads[token].part)
+		struct rung__read *read = &refill->reads[token];
+
+		if (read->sent && read->part)
 			give_up(refill, token, text);
+		read->sent = read->slow = false;
 	}
-	refill->in_flight = 0;
+	refill->lost = refill->in_flight > 0;
+	refill->in_flight = refill->slow_count = 0;
 }

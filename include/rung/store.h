@@ -149,7 +149,8 @@ RUNG_API int rung_store_attach(const char *share_path, const struct rung_store_o
  * Close: requests still queued fail with RUNG_E_CANCELED, reads in flight are waited for. Requests must have been put,
  * or must not be touched any more. NULL is allowed. Not while another thread is inside a call on the store.
  *
- * @return 0, or RUNG_E_TIMEDOUT when the device has not answered for 60 s: memory it may still write to is then left allocated
+ * @return 0, or RUNG_E_TIMEDOUT: reads have not come back for twice opts.read_timeout_ms, or a GPU has not answered for 60 s: memory that
+ *         may still be written to is then left allocated
  */
 RUNG_API int rung_store_close(struct rung_store *store);
 

@@ -504,6 +504,7 @@ Test(gpu_errors, with_copies_on_the_stream_more_cold_rows_than_room_are_refused)
 {
 	uint64_t cold[1500];
 	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 3, .batch_rows_max = 2000 };
+	struct rung_store_stats stats = { .size = sizeof(stats) };
 
 	if (!on_stream())
 		cr_skip_test("RUNG_TEST_STREAM_ROWS is not set, or launches block");
@@ -514,6 +515,8 @@ Test(gpu_errors, with_copies_on_the_stream_more_cold_rows_than_room_are_refused)
 	list = fixture_ids(&f, cold, 1500, RUNG_U64, RUNG_RANKS);
 	cr_assert_eq(rung_gather(f.store, &list, fixture_memory(&f, 1500 * WIDTH), 0), RUNG_E_NOMEM);
 	cr_assert(strstr(rung_last_error(), "1500 cold rows in one request, there is room for 1000"), "%s", rung_last_error());
+	cr_assert_eq(rung_store_stats(f.store, &stats), 0);   /* rows that nobody looked for are no hits */
+	cr_assert_eq(stats.tiers[fixture_tier(&f, "nvme")].hits, stats.cache_hits + stats.joined_rows + stats.read_rows + stats.duplicate_rows);
 	list = fixture_ids(&f, ids, ASKED, RUNG_U64, RUNG_RANKS);
 	gather_is_right();
 }

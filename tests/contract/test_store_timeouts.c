@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads that do not come back in time, files and devices that go away: who waits is told, nobody else is, and memory is not used twice. */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "refill_internal.h"
+#include "script_tier.h"
+#include "share_fixture.h"
+
+#define ROWS 3000
+#define WIDTH 512
+#define ASKED 300
+#define BAD_RANK 2900u
+#define RUN 6u                 /* rows from there on that are one read */
+#define SMALL (16 * 4096)      /* host memory for a few slots, and for hardly any cache */
+#define LARGE (1 << 20)        /* and for some hundreds of rows in the cache */
+#define TIMEOUT_MS 40
+
+static struct store_fixture f;
+static uint64_t ids[ASKED];
+static unsigned char *out;
+static _Atomic int holding;     /* so many reads are held */
+static _Atomic int failing;     /* errno of reads of the ranks below */
+static uint64_t fail_first, fail_end;
+
+static uint64_t offset_of(uint64_t rank)
+{
+	return rung__row_offset(&f.store->shape.layout, rank);
+}
+
+static bool covers(const struct rung__fetch *fetch, uint64_t first, uint64_t end)
+{
+	return fetch->offset < offset_of(end) && offset_of(first) < fetch->offset + fetch->bytes;
+}
+
+static void hold_next(const struct script_read *read, struct script_fate *fate)
+{
+	(void)read;
+	fate->held = atomic_load(&holding) > 0 && atomic_fetch_sub(&holding, 1) > 0;
+}
+
+static void hold_bad_rank(const struct script_read *read, struct script_fate *fate)
+{
+	if (covers(&read->fetch, BAD_RANK, BAD_RANK + 1))
+		hold_next(read, fate);
+}
+
+static void fail_ranks(const struct script_read *read, struct script_fate *fate)
+{
+	hold_next(read, fate);
+	if (covers(&read->fetch, fail_first, fail_end))
+		fate->err = atomic_load(&failing);
+}
+
+static void open_script(uint64_t host_bytes, struct rung_store_opts *opts)
+{
+	script_reset();
+	atomic_store(&holding, 0);
+	fixture_open(&f, ROWS, WIDTH, host_bytes, opts, &script_tier);
+	fixture_random_ids(&f, ids, ASKED, 3);
+	for (unsigned i = 0; i < ASKED; i++)
+		ids[i] = ids[i] >= BAD_RANK - 300 ? ids[i] - 600 : ids[i];   /* nothing near the bad rank is read along */
+	out = fixture_memory(&f, ASKED * WIDTH);
+}
+
+static void open_with_timeout(uint64_t host_bytes)
+{
+	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 8, .read_timeout_ms = TIMEOUT_MS };
+
+	open_script(host_bytes, &opts);
+}
+
+static void close_all(void)
+{
+	fixture_close(&f);
+	cr_assert_eq(atomic_load(&script.violations), 0);
+	cr_assert_eq(atomic_load(&script.sent), atomic_load(&script.ended));
+}
+
+static struct rung_store_stats stats(void)
+{
+	struct rung_store_stats now = { .size = sizeof(now) };
+
+	rung_store_stats(f.store, &now);
+	return now;
+}
+
+static struct rung_request *submit(const uint64_t *ranks, uint64_t count, unsigned char *to)
+{
+	struct rung_ids list = fixture_ids(&f, ranks, count, RUNG_U64, RUNG_RANKS);
+	struct rung_request *request = NULL;
+
+	cr_assert_eq(rung_gather_submit(f.store, &list, to, 0, NULL, &request), 0, "%s", rung_last_error());
+	return request;
+}
+
+static void ends_with(struct rung_request *request, int status, const char *says)
+{
+	cr_assert_eq(rung_request_wait(request, 60000000000), status, "%s", rung_last_error());
+	cr_assert(strstr(rung_request_error(request), says), "%s", rung_request_error(request));
+	rung_request_put(request);
+}
+
+static void await_equal(const _Atomic uint64_t *a, const _Atomic uint64_t *b)
+{
+	for (unsigned tries = 0; tries < 60000 && atomic_load(a) != atomic_load(b); tries++)
+		usleep(1000);
+	cr_assert_eq(atomic_load(a), atomic_load(b));
+}
+
+static void await_held(uint64_t count)
+{
+	const _Atomic uint64_t wanted = count;
+
+	await_equal(&script.held, &wanted);
+}
+
+/* What was held comes back, and the store has its slots again. */
+static void let_go(void)
+{
+	atomic_store(&holding, 0);
+	atomic_store(&script.release, 1);
+	await_equal(&script.sent, &script.ended);
+	cr_assert_eq(atomic_load(&script.violations), 0);
+}
+
+static void all_rows_are_accounted_for(void)
+{
+	struct rung_store_stats now = stats();
+
+	cr_assert_eq(now.tiers[fixture_tier(&f, "nvme")].hits,
+	             now.cache_hits + now.joined_rows + now.read_rows + now.duplicate_rows + now.failed_rows);
+}
+
+Test(timeouts, a_read_that_is_late_fails_its_request_and_no_other)
+{
+	static const uint64_t bad[] = { BAD_RANK, BAD_RANK + 1 };
+	struct rung_request *hit;
+
+	open_with_timeout(SMALL);
+	script.decide = hold_bad_rank;
+	atomic_store(&holding, 1);
+	hit = submit(bad, 2, out);
+	await_held(1);
+	for (unsigned i = 0; i < 5; i++)
+		fixture_gather_and_check(&f, ids, ASKED);
+	cr_assert_eq(rung_request_wait(hit, 60000000000), RUNG_E_IO);
+	cr_assert(strstr(rung_request_error(hit), "row of rank 2900 at offset 1488896"), "%s", rung_request_error(hit));
+	cr_assert(strstr(rung_request_error(hit), "features.000.npy"));
+	ends_with(hit, RUNG_E_IO, strerror(ETIMEDOUT));
+	for (unsigned i = 0; i < 5; i++)   /* its slot is still out: the others do with the rest */
+		fixture_gather_and_check(&f, ids, ASKED);
+	fixture_gather_and_check(&f, bad, 2);   /* read again, into another one */
+	let_go();
+	fixture_gather_and_check(&f, bad, 2);
+	all_rows_are_accounted_for();
+	close_all();
+}
+
+Test(timeouts, reads_that_are_stuck_in_every_slot_fail_requests_until_they_come_back)
+{
+	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 6, .read_timeout_ms = TIMEOUT_MS, .no_merge = 1 };
+	struct rung_request *requests[6];
+
+	open_script(SMALL, &opts);
+	for (unsigned round = 0; round < 2; round++) {   /* once more: none has been lost */
+		atomic_store(&script.release, 0);
+		atomic_store(&script.late_peak, 0);
+		atomic_store(&holding, INT32_MAX);
+		script.decide = hold_next;
+		for (unsigned i = 0; i < 6; i++)   /* cold: they are the last rows */
+			requests[i] = submit((const uint64_t[]){ 2000 + i * 40, 2001 + i * 40, 2005 + i * 40, 2011 + i * 40, 2021 + i * 40 }, 5, out);
+		for (unsigned i = 0; i < 6; i++)
+			ends_with(requests[i], RUNG_E_IO, strerror(ETIMEDOUT));
+		requests[0] = submit(ids, ASKED, out);
+		cr_assert_eq(rung_request_wait(requests[0], 60000000000), RUNG_E_IO);
+		cr_assert(strstr(rung_request_error(requests[0]), "no other can be sent"), "%s", rung_request_error(requests[0]));
+		rung_request_put(requests[0]);
+		cr_assert_eq(atomic_load(&script.late_peak), stats().queue_depth);
+		let_go();
+		fixture_gather_and_check(&f, ids, ASKED);
+	}
+	all_rows_are_accounted_for();
+	close_all();
+}
+
+Test(timeouts, a_frame_of_the_cache_is_not_given_away_while_a_late_read_may_write_to_it)
+{
+	static const uint64_t bad[] = { BAD_RANK };
+	uint64_t many[ASKED];
+	uint64_t hits;
+
+	open_with_timeout(LARGE);
+	script.decide = hold_bad_rank;
+	atomic_store(&holding, 1);
+	ends_with(submit(bad, 1, out), RUNG_E_IO, strerror(ETIMEDOUT));
+	for (unsigned round = 0; round < 8; round++) {   /* each frame has had other rows by then */
+		for (unsigned i = 0; i < ASKED; i++)
+			many[i] = 2000 + (round * ASKED + i) * 7 % 800;
+		fixture_gather_and_check(&f, many, ASKED);
+	}
+	cr_assert_eq(stats().cache_rows_filled + 1, stats().cache_rows);   /* all but the one that is away */
+	fixture_gather_and_check(&f, bad, 1);
+	let_go();
+	hits = stats().cache_hits;
+	fixture_gather_and_check(&f, bad, 1);   /* it came after all, and was kept */
+	cr_assert_eq(stats().cache_hits, hits + 1);
+	all_rows_are_accounted_for();
+	close_all();
+}
+
+Test(timeouts, reads_that_are_slow_do_not_hold_up_the_others)
+{
+	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 4, .no_merge = 1 };   /* not late for 30 s */
+	static const uint64_t slow[] = { 2700, 2720, 2740, 2760, 2780, 2800 };
+	struct rung_request *request;
+	uint64_t expired, next = 2600;
+
+	open_script(LARGE, &opts);   /* many slots: reads are taken back in groups */
+	atomic_store(&holding, RUNG__ARRAY_LEN(slow));
+	script.decide = hold_next;
+	request = submit(slow, RUNG__ARRAY_LEN(slow), out);
+	await_held(RUNG__ARRAY_LEN(slow));
+	do {   /* until it is noticed that they are */
+		expired = atomic_load(&script.expired);
+		fixture_gather_and_check(&f, &next, 1);
+		next++;
+	} while (expired == 0 || atomic_load(&script.expired) > expired);
+	for (unsigned i = 0; i < 30; i++)
+		fixture_gather_and_check(&f, ids + i * 10, 10);
+	cr_assert_eq(atomic_load(&script.expired), expired);   /* nothing was waited for in vain */
+	let_go();
+	cr_assert_eq(rung_request_wait(request, -1), 0, "%s", rung_last_error());
+	fixture_check(&f, slow, RUNG__ARRAY_LEN(slow), out, WIDTH);
+	rung_request_put(request);
+	close_all();
+}
+
+Test(timeouts, reads_that_are_stuck_keep_no_rows_from_the_device)
+{
+	struct rung_store_opts opts = { .size = sizeof(opts), .queue_depth = 4096, .read_timeout_ms = TIMEOUT_MS };
+	struct rung_request *request;
+	uint64_t stuck[240], pairs[10], slots;   /* two rows a read: it goes to a slot, not to a frame */
+
+	open_script(LARGE, &opts);
+	slots = rung_plan_slots(f.plan)->slot_count;
+	cr_assert(slots >= 16 && 2 * slots <= RUNG__ARRAY_LEN(stuck));
+	for (uint64_t i = 0; i < 2 * (slots - 1); i++)
+		stuck[i] = 1800 + i / 2 * 10 + i % 2;
+	for (uint64_t i = 0; i < RUNG__ARRAY_LEN(pairs); i++)
+		pairs[i] = 1600 + i / 2 * 10 + i % 2;
+	atomic_store(&holding, (int)slots - 1);
+	script.decide = hold_next;
+	ends_with(submit(stuck, 2 * (slots - 1), fixture_memory(&f, sizeof(stuck) / 8 * WIDTH)), RUNG_E_IO, strerror(ETIMEDOUT));
+	cr_assert_eq(atomic_load(&script.sent), slots - 1);
+	request = submit(pairs, RUNG__ARRAY_LEN(pairs), out);   /* one slot is left, and is given back pair by pair */
+	cr_assert_eq(rung_request_wait(request, 60000000000), 0, "%s", rung_last_error());
+	rung_request_put(request);
+	let_go();
+	close_all();
+}
+
+static void delay_all(const struct script_read *read, struct script_fate *fate)
+{
+	(void)read;
+	fate->delay_ns = 150000000;
+}
+
+Test(timeouts, time_in_which_the_thread_did_not_run_does_not_count)
+{
+	struct rung_store_opts opts = { .size = sizeof(opts), .read_timeout_ms = 200 };
+
+	open_script(SMALL, &opts);
+	script.decide = delay_all;
+	script.oversleep_ns = 400000000;
+	fixture_gather_and_check(&f, (const uint64_t[]){ BAD_RANK }, 1);
+	close_all();
+}
+
+Test(timeouts, a_close_has_a_bound_while_a_read_is_stuck)
+{
+	static struct rung_store *left;
+	struct rung_request *request;
+
+	open_with_timeout(SMALL);
+	script.decide = hold_bad_rank;
+	atomic_store(&holding, 1);
+	request = submit((const uint64_t[]){ BAD_RANK }, 1, out);
+	await_held(1);
+	cr_assert_eq(rung_store_close(f.store), RUNG_E_TIMEDOUT);
+	cr_assert(strstr(rung_last_error(), "features.000.npy"), "%s", rung_last_error());
+	cr_assert_eq(rung_request_poll(request), 1);
+	left = f.store;   /* memory that may still be written to */
+	f.store = NULL;
+	let_go();
+	close_all();
+	cr_assert_not_null(left);
+}
+
+static void *close_store(void *arg)
+{
+	*(int *)arg = rung_store_close(f.store);
+	return NULL;
+}
+
+Test(timeouts, a_close_does_not_wait_for_rows_to_be_read_alone)
+{
+	struct rung_store_opts opts = { .size = sizeof(opts) };
+	uint64_t run[RUN];
+	struct rung__refill *refill;
+	pthread_t thread;
+	bool closing = false;
+	int rc = -1;
+
+	open_script(SMALL, &opts);
+	for (unsigned i = 0; i < RUN; i++)
+		run[i] = BAD_RANK + i;
+	atomic_store(&holding, 1);
+	atomic_store(&failing, EIO);
+	fail_first = BAD_RANK;
+	fail_end = BAD_RANK + 1;
+	script.decide = fail_ranks;
+	submit(run, RUN, out);
+	await_held(1);
+	refill = f.store->refills[0];
+	pthread_create(&thread, NULL, close_store, &rc);
+	while (!closing) {
+		pthread_mutex_lock(&refill->lock);
+		closing = refill->closing;
+		pthread_mutex_unlock(&refill->lock);
+	}
+	atomic_store(&script.release, 1);
+	pthread_join(thread, NULL);
+	cr_assert_eq(rc, 0);
+	cr_assert_leq(atomic_load(&script.sent), 2, "%llu reads", (unsigned long long)atomic_load(&script.sent));
+	f.store = NULL;
+	close_all();
+}
+
+Test(timeouts, a_request_that_has_failed_reads_no_more_rows_alone)
+{
+	struct rung_store_opts opts = { .size = sizeof(opts) };
+	uint64_t run[RUN];
+
+	open_script(SMALL, &opts);
+	for (unsigned i = 0; i < RUN; i++)
+		run[i] = BAD_RANK + i;
+	atomic_store(&failing, EIO);
+	fail_first = BAD_RANK;
+	fail_end = BAD_RANK + RUN;
+	script.decide = fail_ranks;
+	ends_with(submit(run, RUN, out), RUNG_E_IO, "row of rank 2900");
+	cr_assert_eq(atomic_load(&script.sent), 3);   /* together, and twice the first alone */
+	all_rows_are_accounted_for();
+	close_all();
+}
+
+Test(timeouts, who_waits_for_a_row_of_a_failed_request_gets_it)
+{
+	struct rung_store_opts opts = { .size = sizeof(opts) };
+	struct rung_request *fails, *waits;
+	uint64_t run[RUN];
+
+	open_script(LARGE, &opts);
+	for (unsigned i = 0; i < RUN; i++)
+		run[i] = BAD_RANK + i;
+	atomic_store(&holding, 1);
+	atomic_store(&failing, ENODATA);
+	fail_first = BAD_RANK;
+	fail_end = BAD_RANK + RUN - 1;
+	script.decide = fail_ranks;
+	fails = submit(run, RUN, out);
+	await_held(1);
+	waits = submit(run + RUN - 1, 1, out + 100 * WIDTH);
+	while (stats().tiers[fixture_tier(&f, "nvme")].hits < RUN + 1)   /* CUDA: its gather is still to run */
+		usleep(1000);
+	usleep(20000);
+	atomic_store(&script.release, 1);
+	ends_with(fails, RUNG_E_IO, strerror(ENODATA));
+	cr_assert_eq(rung_request_wait(waits, -1), 0, "%s", rung_last_error());
+	fixture_check(&f, run + RUN - 1, 1, out + 100 * WIDTH, WIDTH);
+	rung_request_put(waits);
+	all_rows_are_accounted_for();
+	close_all();
+}
+
+static void shorten(const struct script_read *read, struct script_fate *fate)
+{
+	fate->bytes_max = 1 + (uint32_t)(read->number * 37 % read->fetch.bytes);
+}
+
+Test(timeouts, short_reads_of_any_length_are_completed)
+{
+	struct rung_store_opts opts = { .size = sizeof(opts) };
+
+	for (uint32_t align = 1; align <= 512; align *= 512) {
+		script_reset();
+		script.align = align;
+		fixture_open(&f, ROWS, WIDTH, SMALL, &opts, &script_tier);
+		script.decide = shorten;
+		fixture_random_ids(&f, ids, ASKED, 3);
+		fixture_gather_and_check(&f, ids, ASKED);
+		cr_assert_gt(stats().retries, 0);
+		all_rows_are_accounted_for();
+		close_all();
+	}
+}
+
+Test(timeouts, a_tier_that_refuses_reads_fails_requests_and_loses_no_memory)
+{
+	struct rung_request *requests[3];
+	unsigned char *pool, resident;
+
+	open_with_timeout(SMALL);
+	script.decide = hold_next;
+	atomic_store(&holding, 1);
+	for (unsigned i = 0; i < 3; i++)
+		requests[i] = submit((const uint64_t[]){ 2000 + i * 100, 2050 + i * 100 }, 2, out);
+	await_held(1);
+	atomic_store(&script.refuses, true);
+	atomic_store(&script.broken, ENODEV);
+	ends_with(submit(ids, ASKED, out), RUNG_E_IO, strerror(ENODEV));
+	for (unsigned i = 0; i < 3; i++)
+		rung_request_put(requests[i]);
+	let_go();
+	all_rows_are_accounted_for();
+	pool = f.store->pool.base;
+	fixture_free_memories(&f);
+	cr_assert_eq(rung_store_close(f.store), 0);
+	f.store = NULL;
+	cr_assert(mincore(pool, 1, &resident) < 0 && errno == ENOMEM);   /* nothing can still be written to it */
+	close_all();
+}
+
+Test(timeouts, a_file_truncated_under_the_store_fails_the_rows_that_are_gone)
+{
+	static const enum rung_engine engines[] = { RUNG_ENGINE_PREAD, RUNG_ENGINE_IO_URING };
+	static const uint64_t here[] = { 2000, 2001, 2050 }, gone[] = { 2050, 2850 };
+
+	for (unsigned i = 0; i < 4; i++) {
+		struct rung_store_opts opts = { .size = sizeof(opts), .engine = engines[i % 2], .buffered = i >= 2 };
+		char path[300];
+
+		if (opts.engine == RUNG_ENGINE_IO_URING && !fixture_has_io_uring())
+			continue;
+		fixture_open(&f, ROWS, WIDTH, SMALL, &opts, NULL);
+		out = fixture_memory(&f, ASKED * WIDTH);
+		snprintf(path, sizeof(path), "%s/features.000.npy", f.dir);
+		cr_assert_eq(truncate(path, (off_t)offset_of(2800)), 0);
+		fixture_gather_and_check(&f, here, 3);
+		ends_with(submit(gone, 2, out), RUNG_E_IO, "row of rank 2850 at offset 1463296: the file ends");
+		ends_with(submit(gone, 2, out), RUNG_E_IO, "truncated");
+		fixture_gather_and_check(&f, here, 3);
+		all_rows_are_accounted_for();
+		fixture_close(&f);
+	}
+}
+
+/* The fixture's store, shared over the script, and one that is attached to it, whose reads are its own. */
+static struct rung_store *open_shared(uint32_t shared_timeout_ms, uint32_t timeout_ms)
+{
+	struct rung_store_opts shared_opts = { .size = sizeof(shared_opts), .read_timeout_ms = shared_timeout_ms };
+	struct rung_store_opts opts = { .size = sizeof(opts), .read_timeout_ms = timeout_ms };
+	struct rung_store *attached;
+	char path[300];
+
+	script_reset();
+	fixture_open(&f, ROWS, WIDTH, LARGE, NULL, NULL);
+	cr_assert_eq(rung_store_close(f.store), 0);
+	snprintf(path, sizeof(path), "%s/share/socket", f.parent);
+	shared_opts.share_path = path;
+	cr_assert_eq(rung__store_open_over(f.ds, f.plan, &shared_opts, &script_tier, &f.store), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_store_attach(path, &opts, &attached), 0, "%s", rung_last_error());
+	out = fixture_memory(&f, ASKED * WIDTH);
+	script.decide = hold_bad_rank;
+	atomic_store(&holding, 1);
+	return attached;
+}
+
+Test(timeouts, rows_that_another_process_is_stuck_with_are_read_after_all)
+{
+	static const uint64_t bad[] = { BAD_RANK };
+	struct rung_store *attached = open_shared(TIMEOUT_MS, TIMEOUT_MS), *sharing = f.store;
+
+	ends_with(submit(bad, 1, out), RUNG_E_IO, strerror(ETIMEDOUT));   /* its frame is still out */
+	f.store = attached;
+	fixture_gather_and_check(&f, bad, 1);
+	cr_assert_eq(stats().read_rows, 1);
+	all_rows_are_accounted_for();
+	let_go();
+	fixture_gather_and_check(&f, bad, 1);
+	cr_assert_eq(stats().read_rows, 1);   /* what came late is a hit for both */
+	f.store = sharing;
+	fixture_gather_and_check(&f, bad, 1);
+	cr_assert_eq(rung_store_close(attached), 0);
+	close_all();
+}
+
+Test(timeouts, a_request_that_fails_while_another_process_reads_its_rows_takes_no_frame_of_others)
+{
+	static const uint64_t kept[] = { 2800 }, bad[] = { BAD_RANK }, both[] = { BAD_RANK, 2990 };
+	struct rung_store *attached = open_shared(0, 0), *sharing = f.store;
+	struct rung_request *stuck = submit(bad, 1, out);
+	char path[300];
+
+	await_held(1);
+	snprintf(path, sizeof(path), "%s/features.000.npy", f.dir);
+	cr_assert_eq(truncate(path, (off_t)offset_of(2950)), 0);
+	f.store = attached;
+	out = fixture_memory(&f, ASKED * WIDTH);
+	for (unsigned i = 0; i < 2; i++) {
+		struct rung_request *request = submit(kept, 1, out);
+
+		cr_assert_eq(rung_request_wait(request, -1), 0, "%s", rung_last_error());
+		rung_request_put(request);
+		cr_assert_eq(stats().cache_hits, i);
+		if (i == 0)   /* the same request: its first row is in nobody's frame this time */
+			ends_with(submit(both, 2, out), RUNG_E_IO, "truncated");
+	}
+	all_rows_are_accounted_for();
+	let_go();
+	cr_assert_eq(rung_request_wait(stuck, -1), 0, "%s", rung_last_error());
+	rung_request_put(stuck);
+	fixture_free_memories(&f);
+	cr_assert_eq(rung_store_close(attached), 0);
+	f.store = sharing;
+	close_all();
+}

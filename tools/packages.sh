@@ -7,7 +7,7 @@ RUNG_PACKAGES_BUILD=(gcc libc6-dev make cmake pkg-config git python3
 	libjansson-dev libzip-dev libxxhash-dev liburing-dev libnuma-dev libopenblas-openmp-dev)
 # shellcheck disable=SC2034
 RUNG_PACKAGES_TEST=(g++ libcriterion-dev pandoc python3-numpy clang libomp-dev libclang-rt-14-dev
-	qemu-system-x86 busybox-static cpio e2fsprogs)
+	qemu-system-x86 qemu-system-common busybox-static cpio e2fsprogs fuse3 nbdkit libnbd-bin)
 # shellcheck disable=SC2034
 RUNG_PACKAGES_BENCH=(fio)
 

@@ -19,11 +19,12 @@ static bool lay_out(const struct rung__cache_shape *shape, struct layout *layout
 {
 	uint64_t rank_end, words = shape->row_count;
 
-	*layout = (struct layout){ .heads_count = rung__cache_heads_count(shape->frame_count) };
+	*layout = (struct layout){ 0 };
 	if (shape->frame_count == 0 || shape->frame_count >= UINT32_MAX || shape->row_count == 0 ||
 	    !rung__add(shape->rank_first, shape->row_count, &rank_end))
 		return false;
 	layout->heads = rung__align_up(sizeof(struct rung__cache_index), 64);
+	layout->heads_count = rung__cache_heads_count(shape->frame_count);
 	layout->ghosts = layout->heads + layout->heads_count * sizeof(uint32_t);
 	layout->frames = rung__align_up(layout->ghosts + layout->heads_count * sizeof(uint32_t), 64);
 	layout->bytes = rung__align_up(layout->frames + shape->frame_count * sizeof(struct rung__cache_frame), 64);

@@ -14,8 +14,9 @@
  *
  * Threads and processes. All functions below that say "locked" want rung__cache_lock(), a process-shared robust mutex; it is held for
  * no more than some microseconds, and never while rows are copied or read. A *client* is a thread that reads (a refill thread). A client
- * that dies, even with the lock held, leaves the others working: its pins and its reads are taken back by whoever notices.
- * The index of another process is untrusted in so far as nothing in it makes us touch memory outside or loop for ever.
+ * that dies, even with the lock held, leaves the others working: its pins and its reads are taken back by whoever notices. Frames it
+ * was reading into are used again after a minute.
+ * The index of another process is untrusted in so far as nothing in it, but for the locks, makes us touch memory outside or loop for ever.
  */
 #ifndef RUNG_CACHE_H
 #define RUNG_CACHE_H
@@ -24,6 +25,8 @@
 
 #define RUNG__CACHE_CLIENTS_MAX 32u
 #define RUNG__CACHE_NONE UINT32_MAX
+#define RUNG__CACHE_BATCHES_MAX 4096u                    /* of a window */
+#define RUNG__CACHE_WINDOW_ROWS_MAX (UINT32_MAX - 1)
 
 struct rung__cache_shape {
 	uint64_t rank_first, row_count;   /* of the rows that may be kept: a rank is its own name, and a smaller one is a hotter row */
@@ -40,8 +43,8 @@ uint64_t rung__cache_window_bytes(uint64_t rows_max, uint32_t batches_max);
 
 /**
  * @param index       rung__cache_index_bytes(), page aligned, outlives the cache; `create`: all zero, to be initialised
- * @param rows_max    rows of batches not yet gathered, duplicates between batches counted
- * @param batches_max such batches, at most 4096
+ * @param rows_max    rows of batches not yet gathered, duplicates between batches counted; at most RUNG__CACHE_WINDOW_ROWS_MAX
+ * @param batches_max such batches, at most RUNG__CACHE_BATCHES_MAX
  * @return 0, RUNG_E_NOMEM, RUNG_E_FORMAT (not `create`, and the index is not one of this shape and version)
  */
 int rung__cache_open(const struct rung__cache_shape *shape, void *index, bool create, uint64_t rows_max, uint32_t batches_max,
@@ -53,7 +56,8 @@ void rung__cache_close(struct rung__cache *cache);
 /** Become a client: the calling thread, for its life or until it leaves. @return 0, or RUNG_E_BUSY: RUNG__CACHE_CLIENTS_MAX are there */
 int rung__cache_join(struct rung__cache *cache, uint32_t *client_out);
 
-/** Frames the client was reading are empty again, its pins are gone. By the thread that joined. */
+/** The client's pins are gone. Frames it is still reading, which it is not unless its reads were given up, are not used for a minute:
+ *  the device may still write to them. By the thread that joined. */
 void rung__cache_leave(struct rung__cache *cache, uint32_t client);
 
 void rung__cache_lock(struct rung__cache *cache);

@@ -6,6 +6,9 @@
  * that dies with it held may have left any list half changed, so they are all made anew; a row that nobody reads or has pinned may have
  * been in the middle of being replaced, and is given up. What a living client reads or has pinned only that client changes, and what says
  * so is stored by one instruction. A rebuild that is cut short is done again by the next.
+ *
+ * A read may outlive who began it: the kernel lets a killed process go while the device still writes into the frame. Such a frame
+ * is lost for a time, or another row read into it would be overwritten.
  */
 #include <errno.h>
 #include <sched.h>
@@ -77,12 +80,10 @@ static void take_back(struct rung__cache *cache, uint32_t client)
 	for (uint32_t link = 1; link <= fresh; link++) {
 		struct rung__cache_frame *frame = &cache->frames[link - 1];
 
-		if (rung__cache_frame_state(frame) == RUNG__CACHE_FRAME_READING && frame->state >> 8 == client) {
-			rung__cache_frames_clear(cache, link);
-			rung__cache_frames_push(cache, link);
-		} else {
+		if (rung__cache_frame_state(frame) == RUNG__CACHE_FRAME_READING && frame->state >> 8 == client)
+			rung__cache_frames_lose(cache, link);
+		else
 			rung__cache_frames_unpin(cache, link, client);
-		}
 	}
 }
 
@@ -151,7 +152,7 @@ void rung__cache_leave(struct rung__cache *cache, uint32_t client)
 	rung__cache_lock(cache);
 	for (uint32_t frame_idx = 0; frame_idx < cache->frame_count; frame_idx++) {
 		if (held[frame_idx] & RUNG__CACHE_HELD_READING)
-			rung__cache_failed(cache, client, frame_idx);
+			rung__cache_frames_lose(cache, frame_idx + 1);
 		else if (held[frame_idx] > 0)
 			rung__cache_frames_unpin(cache, frame_idx + 1, client);
 	}

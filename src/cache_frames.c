@@ -141,7 +141,7 @@ static void bucket_remove(struct rung__cache *cache, const struct rung__cache_fr
 static int highest_below(const uint64_t *words, uint32_t end)
 {
 	for (uint32_t word = (end + 63) / 64; word-- > 0;) {
-		uint64_t bits = words[word];
+		uint64_t bits = __atomic_load_n(&words[word], __ATOMIC_RELAXED);
 
 		if (word == end / 64)
 			bits &= (UINT64_C(1) << end % 64) - 1;
@@ -154,14 +154,14 @@ static int highest_below(const uint64_t *words, uint32_t end)
 /* The last bucket below `end` that is not empty; -1: all are. */
 static int last_bucket_below(const struct rung__cache_index *index, uint32_t end)
 {
-	uint64_t same_word = end % 64 ? index->bucket_bits[end / 64] & ((UINT64_C(1) << end % 64) - 1) : 0;
+	uint64_t same_word = end % 64 ? __atomic_load_n(&index->bucket_bits[end / 64], __ATOMIC_RELAXED) & ((UINT64_C(1) << end % 64) - 1) : 0;
 	int word;
 
 	if (same_word)
 		return (int)(end / 64 * 64 + 63 - (uint32_t)__builtin_clzll(same_word));
 	word = highest_below(index->bucket_groups, end / 64);
 	if (word >= 0) {
-		uint64_t bits = index->bucket_bits[word];
+		uint64_t bits = __atomic_load_n(&index->bucket_bits[word], __ATOMIC_RELAXED);
 
 		return bits ? word * 64 + 63 - __builtin_clzll(bits) : -1;
 	}
@@ -296,6 +296,22 @@ void rung__cache_frames_unpin(struct rung__cache *cache, uint32_t link, uint32_t
 		rung__cache_frames_offer(cache, link);
 }
 
+/* The one lost first, once its time is over. */
+static uint32_t pop_lost(struct rung__cache *cache)
+{
+	struct rung__cache_index *index = cache->index;
+	uint32_t link = rung__cache_load(&index->lost_first);
+	struct rung__cache_frame *frame = rung__cache_frame_at(cache, link);
+
+	if (!frame || rung__now_ns() - __atomic_load_n(&frame->row, __ATOMIC_RELAXED) < RUNG__CACHE_LOST_NS)
+		return 0;
+	index->lost_first = frame->newer;
+	if (rung__cache_frame_state(frame) != RUNG__CACHE_FRAME_LOST)
+		return 0;
+	rung__cache_frame_set(frame, RUNG__CACHE_FRAME_EMPTY, 0);
+	return link;
+}
+
 uint32_t rung__cache_frames_pop(struct rung__cache *cache)
 {
 	struct rung__cache_index *index = cache->index;
@@ -307,11 +323,12 @@ uint32_t rung__cache_frames_pop(struct rung__cache *cache)
 	} else {
 		link = rung__cache_load(&index->fresh_count) + 1;
 		frame = rung__cache_frame_at(cache, link);
-		if (frame)
-			index->fresh_count = link;
+		if (!frame)
+			return pop_lost(cache);
+		index->fresh_count = link;
 		__atomic_signal_fence(__ATOMIC_SEQ_CST);   /* who dies while claiming it has counted it: a rebuild looks at those */
 	}
-	return frame && rung__cache_frame_state(frame) == RUNG__CACHE_FRAME_EMPTY ? link : 0;
+	return rung__cache_frame_state(frame) == RUNG__CACHE_FRAME_EMPTY ? link : 0;
 }
 
 void rung__cache_frames_push(struct rung__cache *cache, uint32_t link)
@@ -357,21 +374,57 @@ void rung__cache_frames_clear(struct rung__cache *cache, uint32_t link)
 	rung__cache_frame_set(frame, RUNG__CACHE_FRAME_EMPTY, 0);
 }
 
+/* At the end of those: with the time it was lost at. */
+static void lost_append(struct rung__cache *cache, uint32_t link, struct rung__cache_frame *frame)
+{
+	struct rung__cache_index *index = cache->index;
+	struct rung__cache_frame *last = rung__cache_frame_at(cache, rung__cache_load(&index->lost_last));
+
+	frame->newer = 0;
+	if (last && rung__cache_load(&index->lost_first) != 0)
+		last->newer = link;
+	else
+		index->lost_first = link;
+	index->lost_last = link;
+}
+
+static void lose(struct rung__cache *cache, uint32_t link, struct rung__cache_frame *frame)
+{
+	frame->pins = 0;
+	frame->row = rung__now_ns();
+	rung__cache_frame_set(frame, RUNG__CACHE_FRAME_LOST, 0);
+	lost_append(cache, link, frame);
+}
+
+void rung__cache_frames_lose(struct rung__cache *cache, uint32_t link)
+{
+	struct rung__cache_frame *frame = &cache->frames[link - 1];
+
+	hash_remove(cache, link, frame);
+	lose(cache, link, frame);
+}
+
 static void rebuild_frame(struct rung__cache *cache, uint32_t link, uint32_t living)
 {
 	struct rung__cache_frame *frame = &cache->frames[link - 1];
-	enum rung__cache_state state = rung__cache_frame_state(frame);
-	bool read = state == RUNG__CACHE_FRAME_READING && frame->state >> 8 < 32 && (living >> (frame->state >> 8) & 1);
-	bool pinned = state == RUNG__CACHE_FRAME_FILLED && (frame->pins & living) != 0;
+	const uint16_t word = __atomic_load_n(&frame->state, __ATOMIC_RELAXED);
+	enum rung__cache_state state = (enum rung__cache_state)(word & 0xff);
+	uint32_t pins = rung__cache_load(&frame->pins) & living;
 
-	frame->pins = pinned ? frame->pins & living : 0;
-	if (read || pinned)
+	if (state == RUNG__CACHE_FRAME_READING && word >> 8 < RUNG__CACHE_CLIENTS_MAX && (living >> (word >> 8) & 1)) {
+		frame->pins = 0;
 		hash_insert(cache, link, frame);
-	if (pinned) {
+	} else if (state == RUNG__CACHE_FRAME_FILLED && pins != 0) {
+		frame->pins = pins;
+		hash_insert(cache, link, frame);
 		age_insert(cache, link, frame);
 		cache->index->filled_count++;
-	}
-	if (!read && !pinned) {
+	} else if (state == RUNG__CACHE_FRAME_READING) {
+		lose(cache, link, frame);
+	} else if (state == RUNG__CACHE_FRAME_LOST) {
+		lost_append(cache, link, frame);
+	} else {
+		frame->pins = 0;
 		rung__cache_frame_set(frame, RUNG__CACHE_FRAME_EMPTY, 0);
 		rung__cache_frames_push(cache, link);
 	}
@@ -388,7 +441,7 @@ void rung__cache_frames_rebuild(struct rung__cache *cache, uint32_t living)
 	memset(index->buckets, 0, sizeof(index->buckets));
 	memset(index->bucket_bits, 0, sizeof(index->bucket_bits));
 	memset(index->bucket_groups, 0, sizeof(index->bucket_groups));
-	index->free = index->newest = index->oldest = index->hand = 0;
+	index->free = index->newest = index->oldest = index->hand = index->lost_first = index->lost_last = 0;
 	index->filled_count = index->idle_count = 0;
 	for (uint32_t link = 1; link <= fresh; link++)
 		rebuild_frame(cache, link, living);

@@ -16,11 +16,11 @@
 
 #define RUNG__CACHE_MAGIC UINT64_C(0x656863616367726e)
 #define RUNG__CACHE_VERSION 1u
-#define RUNG__CACHE_BATCHES_MAX 4096u
 #define RUNG__CACHE_LEVELS_MAX 11u       /* 64^11 rows are more than there can be */
 #define RUNG__CACHE_LOCKED_ROWS 256u     /* of a batch that is made known, for which the lock is held at a time */
 #define RUNG__CACHE_OVERTAKEN_MAX 64u    /* batches announced later that may begin before one is given up */
 #define RUNG__CACHE_LOOKAHEAD_MAX 256u   /* batches begun since the last that was announced, until it is as if none were announced */
+#define RUNG__CACHE_LOST_NS 60000000000u /* a device that has not written by then does not: the kernel gives a read up sooner */
 
 /*
  * Times number batches. They are compared by their difference, so that they may wrap. A known one is at most AHEAD_MAX ahead of the
@@ -34,14 +34,15 @@
 enum rung__cache_state {
 	RUNG__CACHE_FRAME_EMPTY,
 	RUNG__CACHE_FRAME_READING,
-	RUNG__CACHE_FRAME_FILLED
+	RUNG__CACHE_FRAME_FILLED,
+	RUNG__CACHE_FRAME_LOST       /* its reader died: the device may still write to it */
 };
 
 /* A frame that is filled and nobody has pinned is *offered*: it is in the bucket of its next use, or, without one, in the map. */
 struct rung__cache_frame {
-	uint64_t row;                  /* its rank, counted from rank_first */
+	uint64_t row;                  /* its rank, counted from rank_first; lost: when, on the clock that all processes have */
 	uint32_t hash_next;
-	uint32_t newer, older;         /* filled: in the order of filling; empty: `older` is the next one */
+	uint32_t newer, older;         /* filled: in the order of filling; empty: `older` is the next one; lost: `newer` is */
 	uint32_t use_prev, use_next;   /* in its bucket */
 	uint32_t next_use;             /* 0: none is known */
 	uint32_t pins;                 /* clients, as bits */
@@ -64,6 +65,7 @@ struct rung__cache_index {
 	uint32_t announced;                 /* the clock when a batch was last announced, or one that had been announced begun; 0: long ago */
 	uint32_t fresh_count;               /* frames from here on have never been used */
 	uint32_t free;                      /* those that are empty again */
+	uint32_t lost_first, lost_last;     /* in that order */
 	uint32_t newest, oldest, hand;      /* filled frames, and where SIEVE goes on */
 	uint64_t filled_count, idle_count;  /* idle: offered, and wanted by no known batch */
 	uint64_t bucket_groups[RUNG__CACHE_BUCKETS / 64 / 64];   /* bits of the words of bucket_bits that are not 0 */
@@ -190,6 +192,9 @@ void rung__cache_frames_fill(struct rung__cache *cache, uint32_t link, uint32_t 
 void rung__cache_frames_clear(struct rung__cache *cache, uint32_t link);
 void rung__cache_frames_push(struct rung__cache *cache, uint32_t link);
 
+/** Nobody will say whether a read into a frame has ended: it is not used for a time. */
+void rung__cache_frames_lose(struct rung__cache *cache, uint32_t link);
+
 /** Offer a filled frame that nobody has pinned; take it back before the first pin, and before its next use changes. */
 void rung__cache_frames_offer(struct rung__cache *cache, uint32_t link);
 void rung__cache_frames_withdraw(struct rung__cache *cache, uint32_t link);
@@ -206,7 +211,7 @@ uint32_t rung__cache_frames_farthest(const struct rung__cache *cache, bool *stal
 /** The idle frame of the coldest row; 0: there is none. */
 uint32_t rung__cache_frames_coldest(struct rung__cache *cache);
 
-/** Make the lists anew out of frames that a living client reads or has pinned; all others are empty. The rest of the index may be damaged. */
+/** Make the lists anew out of frames that a living client reads or has pinned; others are empty, or lost. The lists may be damaged. */
 void rung__cache_frames_rebuild(struct rung__cache *cache, uint32_t living);
 
 /* ---- cache_choose.c ---- */

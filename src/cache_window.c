@@ -381,7 +381,7 @@ int rung__cache_window_init(struct rung__cache *cache, uint64_t rows_max, uint32
 {
 	struct rung__cache_window *window = &cache->window;
 
-	assert(rows_max < UINT32_MAX && batches_max <= RUNG__CACHE_BATCHES_MAX);
+	assert(rows_max <= RUNG__CACHE_WINDOW_ROWS_MAX && batches_max <= RUNG__CACHE_BATCHES_MAX);
 	window->rows_left = window->rows_max = (uint32_t)rows_max;
 	window->heads_mask = rung__cache_heads_count(rows_max) - 1;
 	window->uses = rung__map_pages(uses_bytes(window));   /* looked up in no order: huge pages if there are */

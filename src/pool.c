@@ -4,7 +4,6 @@
 
 #define FRAMES_ALIGN (2ull << 20)      /* huge pages on both sides of the border */
 #define WINDOW_ROWS_PER_FRAME 4u       /* what is known of the coming batches beyond that hardly brings hits any more */
-#define WINDOW_BATCHES_MAX 4096u
 
 static struct rung__cache_shape cache_shape(const struct rung__shape *shape)
 {
@@ -59,7 +58,7 @@ static uint64_t window_rows(const struct rung_store *store)
 	if (rows == 0)   /* of which those in flight take their part, and whole batches go in */
 		rows = store->shape.frame_count * WINDOW_ROWS_PER_FRAME + (store->request_count + 1ull) *
 		       RUNG__MIN(store->opts.batch_rows_max, store->shape.tiers[RUNG__TIER_NVME].row_count);
-	return RUNG__MIN(rows, UINT32_MAX - 1u);
+	return RUNG__MIN(rows, RUNG__CACHE_WINDOW_ROWS_MAX);
 }
 
 static int open_cache(struct rung_store *store, int cache_fd)
@@ -76,7 +75,7 @@ static int open_cache(struct rung_store *store, int cache_fd)
 			rc = no_memory(pool->index_bytes);
 	}
 	if (rc == 0)
-		rc = rung__cache_open(&shape, pool->index, cache_fd < 0, window_rows(store), WINDOW_BATCHES_MAX, &store->cache);
+		rc = rung__cache_open(&shape, pool->index, cache_fd < 0, window_rows(store), RUNG__CACHE_BATCHES_MAX, &store->cache);
 	return rc == 0 ? rung__announcer_create(store, &store->announcer) : rc;
 }
 

@@ -10,6 +10,8 @@ struct rung__announcer {
 	uint64_t *ranks, *tmp;     /* [batch_rows_max] */
 	uint32_t *payload, *payload_tmp;
 	uint64_t bytes;
+	uint64_t batches[RUNG__CACHE_BATCHES_MAX];   /* of one list */
+	uint32_t batch_count;
 };
 
 int rung__announcer_create(const struct rung_store *store, struct rung__announcer **announcer_out)
@@ -87,17 +89,29 @@ static uint64_t sort_distinct(const struct rung_store *store, uint64_t count)
 
 static int announce(struct rung_store *store, const struct rung_ids *ids, uint64_t first, uint64_t count)
 {
+	struct rung__announcer *a = store->announcer;
 	uint64_t cold = 0, batch;
 	int rc = find_cold(store, ids, first, count, &cold);
 
 	if (rc < 0 || cold == 0)
 		return rc;
 	cold = sort_distinct(store, cold);
-	rc = rung__cache_announce(store->cache, store->announcer->ranks, cold, true, &batch);
+	rc = rung__cache_announce(store->cache, a->ranks, cold, true, &batch);
+	if (rc == 0 && a->batch_count < RUNG__CACHE_BATCHES_MAX)   /* more only when some are gathered meanwhile */
+		a->batches[a->batch_count++] = batch;
 	if (rc == RUNG_E_AGAIN)
 		return rung__fail(rc, "prefetch: the window of announced rows is full: gather some batches first, or open the store with a larger "
 		                  "window_rows_max");
 	return rc;
+}
+
+/* Of a list that is announced in part: it will be announced again. */
+static void take_back(struct rung_store *store)
+{
+	struct rung__announcer *a = store->announcer;
+
+	for (uint32_t i = 0; i < a->batch_count; i++)
+		rung__cache_end(store->cache, a->batches[i]);
 }
 
 int rung_prefetch(struct rung_store *store, const struct rung_ids *ids)
@@ -107,8 +121,11 @@ int rung_prefetch(struct rung_store *store, const struct rung_ids *ids)
 	if (rc < 0 || !store->cache)
 		return rc;
 	pthread_mutex_lock(&store->announcer->lock);
+	store->announcer->batch_count = 0;
 	for (uint64_t first = 0; first < ids->count && rc == 0; first += store->opts.batch_rows_max)
 		rc = announce(store, ids, first, RUNG__MIN(ids->count - first, store->opts.batch_rows_max));
+	if (rc < 0)
+		take_back(store);
 	pthread_mutex_unlock(&store->announcer->lock);
 	return rc;
 }

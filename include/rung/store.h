@@ -190,7 +190,8 @@ RUNG_API int rung_gather(struct rung_store *store, const struct rung_ids *ids, v
  *
  * @param ids  as for the gather; read only during the call, host memory also on CUDA; lists of any length (split as rung_gather() does)
  * @return 0, also when nothing can be kept; RUNG_E_AGAIN: opts.window_rows_max rows, or 4096 batches, are announced already: gather
- *         some, and announce this list again; RUNG_E_RANGE, RUNG_E_INVAL as in rung_gather_submit()
+ *         some, and announce this list again; RUNG_E_RANGE, RUNG_E_INVAL as in rung_gather_submit(). Of a list that is refused nothing
+ *         is announced
  *
  * Threads: any; calls wait for each other. Costs some 100 ns a cold row.
  */

@@ -107,7 +107,8 @@ static bool keep_rows(const struct rung__refill *refill, const struct rung__read
 	return keeps;
 }
 
-/* Tell the cache, and pin what the device will copy from frames. */
+/* Tell the cache, and pin what the device will copy from frames: a node that waited does, behind the node that keeps the row, which itself
+ * may be copied from the slot. */
 static void fill_frames(struct rung__refill *refill, const struct rung__read *read)
 {
 	rung__cache_lock(refill->cache);
@@ -115,10 +116,16 @@ static void fill_frames(struct rung__refill *refill, const struct rung__read *re
 		uint32_t frame = *rung__node_frame(refill, node);
 
 		if (frame != RUNG__CACHE_NONE && (frame & RUNG__KEEPER))
-			rung__cache_filled(refill->cache, refill->client, frame & ~RUNG__KEEPER,
-			                   read->frame != RUNG__CACHE_NONE && stays(refill, rung__node_part(refill, node)));
+			rung__cache_filled(refill->cache, refill->client, frame & ~RUNG__KEEPER, refill->device);
 		else if (frame != RUNG__CACHE_NONE && stays(refill, rung__node_part(refill, node)))
-			rung__cache_pin(refill->cache, refill->client, frame);   /* behind the node that keeps it */
+			rung__cache_pin(refill->cache, refill->client, frame);
+	}
+	for (uint64_t node = read->nodes.head; refill->device && node != RUNG__NODE_NONE; node = *rung__node_link(refill, node)) {
+		uint32_t frame = *rung__node_frame(refill, node);
+
+		if (frame != RUNG__CACHE_NONE && (frame & RUNG__KEEPER) &&
+		    (read->frame == RUNG__CACHE_NONE || !stays(refill, rung__node_part(refill, node))))
+			rung__cache_unpin(refill->cache, refill->client, frame & ~RUNG__KEEPER);
 	}
 	rung__cache_unlock(refill->cache);
 }

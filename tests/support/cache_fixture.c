@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cache of the tests, and what its lists promise each other. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "cache_fixture.h"
+
+static void need(bool ok, const char *what)
+{
+	if (ok)
+		return;
+	fprintf(stderr, "cache fixture: %s: %s\n", what, rung_last_error());
+	abort();
+}
+
+static void *shared_memory(uint64_t bytes)
+{
+	void *memory = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	need(memory != MAP_FAILED, "memory");
+	return memory;
+}
+
+void cache_fixture_open(struct cache_fixture *f, const struct rung__cache_shape *shape, uint64_t rows_max, uint32_t batches_max)
+{
+	*f = (struct cache_fixture){ .shape = *shape };
+	f->index = shared_memory(rung__cache_index_bytes(shape));
+	f->contents = shared_memory(shape->frame_count * sizeof(*f->contents));
+	need(rung__cache_open(shape, f->index, true, rows_max, batches_max, &f->cache) == 0, "opening");
+	need(rung__cache_join(f->cache, &f->client) == 0, "joining");
+}
+
+void cache_fixture_close(struct cache_fixture *f)
+{
+	cache_fixture_detach(f);
+	munmap(f->contents, (size_t)(f->shape.frame_count * sizeof(*f->contents)));
+	munmap(f->index, (size_t)rung__cache_index_bytes(&f->shape));
+}
+
+void cache_fixture_attach(struct cache_fixture *f, const struct cache_fixture *first, uint64_t rows_max, uint32_t batches_max)
+{
+	*f = *first;
+	f->wrong = 0;
+	need(rung__cache_open(&f->shape, f->index, false, rows_max, batches_max, &f->cache) == 0, "opening");
+	need(rung__cache_join(f->cache, &f->client) == 0, "joining");
+}
+
+void cache_fixture_detach(struct cache_fixture *f)
+{
+	rung__cache_leave(f->cache, f->client);
+	rung__cache_close(f->cache);
+}
+
+enum rung__cache_found cache_fixture_take(struct cache_fixture *f, uint64_t batch, uint64_t rank)
+{
+	struct rung__cache_place place;
+	enum rung__cache_found found;
+
+	rung__cache_lock(f->cache);
+	found = rung__cache_take(f->cache, f->client, batch, rank, 0, &place);
+	if (found == RUNG__CACHE_KEEP) {
+		f->contents[place.frame] = rank;
+		rung__cache_filled(f->cache, f->client, place.frame, 0);
+	}
+	if (found == RUNG__CACHE_HIT) {
+		f->wrong += f->contents[place.frame] != rank;
+		rung__cache_unpin(f->cache, f->client, place.frame);
+	}
+	rung__cache_unlock(f->cache);
+	return found;
+}
+
+/* ---- lists ---- */
+
+enum { IN_FREE = 1, IN_AGE = 2, IN_HASH = 4, IN_BUCKET = 8, IN_LOST = 16 };
+
+struct walk {
+	const struct rung__cache *cache;
+	const struct rung__cache_index *index;
+	unsigned char *seen;   /* [frame_count] lists that a frame is in */
+};
+
+/* A list may have each frame once. NULL: none such, or a second time. */
+static const struct rung__cache_frame *visit(struct walk *w, uint32_t link, unsigned list)
+{
+	if (link - 1u >= w->cache->frame_count || (w->seen[link - 1] & list))
+		return NULL;
+	w->seen[link - 1] |= (unsigned char)list;
+	return &w->cache->frames[link - 1];
+}
+
+static const char *walk_unused(struct walk *w)
+{
+	for (uint32_t link = w->index->free; link; link = w->cache->frames[link - 1].older) {
+		const struct rung__cache_frame *frame = visit(w, link, IN_FREE);
+
+		if (!frame || rung__cache_frame_state(frame) != RUNG__CACHE_FRAME_EMPTY || link > w->index->fresh_count)
+			return "the list of empty frames";
+	}
+	for (uint32_t link = w->index->fresh_count + 1; link <= w->cache->frame_count; link++)
+		visit(w, link, IN_FREE);
+	for (uint32_t link = w->index->lost_first; link; link = w->cache->frames[link - 1].newer) {
+		const struct rung__cache_frame *frame = visit(w, link, IN_LOST);
+
+		if (!frame || rung__cache_frame_state(frame) != RUNG__CACHE_FRAME_LOST || (frame->newer == 0 && w->index->lost_last != link))
+			return "the list of lost frames";
+	}
+	return NULL;
+}
+
+static const char *walk_ages(struct walk *w)
+{
+	uint64_t count = 0;
+	uint32_t older = 0;
+
+	for (uint32_t link = w->index->oldest; link; link = w->cache->frames[link - 1].newer) {
+		const struct rung__cache_frame *frame = visit(w, link, IN_AGE);
+
+		if (!frame || frame->older != older || rung__cache_frame_state(frame) != RUNG__CACHE_FRAME_FILLED)
+			return "the order of filling";
+		older = link;
+		count++;
+	}
+	if (older != w->index->newest)
+		return "the newest frame";
+	if (w->index->hand && (w->index->hand > w->cache->frame_count || !(w->seen[w->index->hand - 1] & IN_AGE)))
+		return "the hand";
+	return count == w->index->filled_count ? NULL : "the count of filled frames";
+}
+
+static const char *walk_hash(struct walk *w)
+{
+	for (uint64_t head = 0; head <= w->cache->heads_mask; head++) {
+		for (uint32_t link = w->cache->heads[head]; link; link = w->cache->frames[link - 1].hash_next) {
+			const struct rung__cache_frame *frame = visit(w, link, IN_HASH);
+
+			if (!frame || (rung__cache_hash(frame->row) & w->cache->heads_mask) != head)
+				return "a chain by row";
+			if (rung__cache_frames_find(w->cache, frame->row) != link)
+				return "a row in two frames";
+		}
+	}
+	return NULL;
+}
+
+static const char *walk_buckets(struct walk *w)
+{
+	for (uint32_t bucket = 0; bucket < RUNG__CACHE_BUCKETS; bucket++) {
+		uint32_t prev = 0;
+
+		if ((w->index->bucket_bits[bucket / 64] >> bucket % 64 & 1) != (w->index->buckets[bucket] != 0))
+			return "the bit of a bucket";
+		for (uint32_t link = w->index->buckets[bucket]; link; link = w->cache->frames[link - 1].use_next) {
+			const struct rung__cache_frame *frame = visit(w, link, IN_BUCKET);
+
+			if (!frame || frame->use_prev != prev || frame->next_use == 0 || frame->next_use % RUNG__CACHE_BUCKETS != bucket)
+				return "a bucket";
+			prev = link;
+		}
+	}
+	for (uint32_t word = 0; word < RUNG__CACHE_BUCKETS / 64; word++) {
+		if ((w->index->bucket_groups[word / 64] >> word % 64 & 1) != (w->index->bucket_bits[word] != 0))
+			return "the bit of a word of buckets";
+	}
+	return NULL;
+}
+
+static const char *walk_map(const struct walk *w)
+{
+	uint64_t count = 0;
+
+	for (uint64_t row = 0; row < w->cache->shape.row_count; row++) {
+		uint32_t link;
+
+		if (!(w->cache->levels[0][row / 64] >> row % 64 & 1))
+			continue;
+		link = rung__cache_frames_find(w->cache, row);
+		if (!link || !rung__cache_frame_offered(&w->cache->frames[link - 1]) || w->cache->frames[link - 1].next_use != 0)
+			return "a row among the idle ones";
+		count++;
+	}
+	if (count != w->index->idle_count)
+		return "the count of idle frames";
+	for (unsigned level = 1; level < w->cache->level_count; level++) {
+		for (uint64_t word = 0; word < w->cache->level_words[level - 1]; word++) {
+			if ((w->cache->levels[level][word / 64] >> word % 64 & 1) != (w->cache->levels[level - 1][word] != 0))
+				return "a higher level of the map";
+		}
+	}
+	return NULL;
+}
+
+static const char *look_at_frame(const struct walk *w, uint32_t link, bool alone)
+{
+	const struct rung__cache_frame *frame = &w->cache->frames[link - 1];
+	unsigned wanted;
+
+	switch (rung__cache_frame_state(frame)) {
+	case RUNG__CACHE_FRAME_EMPTY: wanted = IN_FREE; break;
+	case RUNG__CACHE_FRAME_LOST: wanted = IN_LOST; break;
+	case RUNG__CACHE_FRAME_READING:
+		wanted = IN_HASH;
+		if (!(w->index->joined >> (frame->state >> 8) & 1))
+			return "the reader of a frame";
+		break;
+	default:
+		wanted = IN_HASH | IN_AGE | (rung__cache_frame_offered(frame) && frame->next_use ? IN_BUCKET : 0);
+		if (frame->pins & ~w->index->joined)
+			return "the pins of a frame";
+		if (alone && frame->next_use != rung__cache_window_next(w->cache, frame->row))
+			return "the next use of a frame";
+		break;
+	}
+	return w->seen[link - 1] == wanted ? NULL : "the lists that a frame is in";
+}
+
+/* Of frames, the ones that are offered and wanted by no known batch. */
+static uint64_t idle_frames(const struct rung__cache *cache)
+{
+	uint64_t count = 0;
+
+	for (uint32_t i = 0; i < cache->frame_count; i++)
+		count += rung__cache_frame_offered(&cache->frames[i]) && cache->frames[i].next_use == 0;
+	return count;
+}
+
+const char *cache_fixture_fault(const struct rung__cache *cache, bool alone)
+{
+	struct walk w = { .cache = cache, .index = cache->index, .seen = calloc(cache->frame_count, 1) };
+	const char *fault = walk_unused(&w);
+
+	if (!fault)
+		fault = walk_ages(&w);
+	if (!fault)
+		fault = walk_hash(&w);
+	if (!fault)
+		fault = walk_buckets(&w);
+	if (!fault)
+		fault = walk_map(&w);
+	if (!fault && idle_frames(cache) != cache->index->idle_count)
+		fault = "idle frames that are not in the map";
+	for (uint32_t link = 1; !fault && link <= cache->frame_count; link++)
+		fault = look_at_frame(&w, link, alone);
+	free(w.seen);
+	return fault;
+}
+
+/* ---- the window ---- */
+
+static uint64_t uses_of_batches(const struct rung__cache_window *window, uint64_t *rows_out)
+{
+	uint64_t uses = 0;
+
+	for (uint32_t i = 0; i < window->batches_max; i++) {
+		if (window->batches[i].name) {
+			uses += window->batches[i].use_count;
+			*rows_out += window->batches[i].row_count;
+		}
+	}
+	return uses;
+}
+
+const char *cache_window_fault(const struct rung__cache *cache)
+{
+	const struct rung__cache_window *window = &cache->window;
+	uint64_t rows = 0, left = uses_of_batches(window, &rows);
+
+	if (rows + window->rows_left != window->rows_max)
+		return "the room that is left";
+	for (uint64_t head = 0; head <= window->heads_mask; head++) {
+		for (uint32_t first = window->heads[head]; first; first = rung__cache_use_at(window, first)->hash_next) {
+			uint32_t last = 0, time = rung__cache_use_at(window, first)->time;
+
+			for (uint32_t link = first; link; link = rung__cache_use_at(window, link)->later) {
+				const struct rung__cache_use *use = rung__cache_use_at(window, link);
+
+				if (left-- == 0 || use->over || use->row != rung__cache_use_at(window, first)->row ||
+				    rung__cache_later(time, use->time))
+					return "the uses of a row";
+				time = use->time;
+				last = link;
+			}
+			if (rung__cache_use_at(window, first)->last != last)
+				return "the last use of a row";
+		}
+	}
+	return left == 0 ? NULL : "uses that are in no list";
+}

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cold-row cache's window: which batch is which, what is forgotten, what is refused; and rows on their way between two clients. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "cache_fixture.h"
+#include "graphs.h"
+
+#define RANK_FIRST 100u
+#define ROWS 1000u
+#define FRAMES 64u
+
+static const struct rung__cache_shape shape = { RANK_FIRST, ROWS, FRAMES };
+static struct cache_fixture f;
+
+static void check_lists(void)
+{
+	const char *fault;
+
+	rung__cache_lock(f.cache);
+	fault = cache_fixture_fault(f.cache, true);
+	if (!fault)
+		fault = cache_window_fault(f.cache);
+	rung__cache_unlock(f.cache);
+	cr_assert(!fault, "%s", fault);
+	cr_assert_eq(f.wrong, 0);
+}
+
+static void close_all(void)
+{
+	check_lists();
+	cache_fixture_close(&f);
+}
+
+/* Rows first, first + step, … of a batch. */
+static const uint64_t *rows(uint64_t first, uint64_t step)
+{
+	static uint64_t ranks[ROWS];
+
+	for (uint64_t i = 0; i < ROWS; i++)
+		ranks[i] = RANK_FIRST + (first + i * step) % ROWS;
+	return ranks;
+}
+
+static uint64_t announce(uint64_t first, uint64_t count)
+{
+	uint64_t batch = 0;
+
+	cr_assert_eq(rung__cache_announce(f.cache, rows(first, 1), count, true, &batch), 0, "%s", rung_last_error());
+	cr_assert_neq(batch, 0);
+	return batch;
+}
+
+static uint64_t begin(uint64_t first, uint64_t count)
+{
+	uint64_t batch = UINT64_MAX;
+
+	rung__cache_begin(f.cache, rows(first, 1), count, &batch);
+	cr_assert_neq(batch, UINT64_MAX);
+	return batch;
+}
+
+/* ---- room ---- */
+
+Test(cache_window, a_full_window_takes_nothing_more)
+{
+	uint64_t batch = 77, first;
+
+	cache_fixture_open(&f, &shape, 100, 3);
+	first = announce(0, 60);
+	cr_assert_eq(rung__cache_announce(f.cache, rows(200, 1), 41, true, &batch), RUNG_E_AGAIN);
+	cr_assert_eq(batch, 77);
+	cr_assert(strstr(rung_last_error(), "41 rows"), "%s", rung_last_error());
+	check_lists();
+	announce(100, 20);
+	announce(200, 20);
+	cr_assert_eq(rung__cache_announce(f.cache, rows(300, 1), 0, true, &batch), RUNG_E_AGAIN);   /* three batches */
+	cr_assert_eq(begin(400, 10), 0);
+	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST + 400), RUNG__CACHE_KEEP);   /* served all the same */
+	rung__cache_end(f.cache, 0);
+	check_lists();
+	rung__cache_end(f.cache, first);
+	announce(500, 60);
+	cr_assert_eq(f.cache->window.rows_left, 0);
+	close_all();
+}
+
+Test(cache_window, room_comes_back_in_whatever_order_batches_end)
+{
+	uint64_t state = 9, names[8] = { 0 };
+	bool begun[8] = { false };
+
+	cache_fixture_open(&f, &shape, 8 * 300, 8);
+	for (unsigned step = 0; step < 3000; step++) {
+		unsigned which = (unsigned)(test_random(&state) % 8);
+		uint64_t count = 1 + test_random(&state) % 300, first = test_random(&state) % 500;
+
+		if (names[which]) {
+			rung__cache_end(f.cache, names[which]);
+			rung__cache_end(f.cache, names[which]);   /* its name is nobody's now */
+			names[which] = 0;
+		} else if (test_random(&state) % 2) {
+			names[which] = announce(first, count);
+			begun[which] = false;
+		} else {
+			names[which] = begin(first, count);
+			begun[which] = true;
+			cr_assert_neq(names[which], 0);
+		}
+		for (unsigned i = 0; i < 20; i++)
+			cache_fixture_take(&f, begun[which] ? names[which] : 0, RANK_FIRST + (first + test_random(&state) % count) % ROWS);
+		if (step % 100 == 0)
+			check_lists();
+	}
+	for (unsigned i = 0; i < 8; i++)
+		rung__cache_end(f.cache, names[i]);
+	check_lists();
+	for (unsigned i = 0; i < 8; i++)
+		announce(i, 300);
+	close_all();
+}
+
+static uint64_t mapped_bytes(void)
+{
+	FILE *file = fopen("/proc/self/statm", "re");
+	unsigned long long pages = 0;
+
+	cr_assert(file && fscanf(file, "%llu", &pages) == 1);
+	fclose(file);
+	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+Test(cache_window, takes_no_more_memory_than_is_said)
+{
+	const uint64_t rows_max = 1 << 22, said = rung__cache_window_bytes(rows_max, 100), small = 1 << 20;
+	void *index = mmap(NULL, rung__cache_index_bytes(&shape), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	uint64_t before = mapped_bytes(), after;
+	struct rung__cache *cache;
+
+	cr_assert_leq(said, 40 * rows_max + 100 * sizeof(struct rung__cache_batch));
+	cr_assert_eq(rung__cache_open(&shape, index, true, rows_max, 100, &cache), 0);
+	after = mapped_bytes();
+	cr_assert_leq(after - before, said + small);
+	cr_assert_geq(after - before + small, said);
+	rung__cache_close(cache);
+	cr_assert_leq(mapped_bytes(), before + small);
+	munmap(index, rung__cache_index_bytes(&shape));
+}
+
+/* ---- which batch is it ---- */
+
+Test(cache_window, a_batch_is_known_by_its_rows)
+{
+	uint64_t first, second, third;
+
+	cache_fixture_open(&f, &shape, 1000, 10);
+	first = announce(0, 30);
+	second = announce(10, 30);
+	third = announce(0, 31);
+	cr_assert_eq(begin(10, 30), second);
+	cr_assert_eq(begin(0, 31), third);
+	cr_assert_eq(begin(0, 30), first);
+	cr_assert_neq(begin(0, 30), first);   /* it has begun: another one, that nobody announced */
+	close_all();
+}
+
+Test(cache_window, of_equal_batches_the_oldest_comes_first)
+{
+	uint64_t names[4];
+
+	cache_fixture_open(&f, &shape, 1000, 10);
+	for (unsigned i = 0; i < 4; i++)
+		names[i] = announce(5, 20);
+	for (unsigned i = 0; i < 4; i++) {
+		cr_assert_eq(begin(5, 20), names[i]);
+		cr_assert_eq(cache_fixture_take(&f, names[i], RANK_FIRST + 5), i == 0 ? RUNG__CACHE_KEEP : RUNG__CACHE_HIT);
+		check_lists();
+		rung__cache_end(f.cache, names[i]);
+	}
+	cr_assert_eq(f.cache->window.rows_left, 1000);
+	close_all();
+}
+
+Test(cache_window, one_that_is_overtaken_too_often_is_given_up)
+{
+	uint64_t late;
+
+	cache_fixture_open(&f, &shape, 1000, 10);
+	late = announce(900, 20);
+	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST + 900), RUNG__CACHE_KEEP);
+	for (unsigned i = 0; i < RUNG__CACHE_OVERTAKEN_MAX; i++) {
+		announce(i, 10);
+		rung__cache_end(f.cache, begin(i, 10));
+	}
+	cr_assert_eq(f.cache->window.rows_left, 1000 - 20);
+	cr_assert_eq(f.cache->frames[0].next_use, 1);
+	announce(500, 10);
+	rung__cache_end(f.cache, begin(500, 10));
+	cr_assert_eq(f.cache->window.rows_left, 1000);
+	cr_assert_eq(f.cache->frames[0].next_use, 0);   /* nobody waits for its rows either */
+	check_lists();
+	cr_assert_neq(begin(900, 20), late);
+	close_all();
+}
+
+Test(cache_window, batches_that_nobody_announced_overtake_none_but_end_the_wait_for_all)
+{
+	uint64_t waited_for;
+
+	cache_fixture_open(&f, &shape, 1000, 10);
+	waited_for = announce(900, 20);
+	for (unsigned i = 0; i < RUNG__CACHE_LOOKAHEAD_MAX; i++)
+		rung__cache_end(f.cache, begin(i, 10));
+	cr_assert_eq(begin(900, 20), waited_for);
+	rung__cache_end(f.cache, waited_for);
+	announce(900, 20);
+	for (unsigned i = 0; i <= RUNG__CACHE_LOOKAHEAD_MAX; i++)
+		rung__cache_end(f.cache, begin(i, 10));
+	cr_assert_eq(f.cache->window.rows_left, 1000);
+	close_all();
+}
+
+Test(cache_window, the_clock_may_go_round)
+{
+	uint64_t hits = 0;
+
+	cache_fixture_open(&f, &shape, 1000, 10);
+	f.cache->index->clock = f.cache->window.time_last = f.cache->window.time_begun = UINT32_MAX - 500;
+	for (unsigned i = 0; i < 1000; i++) {
+		uint64_t batch;
+
+		if (i == 0)
+			announce(0, 10);
+		announce((i + 1) % 50 * 10, 10);
+		batch = begin(i % 50 * 10, 10);
+		for (uint64_t r = 0; r < 10; r++)
+			hits += cache_fixture_take(&f, batch, RANK_FIRST + i % 50 * 10 + r) == RUNG__CACHE_HIT;
+		rung__cache_end(f.cache, batch);
+		if (i % 100 == 0)
+			check_lists();
+	}
+	cr_assert_lt(f.cache->index->clock, 1000);
+	cr_assert_geq(hits, 950 / 50 * FRAMES * 9 / 10);   /* the first rows of the circle stay */
+	close_all();
+}
+
+Test(cache_window, times_of_the_dead_are_replaced_first)
+{
+	struct cache_fixture other;
+	uint64_t batch, row = RANK_FIRST + 10;
+
+	cache_fixture_open(&f, &shape, 1000, 10);
+	cache_fixture_attach(&other, &f, 1000, 10);
+	for (uint64_t i = 0; i < FRAMES; i++)
+		cache_fixture_take(&f, 0, RANK_FIRST + i);
+	cr_assert_eq(rung__cache_announce(other.cache, &row, 1, true, &batch), 0);
+	cr_assert_neq(f.cache->frames[10].next_use, 0);
+	for (unsigned i = 0; i <= RUNG__CACHE_BEHIND_MAX; i++) {   /* the other does not get any further */
+		cr_assert_neq(f.cache->frames[10].state, 0);
+		announce(500, 1);
+		rung__cache_end(f.cache, begin(500, 1));
+	}
+	announce(500, 1);
+	rung__cache_end(f.cache, begin(500, 1));
+	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST + 700), RUNG__CACHE_KEEP);   /* colder than all that is there */
+	cr_assert_eq(f.cache->frames[10].row, 700);
+	cache_fixture_detach(&other);
+	close_all();
+}
+
+/* ---- rows on their way ---- */
+
+static enum rung__cache_found take(const struct cache_fixture *client, uint64_t rank, uint32_t reader, struct rung__cache_place *place)
+{
+	enum rung__cache_found found;
+
+	*place = (struct rung__cache_place){ RUNG__CACHE_NONE, RUNG__CACHE_NONE };
+	rung__cache_lock(client->cache);
+	found = rung__cache_take(client->cache, client->client, 0, rank, reader, place);
+	rung__cache_unlock(client->cache);
+	return found;
+}
+
+Test(cache_window, a_row_is_read_by_one_of_two_clients)
+{
+	struct cache_fixture other;
+	struct rung__cache_place place, again;
+
+	cache_fixture_open(&f, &shape, 1000, 10);
+	cache_fixture_attach(&other, &f, 1000, 10);
+	cr_assert_eq(take(&f, RANK_FIRST + 3, 42, &place), RUNG__CACHE_KEEP);
+	cr_assert_eq(take(&f, RANK_FIRST + 3, 43, &again), RUNG__CACHE_READING);
+	cr_assert_eq(again.frame, place.frame);
+	cr_assert_eq(again.reader, 42);
+	cr_assert_eq(take(&other, RANK_FIRST + 3, 1, &again), RUNG__CACHE_ELSEWHERE);
+	rung__cache_lock(f.cache);
+	cr_assert_eq(rung__cache_filled_count(f.cache), 0);
+	rung__cache_filled(f.cache, f.client, place.frame, 1);
+	rung__cache_unlock(f.cache);
+	cr_assert_eq(take(&other, RANK_FIRST + 3, 1, &again), RUNG__CACHE_HIT);
+	cr_assert_eq(again.frame, place.frame);
+	cr_assert_eq(f.cache->frames[place.frame].pins, (1u << f.client) | (1u << other.client));
+	rung__cache_lock(f.cache);
+	rung__cache_unpin(f.cache, f.client, place.frame);
+	rung__cache_unlock(f.cache);
+	cr_assert_eq(f.cache->frames[place.frame].pins, 1u << other.client);
+	rung__cache_lock(other.cache);
+	rung__cache_unpin(other.cache, other.client, place.frame);
+	rung__cache_unlock(other.cache);
+	cache_fixture_detach(&other);
+	close_all();
+}
+
+Test(cache_window, a_row_whose_read_failed_is_the_next_ones_to_read)
+{
+	struct cache_fixture other;
+	struct rung__cache_place place, again;
+
+	cache_fixture_open(&f, &shape, 1000, 10);
+	cache_fixture_attach(&other, &f, 1000, 10);
+	cr_assert_eq(take(&f, RANK_FIRST + 3, 42, &place), RUNG__CACHE_KEEP);
+	cr_assert_eq(take(&other, RANK_FIRST + 3, 1, &again), RUNG__CACHE_ELSEWHERE);
+	rung__cache_lock(f.cache);
+	rung__cache_failed(f.cache, f.client, place.frame);
+	rung__cache_unlock(f.cache);
+	cr_assert_eq(take(&other, RANK_FIRST + 3, 1, &again), RUNG__CACHE_KEEP);
+	cr_assert_eq(again.frame, place.frame);
+	cr_assert_eq(take(&f, RANK_FIRST + 3, 42, &place), RUNG__CACHE_ELSEWHERE);
+	rung__cache_lock(other.cache);
+	rung__cache_filled(other.cache, other.client, again.frame, 0);
+	rung__cache_unlock(other.cache);
+	cache_fixture_detach(&other);
+	close_all();
+}
+
+Test(cache_window, a_use_stays_known_while_the_row_is_elsewhere)
+{
+	struct cache_fixture other;
+	struct rung__cache_place place;
+	uint64_t batch;
+
+	cache_fixture_open(&f, &shape, 1000, 10);
+	cache_fixture_attach(&other, &f, 1000, 10);
+	cr_assert_eq(take(&other, RANK_FIRST, 1, &place), RUNG__CACHE_KEEP);
+	batch = begin(0, 1);
+	rung__cache_lock(f.cache);
+	for (unsigned i = 0; i < 2; i++) {
+		cr_assert_eq(rung__cache_take(f.cache, f.client, batch, RANK_FIRST, 0, &place), RUNG__CACHE_ELSEWHERE);
+		cr_assert_neq(rung__cache_window_next(f.cache, 0), 0);
+	}
+	rung__cache_unlock(f.cache);
+	rung__cache_lock(other.cache);
+	rung__cache_failed(other.cache, other.client, 0);
+	rung__cache_unlock(other.cache);
+	cr_assert_eq(cache_fixture_take(&f, batch, RANK_FIRST), RUNG__CACHE_KEEP);
+	cr_assert_eq(rung__cache_window_next(f.cache, 0), 0);
+	cache_fixture_detach(&other);
+	close_all();
+}
+
+Test(cache_window, what_a_client_was_reading_when_it_left_is_not_used_for_a_time)
+{
+	struct cache_fixture other;
+	struct rung__cache_place place;
+	uint64_t *since;
+
+	cache_fixture_open(&f, &shape, 1000, 10);
+	cache_fixture_attach(&other, &f, 1000, 10);
+	for (uint64_t i = 0; i < FRAMES; i++)
+		cr_assert_eq(take(i % 2 ? &f : &other, RANK_FIRST + i, 1, &place), RUNG__CACHE_KEEP);
+	cache_fixture_detach(&other);
+	check_lists();
+	cr_assert_eq(take(&f, RANK_FIRST, 1, &place), RUNG__CACHE_PASS);   /* the device may still write to it */
+	since = &f.cache->frames[f.cache->index->lost_first - 1].row;
+	cr_assert_leq(*since, rung__now_ns());
+	*since -= RUNG__CACHE_LOST_NS;
+	cr_assert_eq(take(&f, RANK_FIRST, 1, &place), RUNG__CACHE_KEEP);
+	cr_assert_eq(take(&f, RANK_FIRST + 2, 1, &place), RUNG__CACHE_PASS);
+	rung__cache_lock(f.cache);
+	for (uint32_t i = 0; i < FRAMES; i++) {
+		if (f.cache->held[f.client][i])
+			rung__cache_filled(f.cache, f.client, i, 0);
+	}
+	rung__cache_unlock(f.cache);
+	close_all();
+}
+
+/* ---- opening ---- */
+
+Test(cache_window, an_index_of_another_shape_or_version_is_refused)
+{
+	struct rung__cache_shape other = shape;
+	struct rung__cache *cache;
+
+	cache_fixture_open(&f, &shape, 1000, 10);
+	other.frame_count--;
+	cr_assert_eq(rung__cache_open(&other, f.index, false, 10, 10, &cache), RUNG_E_FORMAT);
+	cr_assert(strstr(rung_last_error(), "keeps 64 of the 1000 rows from rank 100 on, not 63"), "%s", rung_last_error());
+	other = shape;
+	other.row_count++;
+	cr_assert_eq(rung__cache_open(&other, f.index, false, 10, 10, &cache), RUNG_E_FORMAT);
+	other = shape;
+	other.rank_first++;
+	cr_assert_eq(rung__cache_open(&other, f.index, false, 10, 10, &cache), RUNG_E_FORMAT);
+	f.cache->index->version++;
+	cr_assert_eq(rung__cache_open(&shape, f.index, false, 10, 10, &cache), RUNG_E_FORMAT);
+	cr_assert(strstr(rung_last_error(), "one version of rung"), "%s", rung_last_error());
+	f.cache->index->version--;
+	f.cache->index->magic++;
+	cr_assert_eq(rung__cache_open(&shape, f.index, false, 10, 10, &cache), RUNG_E_FORMAT);
+	f.cache->index->magic--;
+	close_all();
+}
+
+Test(cache_window, shapes_that_cannot_be_are_refused)
+{
+	static const struct rung__cache_shape shapes[] = {
+		{ 0, 10, 0 }, { 0, 0, 10 }, { 10, UINT64_MAX, 10 }, { 0, UINT64_MAX, UINT32_MAX }, { 0, 10, UINT64_MAX },
+	};
+	struct rung__cache *cache;
+
+	for (unsigned i = 0; i < RUNG__ARRAY_LEN(shapes); i++) {
+		cr_assert_eq(rung__cache_index_bytes(&shapes[i]), 0);
+		cr_assert_eq(rung__cache_open(&shapes[i], NULL, true, 10, 10, &cache), RUNG_E_FORMAT);
+	}
+}
+
+Test(cache_window, more_clients_than_there_are_seats_are_told)
+{
+	struct cache_fixture others[RUNG__CACHE_CLIENTS_MAX];
+	uint32_t client;
+
+	cache_fixture_open(&f, &shape, 1000, 10);
+	for (unsigned i = 1; i < RUNG__CACHE_CLIENTS_MAX; i++)
+		cache_fixture_attach(&others[i], &f, 10, 2);
+	cr_assert_eq(rung__cache_join(f.cache, &client), RUNG_E_BUSY);
+	cr_assert(strstr(rung_last_error(), "32 clients"), "%s", rung_last_error());
+	cache_fixture_detach(&others[5]);
+	cache_fixture_attach(&others[5], &f, 10, 2);
+	for (unsigned i = 1; i < RUNG__CACHE_CLIENTS_MAX; i++)
+		cache_fixture_detach(&others[i]);
+	close_all();
+}
+
+Test(cache_window, opens_with_clean_failure_however_few_allocations_succeed)
+{
+	const uint64_t index_bytes = rung__cache_index_bytes(&shape);
+	struct rung__cache *cache;
+	uint32_t client;
+	int64_t allowed = 0;
+	int rc;
+
+	do {
+		void *index = mmap(NULL, index_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+		rung__alloc_limit(allowed++);
+		rc = rung__cache_open(&shape, index, true, 1000, 10, &cache);
+		if (rc == 0) {
+			rc = rung__cache_join(cache, &client);
+			if (rc == 0)
+				rung__cache_leave(cache, client);
+			rung__cache_close(cache);
+		}
+		rung__alloc_limit(-1);
+		munmap(index, index_bytes);
+		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%s", rung_last_error());
+		cr_assert_lt(allowed, 20);
+	} while (rc < 0);
+	cr_assert_eq(allowed, 6);   /* cache, uses, heads, batches, pins */
+}

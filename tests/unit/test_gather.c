@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The gather loop: which rows it copies, which it lists, and ids on both sides of 2^32. */
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "gather.h"
@@ -95,4 +96,58 @@ Test(gather, maps_of_4_and_8_bytes_lead_to_the_same_ranks)
 		cr_assert_arr_eq(out, "YWZXY", 5);
 		cr_assert_eq(misses.count, 0);
 	}
+}
+
+/* Rows that go past the caches: every width of row, place and step of the output must come out as with few rows. */
+Test(gather, outputs_larger_than_the_caches_hold_the_same_rows)
+{
+	static const struct {
+		size_t row_bytes, out_stride, shift;
+	} cases[] = { { 1536, 1536, 0 }, { 4096, 4128, 0 }, { 1000, 1024, 0 }, { 100, 128, 0 }, { 1536, 1536, 16 }, { 1000, 1000, 0 } };
+	enum { HELD = 61, OUT_BYTES = 24 << 20, SLACK = 64 };
+	unsigned char *held = malloc(HELD * 4096), *out = aligned_alloc(64, OUT_BYTES + SLACK);
+	uint32_t vertex_of[HELD + 2], *ids = malloc(OUT_BYTES / 100 * sizeof(*ids)), *miss_rows = malloc(OUT_BYTES / 100 * sizeof(*miss_rows));
+	uint64_t *miss_ranks = malloc(OUT_BYTES / 100 * sizeof(*miss_ranks));
+
+	for (size_t i = 0; i < HELD * 4096; i++)
+		held[i] = (unsigned char)(i * 2654435761u >> 13);
+	for (uint32_t v = 0; v < HELD + 2; v++)
+		vertex_of[v] = (v * 5 + 3) % (HELD + 2);   /* of ranks: a permutation, 63 and 5 have no common divisor but 1 */
+	for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); c++) {
+		size_t row_bytes = cases[c].row_bytes, stride = cases[c].out_stride, missed = 0;
+		uint64_t count = (12u << 20) / row_bytes;
+		const struct rung__view view = { held, row_bytes, 1, HELD };
+		const struct rung_ids list = { ids, count, RUNG_U32, RUNG_VERTICES };
+		struct rung__misses misses = { .ranks = miss_ranks, .rows = miss_rows };
+		unsigned char *to = out + cases[c].shift;
+		struct rung__gather gather = {
+			.view = &view, .rank_of_vertex = vertex_of, .map_bytes = 4, .vertex_count = HELD + 2,
+			.row_bytes = row_bytes, .out = to, .out_stride = stride,
+		};
+
+		memset(out, '.', OUT_BYTES + SLACK);
+		for (uint64_t i = 0; i < count; i++)
+			ids[i] = (uint32_t)(i * 7 % (HELD + 2));
+		cr_assert_eq(rung__gather_run(&gather, &list, &misses), 0);
+		for (uint64_t i = 0; i < count; i++) {
+			uint64_t rank = (ids[i] * 5 + 3) % (HELD + 2);
+			unsigned char dots[4096];
+
+			memset(dots, '.', sizeof(dots));
+			if (rank - 1 < HELD) {
+				cr_assert(memcmp(to + i * stride, held + (rank - 1) * row_bytes, row_bytes) == 0, "case %zu, row %lu", c, (unsigned long)i);
+			} else {
+				cr_assert(miss_ranks[missed] == rank && miss_rows[missed] == i);
+				cr_assert(memcmp(to + i * stride, dots, row_bytes) == 0, "a row that is not held was written");
+				missed++;
+			}
+			cr_assert(memcmp(to + i * stride + row_bytes, dots, stride - row_bytes) == 0, "written between rows");
+		}
+		cr_assert_eq(misses.count, missed);
+	}
+	free(held);
+	free(out);
+	free(ids);
+	free(miss_rows);
+	free(miss_ranks);
 }

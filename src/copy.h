@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Copying rows past the caches.
+ *
+ * A store that streams does not first read the line it will overwrite, and leaves the caches to those who need them. It pays for
+ * outputs that would not stay in them anyway. Streamed stores are not ordered with those behind them: rung__copy_fence() stands between
+ * them and whatever tells others that the row is there.
+ */
+#ifndef RUNG_COPY_H
+#define RUNG_COPY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#define RUNG__HAVE_STREAM 1
+#include <immintrin.h>
+#else
+#define RUNG__HAVE_STREAM 0
+#endif
+
+#define RUNG__STREAM_BYTES (8u << 20)
+#define RUNG__STREAM_ALIGN 32u   /* of where streamed rows go */
+#define RUNG__STREAM_BLOCK 128u  /* bytes moved in one step: fewer than two lines in flight are slower */
+
+/**
+ * Should so many bytes of rows go past the caches to here, one row every `stride` bytes? Yes when they are more than a core's own share of
+ * the caches, and lie so that they can.
+ */
+static inline bool rung__streams(const void *to, size_t stride, uint64_t bytes)
+{
+#if RUNG__HAVE_STREAM
+	return bytes > RUNG__STREAM_BYTES && ((uintptr_t)to | stride) % RUNG__STREAM_ALIGN == 0 && __builtin_cpu_supports("avx");
+#else
+	(void)to;
+	(void)stride;
+	(void)bytes;
+	return false;
+#endif
+}
+
+#if RUNG__HAVE_STREAM
+/** Only where rung__streams() says so, `to` is one of its rows. */
+__attribute__((target("avx"))) static inline void rung__copy_streamed(unsigned char *to, const unsigned char *from, size_t bytes)
+{
+	size_t at = 0;
+
+	for (; at + RUNG__STREAM_BLOCK <= bytes; at += RUNG__STREAM_BLOCK) {
+		__m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(from + at));
+		__m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(from + at + 32));
+		__m256i c = _mm256_loadu_si256((const __m256i *)(const void *)(from + at + 64));
+		__m256i d = _mm256_loadu_si256((const __m256i *)(const void *)(from + at + 96));
+
+		_mm256_stream_si256((__m256i *)(void *)(to + at), a);
+		_mm256_stream_si256((__m256i *)(void *)(to + at + 32), b);
+		_mm256_stream_si256((__m256i *)(void *)(to + at + 64), c);
+		_mm256_stream_si256((__m256i *)(void *)(to + at + 96), d);
+	}
+	if (at < bytes)
+		memcpy(to + at, from + at, bytes - at);
+}
+#else
+#define rung__copy_streamed(to, from, bytes) ((void)memcpy(to, from, bytes))
+#endif
+
+static inline void rung__copy_fence(void)
+{
+#if RUNG__HAVE_STREAM
+	_mm_sfence();
+#endif
+}
+
+#endif

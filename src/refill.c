@@ -199,8 +199,11 @@ static void reap(struct rung__refill *refill)
 		if (rc < 0)
 			refill->broken = -rc;   /* the next wait for reads says so again and gives them up */
 	}
-	for (uint32_t i = 0; i < whole; i++)
+	for (uint32_t i = 0; i < whole; i++) {
+		if (i + 1 < whole)
+			rung__read_prefetch(refill, refill->fetched[i + 1].token);
 		rung__read_end(refill, &refill->fetched[i]);
+	}
 	rung__parts_settle(refill);
 }
 

@@ -196,6 +196,9 @@ extern const char rung__closed_text[];   /* of requests that are canceled */
 /** Send a read; a tier that refuses fails the request and is not asked again. */
 void rung__read_send(struct rung__refill *refill, uint32_t token);
 
+/** A read that has come is copied soon: ask for its first bytes, which the device has written past this core's caches. */
+void rung__read_prefetch(const struct rung__refill *refill, uint32_t token);
+
 /** True when a read has all its bytes and nothing follows it in its slot: rung__read_end() will only copy. */
 bool rung__read_is_whole(const struct rung__refill *refill, const struct rung__fetched *fetched);
 

@@ -14,6 +14,7 @@
 #include "refill_internal.h"
 
 #define TRIES_MAX 3u             /* of one read, the first included */
+#define ASK_BYTES 512u           /* of a read that has come: the hardware goes on from there */
 #define SLOW_NS 100000000ull     /* how long a read may be out until what it holds up is no longer held up for it */
 
 const char rung__closed_text[] = "the store was closed while the request was in flight";
@@ -181,6 +182,15 @@ static void retry(struct rung__refill *refill, uint32_t token, int32_t result)
 	tell_row(refill, read, result, text);
 	rung__rows_failed(refill, &read->nodes, RUNG__CACHE_NONE, RUNG_E_IO, text);
 	go_on(refill, token);
+}
+
+void rung__read_prefetch(const struct rung__refill *refill, uint32_t token)
+{
+	const struct rung__read *read = &refill->reads[token];
+	const unsigned char *from = refill->store->pool.base + base_at(refill, token) + (read->offset - read->base);
+
+	for (uint32_t at = 0; at < read->bytes && at < ASK_BYTES; at += 64)
+		__builtin_prefetch(from + at, 0, 0);
 }
 
 bool rung__read_is_whole(const struct rung__refill *refill, const struct rung__fetched *fetched)

@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "copy.h"
 #include "refill_internal.h"
 
 #define PARCELS_OF_ALL_SLOTS 8u  /* parcels that hold all slots */
@@ -38,6 +39,25 @@ uint64_t rung__chain_pop(const struct rung__refill *refill, struct rung__chain *
 
 /* ---- placing ---- */
 
+/* One row to every output row that asked. */
+#if RUNG__HAVE_STREAM
+__attribute__((target("avx")))
+#endif
+static void copy_out(const struct rung_request *request, uint64_t first, uint64_t end, const unsigned char *row, size_t row_bytes)
+{
+	const struct rung__misses *misses = &request->misses;
+	bool streams = rung__streams(request->out, request->out_stride, misses->count * row_bytes);
+
+	for (uint64_t i = first; i < end; i++) {
+		unsigned char *to = request->out + misses->rows[i] * request->out_stride;
+
+		if (streams)
+			rung__copy_streamed(to, row, row_bytes);
+		else
+			memcpy(to, row, row_bytes);
+	}
+}
+
 void rung__rows_place(const struct rung__refill *refill, struct rung__part *part, uint64_t first, uint64_t end, uint64_t from)
 {
 	struct rung_request *request = part->request;
@@ -45,14 +65,16 @@ void rung__rows_place(const struct rung__refill *refill, struct rung__part *part
 	const unsigned char *row = refill->store->pool.base + from;
 	size_t row_bytes = (size_t)refill->layout.row_bytes;
 
+	if (!refill->device) {
+		copy_out(request, first, end, row, row_bytes);
+		return;
+	}
 	for (uint64_t i = first; i < end; i++) {
 		if (request->stage) {
 			memcpy(request->stage + i * row_bytes, row, row_bytes);
-		} else if (refill->device) {
+		} else {
 			misses->ranks_tmp[part->placed] = from;
 			misses->rows_tmp[part->placed++] = misses->rows[i];
-		} else {
-			memcpy(request->out + misses->rows[i] * request->out_stride, row, row_bytes);
 		}
 	}
 }
@@ -210,6 +232,8 @@ void rung__parts_settle(struct rung__refill *refill)
 {
 	struct rung__part *part = refill->touched, *next;
 
+	if (part)
+		rung__copy_fence();
 	refill->touched = NULL;
 	for (; part; part = next) {
 		struct rung_request *request = part->request;

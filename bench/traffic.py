@@ -10,16 +10,12 @@ stdout, a table on stderr. Python standard library; --rmat needs numpy.
 import argparse
 import json
 import os
-import platform
-import re
-import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from common import ROOT, Failure, arxiv, find_graph, numbers, record, rmat, run_json, run_main, say, stage_graph
+
 SCORES = ("degree", "wrpagerank")
 SHARES = (5, 10, 25)
 TRIES = 12
@@ -27,69 +23,6 @@ EPOCH_MARGIN = 1.03   # the rows of an epoch are predicted from some of its batc
 PAPER = {"what": "reduction of PCIe traffic that the paper reports, measured with nvprof on other graphs: MAG240M 5 % of the rows on the "
                  "GPU, ogbn-papers100M and WikiKG90M 10 %; 25 % for ogbn-papers100M alone. ogbn-arxiv is none of its graphs.",
          "reduction": {"5 and 10": [0.87, 0.95], "25": 0.97}, "fanouts": {"ogbn-papers100M": "12,12,12", "MAG240M": "25,15"}}
-
-
-class Failure(Exception):
-    """Ends the run with its text."""
-
-
-def say(text):
-    print(text, file=sys.stderr, flush=True)
-
-
-def run_json(command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode != 0:
-        raise Failure(f"{shlex.join(command)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
-    return json.loads(done.stdout)
-
-
-def first_line(*command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT, check=False)
-    return done.stdout.splitlines()[0] if done.returncode == 0 and done.stdout else None
-
-
-def find_graph(path):
-    """arxiv.npz as given, in $RUNG_TEST_DATA, or beside the checkout; None."""
-    folders = [os.environ.get("RUNG_TEST_DATA", ""), os.path.join(ROOT, "..", "shared", "data")]
-    for file in [path] if path else [os.path.join(folder, "arxiv.npz") for folder in folders if folder]:
-        if os.path.exists(file):
-            return file
-    return None
-
-
-def arxiv(path):
-    return {"name": "ogbn-arxiv", "vertices": 169343, "edges": f"{path}:edge_index", "train": f"{path}:train_idx",
-            "directions": {"as cited": False, "both directions": True}}
-
-
-def rmat(args, folder):
-    """Edges by R-MAT (Chakrabarti, Zhan, Faloutsos 2004), with the parameters and the 16 edges a vertex of Graph500."""
-    import numpy as np   # pylint: disable=import-outside-toplevel
-    rng, vertices = np.random.default_rng(args.seed), 1 << args.rmat
-    ends = np.zeros((2, 16 * vertices), np.int32)
-    for bit in range(args.rmat):
-        draw = rng.random(ends.shape[1], dtype=np.float32)
-        ends[0] |= (draw >= 0.76).astype(np.int32) << bit
-        ends[1] |= (((draw >= 0.57) & (draw < 0.76)) | (draw >= 0.95)).astype(np.int32) << bit
-    name = rng.permutation(vertices).astype(np.int32)   # ids say nothing of degrees
-    np.save(os.path.join(folder, "edges.npy"), name[ends])
-    np.save(os.path.join(folder, "train.npy"), np.sort(rng.choice(vertices, vertices // 100, replace=False)).astype(np.int64))
-    return {"name": f"R-MAT, scale {args.rmat}, 16 edges a vertex, 0.57 0.19 0.19 0.05, 1 % of the vertices to train on",
-            "vertices": vertices, "edges": os.path.join(folder, "edges.npy"), "train": os.path.join(folder, "train.npy"),
-            "directions": {"as drawn": False}}
-
-
-def stage(args, folder, graph, name, score, undirected):
-    """The staged folder: features are zeros, since only their number and width matter."""
-    features = os.path.join(folder, "features.bin")
-    with open(features, "wb") as file:
-        file.truncate(args.vertices * args.row_bytes)
-    out = os.path.join(folder, name)
-    run_json([args.rung, "stage", "--json", "--quiet", "--graph", graph["edges"], *(["--undirected"] if undirected else []),
-              "--features", f"raw:{features},u8,{args.vertices}x{args.row_bytes}", "--split", f"train={graph['train']}",
-              "--score", score, "--out", out])
-    return out
 
 
 def host_budget(args, dataset, rows):
@@ -140,7 +73,8 @@ def measure(args, folder, graph):
     results = []
     for kind, undirected in graph["directions"].items():
         for score in args.scores:
-            dataset = stage(args, folder, graph, f"{score}-{int(undirected)}", score, undirected)
+            dataset = os.path.join(folder, f"{score}-{int(undirected)}")
+            stage_graph(args.rung, graph, args.row_bytes, score, undirected, dataset)
             for batch in args.batches:
                 for fanout in args.fanouts:
                     for share in args.shares:
@@ -150,16 +84,6 @@ def measure(args, folder, graph):
                             f" {result['reduction']:10.3f} {result['reduction_at_most']:8.3f}")
             shutil.rmtree(dataset)
     return results
-
-
-def machine():
-    with open("/proc/cpuinfo", encoding="utf-8") as info:
-        model = re.search(r"model name\s*: (.+)", info.read())
-    return {"cpu": model[1] if model else platform.machine(), "cpus": os.cpu_count(), "kernel": platform.release()}
-
-
-def numbers(text):
-    return [int(n) for n in text.split(",")]
 
 
 def parse_args():
@@ -180,19 +104,10 @@ def parse_args():
     return parser.parse_args()
 
 
-def command_line():
-    """Without what is a matter of this machine: where the command and the temporary folder are."""
-    words = iter(sys.argv[1:])
-    kept = [word for word in words if not (word in ("--rung", "--dir") and next(words, None))]
-    return shlex.join(["bench/traffic.py", *kept])
-
-
-def record(args, folder, graph):
+def make_record(args, folder, graph):
     args.vertices = graph["vertices"]
     say(f"{'edges':16} {'score':11} {'fanout':9} {'batch':>5} {'rows/batch':>9} {'GPU':>6} {'reduction':>10} {'at most':>8}")
-    return {"benchmark": "traffic", "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "commit": first_line("git", "describe", "--always", "--dirty"), "rung": first_line(args.rung, "--version"),
-            "command": command_line(), "machine": machine(), "graph": graph["name"],
+    return {**record("traffic", "traffic.py", args.rung), "graph": graph["name"],
             "vertices": args.vertices, "row_bytes": args.row_bytes, "device": args.device, "seed": args.seed, "paper": PAPER,
             "results": measure(args, folder, graph)}
 
@@ -204,15 +119,10 @@ def main():
         say("skipped: arxiv.npz was not found: give --graph, set RUNG_TEST_DATA to its folder, or use --rmat")
         return 77
     with tempfile.TemporaryDirectory(prefix="rung-traffic-", dir=args.dir) as folder:
-        print(json.dumps(record(args, folder, rmat(args, folder) if args.rmat else arxiv(os.path.abspath(path))), indent=1))
+        graph = rmat(args.rmat, args.seed, folder) if args.rmat else arxiv(path)
+        print(json.dumps(make_record(args, folder, graph), indent=1))
     return 0
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except Failure as failure:
-        say(f"traffic.py: {failure}")
-        sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run_main("traffic.py", main)

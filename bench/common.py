@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the benchmark scripts share: running commands, staging data, graphs, and what a record says of the machine."""
+import argparse
+import array
+import json
+import os
+import platform
+import re
+import shlex
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+CHUNK_BYTES = 16 << 20
+EDGES = 100_000
+DATA_OFFSET = 4096   # of an array in the files of a dataset: docs/FORMAT.md
+
+
+class Failure(Exception):
+    """Ends the run with its text."""
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def size(text):
+    match = re.fullmatch(r"(\d+)([KMG]iB)?", text)
+    if not match:
+        raise argparse.ArgumentTypeError(f"'{text}' is no size: give bytes, or a number with KiB, MiB or GiB")
+    return int(match[1]) * UNITS[match[2] or ""]
+
+
+def numbers(text):
+    return [int(n) for n in text.split(",")]
+
+
+def run_text(command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise Failure(f"{shlex.join(command)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def run_json(command):
+    out = run_text(command)
+    return json.loads(out[out.index("{"):])
+
+
+def as_typed(command):
+    """A command of the checkout as one types it there: its path says nothing to others."""
+    return shlex.join([os.path.relpath(command[0], ROOT) if command[0].startswith(ROOT + os.sep) else command[0]] + command[1:])
+
+
+def command_line(script):
+    """As it was started, without what is a matter of this machine: where commands and the temporary folder are."""
+    words = iter(sys.argv[1:])
+    kept = [word for word in words if not (word in ("--rung", "--programs", "--dir", "--torch", "--numpy") and next(words, None))]
+    return shlex.join([f"bench/{script}", *kept])
+
+
+def spread(values):
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+# ---- datasets -------------------------------------------------------------------------------------------------------
+
+def write_random(path, total):
+    with open(path, "wb") as out:
+        for start in range(0, total, CHUNK_BYTES):
+            out.write(os.urandom(min(CHUNK_BYTES, total - start)))
+
+
+def write_hole(path, total):
+    """Zeros that take no room."""
+    with open(path, "wb") as out:
+        out.truncate(total)
+
+
+def write_edges(path, vertices):
+    """EDGES random pairs of u32: the graph only gives the rows an order here."""
+    ids = array.array("I", os.urandom(8 * EDGES))
+    with open(path, "wb") as out:
+        array.array("I", (i % vertices for i in ids)).tofile(out)
+
+
+def stage(rung, features, vertices, row_bytes, out):
+    """A dataset of the rows in a raw file, in some order; the source of its features."""
+    source = f"raw:{features},u8,{vertices}x{row_bytes}"
+    edges = f"{out}.edges"
+    write_edges(edges, vertices)
+    run_json([rung, "stage", "--json", "--quiet", "--graph", f"raw:{edges},u32,2x{EDGES}", "--features", source, "--score", "degree",
+              "--out", out])
+    os.unlink(edges)
+    return source
+
+
+def features_file(rung, dataset):
+    """Its path; row 0 begins at byte DATA_OFFSET."""
+    files = run_json([rung, "info", "--json", dataset])["files"]
+    largest = max((entry for entry in files if entry["name"].startswith("features")), key=lambda entry: entry["bytes"])
+    return os.path.join(dataset, largest["name"])
+
+
+def drop_cached(path):
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(fd)
+
+
+# ---- graphs ---------------------------------------------------------------------------------------------------------
+
+def find_graph(path):
+    """arxiv.npz as given, in $RUNG_TEST_DATA, or beside the checkout; None."""
+    folders = [os.environ.get("RUNG_TEST_DATA", ""), os.path.join(ROOT, "..", "shared", "data")]
+    for file in [path] if path else [os.path.join(folder, "arxiv.npz") for folder in folders if folder]:
+        if os.path.exists(file):
+            return os.path.abspath(file)
+    return None
+
+
+def arxiv(path):
+    return {"name": "ogbn-arxiv", "vertices": 169343, "edges": f"{path}:edge_index", "train": f"{path}:train_idx",
+            "directions": {"as cited": False, "both directions": True}}
+
+
+def rmat(scale, seed, folder):
+    """Edges by R-MAT (Chakrabarti, Zhan, Faloutsos 2004), with the parameters and the 16 edges a vertex of Graph500."""
+    import numpy as np   # pylint: disable=import-outside-toplevel
+    rng, vertices = np.random.default_rng(seed), 1 << scale
+    ends = np.zeros((2, 16 * vertices), np.int32)
+    for bit in range(scale):
+        draw = rng.random(ends.shape[1], dtype=np.float32)
+        ends[0] |= (draw >= 0.76).astype(np.int32) << bit
+        ends[1] |= (((draw >= 0.57) & (draw < 0.76)) | (draw >= 0.95)).astype(np.int32) << bit
+    name = rng.permutation(vertices).astype(np.int32)   # ids say nothing of degrees
+    np.save(os.path.join(folder, "edges.npy"), name[ends])
+    np.save(os.path.join(folder, "train.npy"), np.sort(rng.choice(vertices, vertices // 100, replace=False)).astype(np.int64))
+    return {"name": f"R-MAT, scale {scale}, 16 edges a vertex, 0.57 0.19 0.19 0.05, 1 % of the vertices to train on",
+            "vertices": vertices, "edges": os.path.join(folder, "edges.npy"), "train": os.path.join(folder, "train.npy"),
+            "directions": {"as drawn": False}}
+
+
+def stage_graph(rung, graph, row_bytes, score, undirected, out):
+    """A graph with features of zeros."""
+    features = f"{out}.features"
+    write_hole(features, graph["vertices"] * row_bytes)
+    run_json([rung, "stage", "--json", "--quiet", "--graph", graph["edges"], *(["--undirected"] if undirected else []),
+              "--features", f"raw:{features},u8,{graph['vertices']}x{row_bytes}", "--split", f"train={graph['train']}",
+              "--score", score, "--out", out])
+    os.unlink(features)
+
+
+# ---- the record -----------------------------------------------------------------------------------------------------
+
+def lines(*command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT, check=False)
+    return done.stdout.splitlines() if done.returncode == 0 and done.stdout else [None]
+
+
+def first_line(*command):
+    return lines(*command)[0]
+
+
+def machine(folder=None):
+    """With a folder also where its files are."""
+    with open("/proc/cpuinfo", encoding="utf-8") as info:
+        model = re.search(r"model name\s*: (.+)", info.read())
+    with open("/proc/meminfo", encoding="utf-8") as info:
+        memory_kib = int(re.search(r"MemTotal:\s+(\d+)", info.read())[1])
+    what = {"cpu": model[1] if model else platform.machine(), "cpus": os.cpu_count(), "memory_bytes": memory_kib * 1024,
+            "kernel": platform.release()}
+    if folder:
+        what.update(filesystem=first_line("stat", "-f", "-c", "%T", folder), device=lines("df", "--output=source", folder)[-1])
+    return what
+
+
+def record(benchmark, script, rung, folder=None):
+    """What every record begins with."""
+    return {"benchmark": benchmark, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "commit": first_line("git", "describe", "--always", "--dirty"), "rung": first_line(rung, "--version"),
+            "command": command_line(script), "machine": machine(folder)}
+
+
+def temporary_folder(where):
+    """Gone on every way out, also on SIGTERM."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    return tempfile.TemporaryDirectory(prefix="rung-bench-", dir=where)
+
+
+def run_main(script, main):
+    try:
+        sys.exit(main())
+    except Failure as failure:
+        say(f"{script}: {failure}")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)

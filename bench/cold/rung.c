@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows by rung: requests in flight, with or without its cache and announced batches. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "cold.h"
+
+struct cold_store {
+	struct rung_store *store;
+	struct rung_request *requests[COLD_BUFFERS];
+	uint64_t announced;   /* batches */
+};
+
+static void open_rung(struct cold_run *run)
+{
+	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
+	struct cold_store *state = calloc(1, sizeof(*state));
+	struct rung_dataset *ds;
+	struct rung_plan *plan;
+
+	if (!state)
+		bench_die("out of memory");
+	bench_need(rung_dataset_open(run->dir, &ds), "opening the dataset");
+	plan = bench_plan(ds, run->resident, run->cache_rows, run->depth);
+	opts.requests_max = COLD_BUFFERS;
+	opts.batch_rows_max = (uint32_t)run->rows_max;
+	opts.queue_depth = run->depth;
+	opts.no_merge = run->no_merge;
+	/* the default is four times the cache, which is where more look-ahead stops to pay: here it is asked whether that is so */
+	opts.window_rows_max = (run->ahead + COLD_BUFFERS) * run->rows_max;
+	bench_need(rung_store_open(ds, plan, &opts, &state->store), "opening the store");
+	run->slot_bytes = (uint32_t)rung_plan_slots(plan)->slot_bytes;
+	rung_plan_destroy(plan);
+	rung_dataset_close(ds);
+	run->state = state;
+}
+
+static struct rung_ids ids_of(const struct cold_run *run, uint64_t batch)
+{
+	return (struct rung_ids){
+		.data = run->batches[batch].ranks, .count = run->batches[batch].count, .dtype = RUNG_U64, .space = RUNG_RANKS
+	};
+}
+
+static void announce(const struct cold_run *run, struct cold_store *state, uint64_t batch)
+{
+	if (run->ahead == 0)
+		return;
+	for (; state->announced <= batch + run->ahead && state->announced < run->batch_count; state->announced++) {
+		struct rung_ids ids = ids_of(run, state->announced);
+
+		bench_need(rung_prefetch(state->store, &ids), "announcing a batch");
+	}
+}
+
+static void begin_rung(struct cold_run *run, uint64_t batch, unsigned char *out)
+{
+	struct cold_store *state = run->state;
+	struct rung_ids ids = ids_of(run, batch);
+
+	announce(run, state, batch);
+	bench_need(rung_gather_submit(state->store, &ids, out, 0, NULL, &state->requests[batch % COLD_BUFFERS]), "gathering");
+}
+
+static void end_rung(struct cold_run *run, uint64_t batch)
+{
+	struct cold_store *state = run->state;
+
+	bench_need(rung_request_wait(state->requests[batch % COLD_BUFFERS], -1), "gathering");
+	rung_request_put(state->requests[batch % COLD_BUFFERS]);
+}
+
+static void counted_rung(struct cold_run *run)
+{
+	struct rung_store_stats stats = { .size = sizeof(stats) };
+
+	bench_need(rung_store_stats(((struct cold_store *)run->state)->store, &stats), "counters");
+	run->reads = stats.device_reads;
+	run->read_bytes = stats.device_read_bytes;
+	run->saved_rows = stats.cache_hits + stats.joined_rows;
+	run->duplicate_rows = stats.duplicate_rows;
+	run->gap_bytes = stats.gap_bytes;
+	if (stats.tiers[0].hits != 0)
+		bench_die("%" PRIu64 " rows came from memory: only cold ones were asked for", stats.tiers[0].hits);
+}
+
+static void close_rung(struct cold_run *run)
+{
+	struct cold_store *state = run->state;
+
+	bench_need(rung_store_close(state->store), "closing the store");
+	free(state);
+}
+
+const struct cold_strategy cold_rung = { "rung", open_rung, NULL, begin_rung, end_rung, counted_rung, close_rung };

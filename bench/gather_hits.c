@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rung_gather_hits DIR IDS COUNT: gathers of rows that are all in host memory, beside the plainest loop that copies them.
+ *
+ * IDS is a file of u64 ranks, taken as lists of COUNT each. Reads orders on stdin and answers each with a line on stdout, so that a
+ * driver can take turns with other programs:
+ *
+ *     floor VARIANT THREADS REPEATS   the loop; variants are listed by "variants"     -> seconds for REPEATS times all lists
+ *     rung THREADS REPEATS            rung_gather_submit, wait, put                   -> seconds
+ *     check                           every list gathered once more by rung           -> wrong rows
+ *
+ * Each thread takes its share of each list, for the loop and for rung alike. Rows lie in huge pages where the kernel has them.
+ */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+#include "common.h"
+
+#define THREADS_MAX 64u
+#define LINE 64u
+#define PREFETCH_BYTES 512u   /* of a row: the hardware goes on from there */
+
+struct variant {
+	unsigned ahead;    /* rows between the one that is copied and the one that is asked for */
+	bool streamed;     /* past the caches, 32 bytes a store */
+};
+
+static const struct variant variants[] = {
+	{ 0, false }, { 2, false }, { 4, false }, { 8, false }, { 16, false },
+#ifdef __x86_64__
+	{ 0, true }, { 2, true }, { 4, true }, { 8, true }, { 16, true },
+#endif
+};
+#define VARIANT_COUNT (sizeof(variants) / sizeof(*variants))
+
+static struct {
+	struct rung_store *store;
+	struct bench_features features;
+	unsigned char *rows;        /* the floor's own copy of all rows */
+	unsigned char *out;
+	uint64_t *ids;
+	uint64_t count, list_count;
+	pthread_barrier_t begin, end;
+	/* the order that is carried out */
+	const struct variant *variant;   /* NULL: rung */
+	uint64_t repeats;
+	unsigned threads;
+} run;
+
+/* gcc takes a function that only prefetches for one without an effect, unless it is inline */
+__attribute__((always_inline)) static inline void ask_for(const uint64_t *ids, uint64_t i, uint64_t count)
+{
+	size_t row_bytes = run.features.row_bytes;
+
+	if (i < count) {
+		for (size_t at = 0; at < row_bytes && at < PREFETCH_BYTES; at += LINE)
+			__builtin_prefetch(run.rows + ids[i] * row_bytes + at, 0, 0);
+	}
+}
+
+static void copy_list(unsigned ahead, const uint64_t *ids, uint64_t count, unsigned char *out)
+{
+	size_t row_bytes = run.features.row_bytes;
+
+	for (uint64_t i = 0; i < count; i++) {
+		if (ahead)
+			ask_for(ids, i + ahead, count);
+		memcpy(out + i * row_bytes, run.rows + ids[i] * row_bytes, row_bytes);
+	}
+}
+
+#ifdef __x86_64__
+__attribute__((target("avx"))) static void stream_list(unsigned ahead, const uint64_t *ids, uint64_t count, unsigned char *out)
+{
+	size_t row_bytes = run.features.row_bytes;
+
+	for (uint64_t i = 0; i < count; i++) {
+		const unsigned char *from = run.rows + ids[i] * row_bytes;
+		unsigned char *to = out + i * row_bytes;
+
+		if (ahead)
+			ask_for(ids, i + ahead, count);
+		for (size_t at = 0; at < row_bytes; at += 2 * 32) {
+			__m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(from + at));
+			__m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(from + at + 32));
+
+			_mm256_stream_si256((__m256i *)(void *)(to + at), a);
+			_mm256_stream_si256((__m256i *)(void *)(to + at + 32), b);
+		}
+	}
+	_mm_sfence();
+}
+#endif
+
+static void floor_list(const struct variant *variant, const uint64_t *ids, uint64_t count, unsigned char *out)
+{
+#ifdef __x86_64__
+	if (variant->streamed) {
+		stream_list(variant->ahead, ids, count, out);
+		return;
+	}
+#endif
+	copy_list(variant->ahead, ids, count, out);
+}
+
+static void gather(const uint64_t *ids, uint64_t count, unsigned char *out)
+{
+	struct rung_ids list = { .data = ids, .count = count, .dtype = RUNG_U64, .space = RUNG_RANKS };
+	struct rung_request *request;
+
+	bench_need(rung_gather_submit(run.store, &list, out, 0, NULL, &request), "gathering");
+	bench_need(rung_request_wait(request, -1), "gathering");
+	rung_request_put(request);
+}
+
+static void work(unsigned thread)
+{
+	uint64_t first = run.count * thread / run.threads, end = run.count * (thread + 1) / run.threads;
+	unsigned char *out = run.out + first * run.features.row_bytes;
+
+	for (uint64_t repeat = 0; repeat < run.repeats; repeat++) {
+		for (uint64_t l = 0; l < run.list_count; l++) {
+			const uint64_t *ids = run.ids + l * run.count + first;
+
+			if (run.variant)
+				floor_list(run.variant, ids, end - first, out);
+			else
+				gather(ids, end - first, out);
+		}
+	}
+}
+
+static void *thread_main(void *arg)
+{
+	unsigned thread = (unsigned)(uintptr_t)arg;
+
+	pthread_barrier_wait(&run.begin);
+	work(thread);
+	pthread_barrier_wait(&run.end);
+	return NULL;
+}
+
+static double carry_out(unsigned threads)
+{
+	pthread_t others[THREADS_MAX];
+	double begun;
+
+	if (threads == 0 || threads > THREADS_MAX)
+		bench_die("%u threads: give 1 to %u", threads, THREADS_MAX);
+	run.threads = threads;
+	pthread_barrier_init(&run.begin, NULL, threads);
+	pthread_barrier_init(&run.end, NULL, threads);
+	for (unsigned t = 1; t < threads; t++) {
+		if (pthread_create(&others[t], NULL, thread_main, (void *)(uintptr_t)t) != 0)
+			bench_die("no thread can be started");
+	}
+	pthread_barrier_wait(&run.begin);
+	begun = bench_now();
+	work(0);
+	pthread_barrier_wait(&run.end);
+	begun = bench_now() - begun;
+	for (unsigned t = 1; t < threads; t++)
+		pthread_join(others[t], NULL);
+	pthread_barrier_destroy(&run.begin);
+	pthread_barrier_destroy(&run.end);
+	return begun;
+}
+
+/* By rung, compared with what the file holds. */
+static uint64_t check(void)
+{
+	uint64_t wrong = 0, row_bytes = run.features.row_bytes;
+
+	for (uint64_t l = 0; l < run.list_count; l++) {
+		const uint64_t *ids = run.ids + l * run.count;
+
+		memset(run.out, 0xee, run.count * row_bytes);
+		gather(ids, run.count, run.out);
+		for (uint64_t i = 0; i < run.count; i++)
+			wrong += memcmp(run.out + i * row_bytes, run.rows + ids[i] * row_bytes, row_bytes) != 0;
+	}
+	return wrong;
+}
+
+static void load(const char *path, uint64_t offset, void *to, uint64_t bytes)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	for (uint64_t done = 0; done < bytes;) {
+		ssize_t got = fd < 0 ? -1 : pread(fd, (char *)to + done, bytes - done, (off_t)(offset + done));
+
+		if (got <= 0)
+			bench_die("%s: %" PRIu64 " bytes from %" PRIu64 " cannot be read", path, bytes, offset);
+		done += (uint64_t)got;
+	}
+	close(fd);
+}
+
+static void set_up(const char *dir, const char *ids, const char *count)
+{
+	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
+	struct rung_plan_opts plan_opts = RUNG_PLAN_OPTS_INIT;
+	struct rung_dataset *ds;
+	struct rung_plan *plan;
+	off_t ids_bytes;
+	int fd = open(ids, O_RDONLY | O_CLOEXEC);
+
+	ids_bytes = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
+	close(fd);
+	run.count = bench_number(count);
+	if (run.count == 0 || ids_bytes <= 0 || (uint64_t)ids_bytes % (run.count * 8) != 0)
+		bench_die("%s: is no file of lists of %" PRIu64 " u64", ids, run.count);
+	run.list_count = (uint64_t)ids_bytes / (run.count * 8);
+	run.ids = bench_map((uint64_t)ids_bytes);
+	load(ids, 0, run.ids, (uint64_t)ids_bytes);
+
+	bench_need(rung_dataset_open(dir, &ds), "opening the dataset");
+	bench_features_find(ds, &run.features);
+	if (run.features.row_stride != run.features.row_bytes)
+		bench_die("%s: rows are padded: the loops here are for rows one behind the other", dir);
+	plan_opts.host_bytes = RUNG_BYTES_MAX;
+	plan_opts.device = RUNG_DEVICE_CPU;
+	bench_need(rung_plan_create(ds, &plan_opts, &plan), "planning");
+	opts.requests_max = THREADS_MAX;
+	opts.batch_rows_max = (uint32_t)run.count;
+	bench_need(rung_store_open(ds, plan, &opts, &run.store), "opening the store");
+	rung_plan_destroy(plan);
+	rung_dataset_close(ds);
+
+	for (uint64_t i = 0; i < run.count * run.list_count; i++) {
+		if (run.ids[i] >= run.features.row_count)
+			bench_die("%s: %" PRIu64 " is no rank", ids, run.ids[i]);
+	}
+	run.rows = bench_map(run.features.row_count * run.features.row_bytes);
+	load(run.features.path, run.features.data_offset, run.rows, run.features.row_count * run.features.row_bytes);
+	run.out = bench_map(run.count * run.features.row_bytes);
+}
+
+static bool is_here(const struct variant *variant)
+{
+#ifdef __x86_64__
+	return !variant->streamed || (run.features.row_bytes % 64 == 0 && __builtin_cpu_supports("avx"));
+#else
+	return !variant->streamed;
+#endif
+}
+
+static void list_variants(void)
+{
+	for (unsigned v = 0; v < VARIANT_COUNT && is_here(&variants[v]); v++)
+		printf("%s%s-%u", v ? " " : "", variants[v].streamed ? "stream" : "memcpy", variants[v].ahead);
+	printf("\n");
+}
+
+static void obey(const char *order)
+{
+	unsigned variant, threads;
+	uint64_t repeats;
+
+	if (sscanf(order, "floor %u %u %" SCNu64, &variant, &threads, &repeats) == 3 && variant < VARIANT_COUNT &&
+	    is_here(&variants[variant])) {
+		run.variant = &variants[variant];
+		run.repeats = repeats;
+		printf("%.9f\n", carry_out(threads));
+	} else if (sscanf(order, "rung %u %" SCNu64, &threads, &repeats) == 2) {
+		run.variant = NULL;
+		run.repeats = repeats;
+		printf("%.9f\n", carry_out(threads));
+	} else if (strcmp(order, "check\n") == 0) {
+		printf("%" PRIu64 "\n", check());
+	} else if (strcmp(order, "variants\n") == 0) {
+		list_variants();
+	} else {
+		bench_die("no such order: %s", order);
+	}
+	fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+	char order[128];
+
+	bench_name = "rung_gather_hits";
+	if (argc != 4) {
+		fprintf(stderr, "usage: rung_gather_hits DIR IDS COUNT\n");
+		return BENCH_USAGE;
+	}
+	set_up(argv[1], argv[2], argv[3]);
+	while (fgets(order, sizeof(order), stdin))
+		obey(order);
+	bench_need(rung_store_close(run.store), "closing the store");
+	return BENCH_DONE;
+}

@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Gathers of rows that are all in memory, on the CPU: rung, the plainest loop, numpy and torch, in turn, over the same rows and ids.
+
+Stages random bytes, lets each contestant load them into its own memory, and has them gather the same lists one after the other.
+One JSON object on stdout, a table on stderr. numpy and torch are taken where a Python has them (--numpy, --torch); the others are
+reported as null, with the reason. bench/README.md says what is timed.
+"""
+import argparse
+import array
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+
+from common import (DATA_OFFSET, ROOT, Failure, features_file, numbers, record, run_main, say, size, spread, stage, temporary_folder, write_random)
+
+LISTS = 4                    # in turn: one alone would be served from the caches
+SAMPLE_BYTES = 256 << 20     # that a sample copies at least
+
+
+# ---- contestants in Python: the same orders as rung_gather_hits takes --------------------------------------------------
+
+def load_floats(path, rows, row_bytes, ids_path):
+    import numpy as np   # pylint: disable=import-outside-toplevel
+    features = np.fromfile(path, np.float32, rows * row_bytes // 4, offset=DATA_OFFSET).reshape(rows, row_bytes // 4)
+    return features, np.fromfile(ids_path, np.int64)
+
+
+def timed(pool, threads, count, work):
+    """Each thread takes its share of each list, as in rung_gather_hits."""
+    shares = [slice(count * t // threads, count * (t + 1) // threads) for t in range(threads)]
+    begun = time.perf_counter()
+    if threads == 1:
+        work(shares[0])
+    else:
+        for future in [pool.submit(work, share) for share in shares]:
+            future.result()
+    return time.perf_counter() - begun
+
+
+def numpy_contestants(path, rows, row_bytes, ids_path, count):
+    from concurrent.futures import ThreadPoolExecutor   # pylint: disable=import-outside-toplevel
+    import numpy as np   # pylint: disable=import-outside-toplevel
+    features, ids = load_floats(path, rows, row_bytes, ids_path)
+    lists, out, pool = ids.reshape(-1, count), np.empty((count, features.shape[1]), np.float32), ThreadPoolExecutor(64)
+
+    def take(threads, repeats):
+        def work(share):
+            for _ in range(repeats):
+                for one in lists:
+                    np.take(features, one[share], axis=0, out=out[share], mode="clip")   # "raise" copies the output once more
+        return timed(pool, threads, count, work)
+
+    def index(threads, repeats):
+        def work(share):
+            for _ in range(repeats):
+                for one in lists:
+                    features[one[share]]   # pylint: disable=pointless-statement
+        return timed(pool, threads, count, work)
+
+    def check():
+        np.take(features, lists[0], axis=0, out=out, mode="clip")
+        return int((out.view(np.uint32) != features.view(np.uint32)[lists[0]]).any(axis=1).sum())
+    return {"take": take, "index": index}, check, np.__version__
+
+
+def torch_contestants(path, rows, row_bytes, ids_path, count):
+    import numpy as np   # pylint: disable=import-outside-toplevel
+    import torch   # pylint: disable=import-outside-toplevel
+    features, ids = load_floats(path, rows, row_bytes, ids_path)
+    table, lists = torch.from_numpy(features), torch.from_numpy(ids).reshape(-1, count)
+    out = torch.empty((count, features.shape[1]), dtype=torch.float32)
+
+    def index_select(threads, repeats):
+        torch.set_num_threads(threads)
+        begun = time.perf_counter()
+        for _ in range(repeats):
+            for one in lists:
+                torch.index_select(table, 0, one, out=out)
+        return time.perf_counter() - begun
+
+    def check():
+        torch.index_select(table, 0, lists[0], out=out)
+        return int((out.numpy().view(np.uint32) != features.view(np.uint32)[lists[0].numpy()]).any(axis=1).sum())
+    return {"index_select": index_select}, check, torch.__version__
+
+
+def serve(library, path, rows, row_bytes, ids_path, count):
+    make = {"numpy": numpy_contestants, "torch": torch_contestants}[library]
+    functions, check, version = make(path, int(rows), int(row_bytes), ids_path, int(count))
+    print(version, flush=True)
+    for order in sys.stdin:
+        words = order.split()
+        print(check() if words == ["check"] else f"{functions[words[0]](int(words[1]), int(words[2])):.9f}", flush=True)
+
+
+# ---- the driver -------------------------------------------------------------------------------------------------------
+
+class Worker:
+    """A program that carries out one order at a time."""
+
+    def __init__(self, command):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)   # pylint: disable=consider-using-with
+        self.command = command
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise Failure(f"{self.command[0]}: ended with {self.process.wait()}")
+        return line.strip()
+
+    def order(self, *words):
+        self.process.stdin.write(" ".join(str(word) for word in words) + "\n")
+        self.process.stdin.flush()
+        return self.answer()
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def missing(python, library):
+    """Why this Python does not have it; None when it does."""
+    if not python or not shutil.which(python):
+        return f"there is no {python}"
+    done = subprocess.run([python, "-c", f"import numpy, {library}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    return None if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
+
+
+def open_workers(args, dataset, ids_path, vertices, row_bytes, absent):
+    """{name: worker}, {contestant: (worker, order)}"""
+    path = features_file(args.rung, dataset)
+    program = Worker([os.path.join(args.programs, "rung_gather_hits"), dataset, ids_path, str(args.rows)])
+    workers = {"rung": program}
+    contestants = {f"floor {variant}": (program, ["floor", i]) for i, variant in enumerate(program.order("variants").split())}
+    contestants["rung"] = (program, ["rung"])
+    for library, names in (("numpy", ("take", "index")), ("torch", ("index_select",))):
+        if library in absent:
+            continue
+        worker = Worker([getattr(args, library), "-B", os.path.abspath(__file__), "--serve", library, path, str(vertices), str(row_bytes),
+                         ids_path, str(args.rows)])
+        worker.version = worker.answer()
+        workers[library] = worker
+        contestants.update({f"{library} {name}": (worker, [name]) for name in names})
+    return workers, contestants
+
+
+def race(args, contestants, repeats):
+    """{contestant: {threads: [seconds]}}: rounds of all, each second one backwards; the first is a warm-up and dropped."""
+    turns = [(name, threads) for threads in args.threads for name in contestants]
+    seconds, dropped = {name: {threads: [] for threads in args.threads} for name in contestants}, 0 if args.small else 1
+    for idx in range(args.rounds + dropped):
+        for name, threads in turns if idx % 2 == 0 else reversed(turns):
+            worker, order = contestants[name]
+            seconds[name][threads].append(float(worker.order(*order, threads, repeats)))
+    return {name: {threads: samples[dropped:] for threads, samples in by.items()} for name, by in seconds.items()}
+
+
+def best_of(by_threads):
+    """(threads, samples) with the least median."""
+    return min(by_threads.items(), key=lambda entry: spread(entry[1])["median"])
+
+
+def against(rung, by_threads):
+    """How many times as fast as the other rung is, each with the number of threads that is best for it, round by round."""
+    threads, samples = best_of(by_threads)
+    mine_threads, mine = best_of(rung)
+    return {"rung_threads": mine_threads, "threads": threads, **spread([theirs / ours for theirs, ours in zip(samples, mine)])}
+
+
+def measure(args, folder, row_bytes, absent):
+    vertices, dataset, ids_path = args.size // row_bytes, os.path.join(folder, "rows"), os.path.join(folder, "ids")
+    say(f"rows of {row_bytes} bytes")
+    write_random(f"{folder}/source.bin", vertices * row_bytes)
+    stage(args.rung, f"{folder}/source.bin", vertices, row_bytes, dataset)
+    draws = random.Random(args.seed)
+    with open(ids_path, "wb") as out:
+        for _ in range(LISTS):
+            array.array("Q", draws.sample(range(vertices), args.rows)).tofile(out)
+    workers, contestants = open_workers(args, dataset, ids_path, vertices, row_bytes, absent)
+    repeats = max(1, args.sample_bytes // (LISTS * args.rows * row_bytes))
+    seconds = race(args, contestants, repeats)
+    wrong = {name: int(worker.order("check")) for name, worker in workers.items()}
+    versions = {name: worker.version for name, worker in workers.items() if name != "rung"}
+    for worker in workers.values():
+        worker.close()
+    shutil.rmtree(dataset)
+    if any(wrong.values()):
+        raise Failure(f"wrong rows: {wrong}")
+    return {**figures(args, row_bytes, repeats, seconds), "row_count": vertices, "wrong_rows": wrong, "versions": versions, "absent": absent}
+
+
+def figures(args, row_bytes, repeats, seconds):
+    gathered = repeats * LISTS * args.rows
+    floor = min((name for name in seconds if name.startswith("floor")), key=lambda name: spread(best_of(seconds[name])[1])["median"])
+    others = {"floor": floor, "numpy take": "numpy take", "numpy index": "numpy index", "torch index_select": "torch index_select"}
+    result = {"row_bytes": row_bytes, "rows": args.rows, "repeats": repeats, "best_floor": floor,
+              "ns_per_row": {name: {threads: {**spread(ns := [s / gathered * 1e9 for s in samples]), "samples": ns}
+                                    for threads, samples in by.items()} for name, by in seconds.items()},
+              "times_as_fast_as": {label: against(seconds["rung"], seconds[name]) if name in seconds else None
+                                   for label, name in others.items()},
+              "of_floor_by_threads": {threads: spread([theirs / ours for theirs, ours in
+                                                       zip(min((seconds[name][threads] for name in seconds if name.startswith("floor")),
+                                                               key=lambda samples: spread(samples)["median"]), seconds["rung"][threads])])
+                                      for threads in args.threads}}
+    for name, by in result["ns_per_row"].items():
+        say(f"  {name:20}" + "".join(f" {entry['median']:8.0f} ns/row, {threads} thr." for threads, entry in by.items()))
+    for label, ratio in result["times_as_fast_as"].items():
+        say(f"  rung / {label:18} " + (f"{ratio['median']:.2f} ({ratio['min']:.2f} to {ratio['max']:.2f})" if ratio else "null"))
+    return result
+
+
+def parse_args():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"), help="the command (default: build/rung)")
+    parser.add_argument("--programs", help="folder of rung_gather_hits (default: bench/ beside the command)")
+    parser.add_argument("--dir", help="folder for the temporary folder; twice --size is needed (default: $TMPDIR)")
+    parser.add_argument("--size", type=size, default=size("512MiB"), help="bytes of features, held once by each contestant (default: 512MiB)")
+    parser.add_argument("--row-bytes", type=numbers, default=[512, 1536, 4096], help="widths, each measured (default: 512,1536,4096)")
+    parser.add_argument("--rows", type=int, default=16384, help="rows of a gather (default: 16384)")
+    parser.add_argument("--threads", type=numbers, default=[1, 2], help="each measured, the best counts (default: 1,2)")
+    parser.add_argument("--rounds", type=int, default=9, help="rounds that count (default: 9)")
+    parser.add_argument("--numpy", metavar="PYTHON", default=sys.executable, help="a Python with numpy (default: this one)")
+    parser.add_argument("--torch", metavar="PYTHON", default=sys.executable, help="a Python with numpy and torch (default: this one)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--small", action="store_true", help="to try the script: a few seconds; the figures say nothing")
+    args = parser.parse_args()
+    args.sample_bytes = SAMPLE_BYTES
+    if args.small:
+        args.size, args.rows, args.rounds, args.sample_bytes = size("8MiB"), 512, 1, 0
+    args.programs = args.programs or os.path.join(os.path.dirname(args.rung), "bench")
+    return args
+
+
+def main():
+    if len(sys.argv) > 1 and sys.argv[1] == "--serve":
+        serve(*sys.argv[2:])
+        return 0
+    args = parse_args()
+    absent = {library: why for library in ("numpy", "torch") if (why := missing(getattr(args, library), library))}
+    for library, why in absent.items():
+        say(f"without {library}: {why}")
+    with temporary_folder(args.dir) as folder:
+        out = record("gather_hits", "gather_hits.py", args.rung)
+        out["results"] = [measure(args, folder, row_bytes, absent) for row_bytes in args.row_bytes]
+    print(json.dumps(out, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    run_main("gather_hits.py", main)

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmarks of bench/ on little data: what they gather is right and what they print is complete. Their figures are not looked at."""
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from clitest import CliTest, main
+
+BENCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench")
+PROGRAMS = os.path.join(os.environ.get("RUNG_BUILD_DIR", ""), "bench")
+
+
+def is_built(program):
+    return unittest.skipUnless(os.path.exists(os.path.join(PROGRAMS, program)), f"{program} was not built: RUNG_BENCH is off")
+
+
+class BenchScripts(CliTest):
+    def run_script(self, script, *args):
+        done = subprocess.run([sys.executable, "-B", os.path.join(BENCH, script), "--rung", os.environ["RUNG"], *args],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=500, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        record = json.loads(done.stdout)
+        self.assertLessEqual({"benchmark", "date", "commit", "rung", "command", "machine"}, set(record))
+        return record
+
+    def check_strategies(self, result, names):
+        self.assertLessEqual(names, set(result["strategies"]))
+        for name, strategy in result["strategies"].items():
+            with self.subTest(name):
+                self.assertEqual([sample["wrong_rows"] for sample in strategy["samples"]], [0])
+                sample = strategy["samples"][0]
+                self.assertGreater(sample["checked_batches"], 0)
+                self.assertGreaterEqual(sample["read_bytes"], sample["reads"] * 512)
+                if name in ("pread", "uring-rows", "uring-slot"):
+                    self.assertEqual(sample["reads"], sample["rows"], "one read a row")
+                elif name in ("mmap", "uring-pages"):
+                    self.assertEqual(sample["read_bytes"], sample["reads"] * 4096, "pages")
+                elif name.startswith("rung") and name != "rung-rows":
+                    self.assertLess(sample["reads"], sample["rows"], "rows share reads")
+
+    @is_built("rung_cold_reads")
+    def test_cold_reads_fetches_the_same_rows_in_every_way(self):
+        record = self.run_script("cold_reads.py", "--programs", PROGRAMS, "--small", "--parts", "dense,trace", "--row-bytes", "1536")
+        (dense,), (trace,) = record["dense"], record["trace"]
+        self.check_strategies(dense, {"mmap", "pread", "rung-rows", "rung"})
+        self.check_strategies(trace, {"mmap", "pread", "rung-rows", "rung", "rung-cache", "rung-cache-ahead", "rung-one-in-flight"})
+        for result in (dense, trace):
+            self.assertEqual(len({strategy["samples"][0]["rows"] for strategy in result["strategies"].values()}), 1, "the same rows")
+            self.assertIn("pread", result["strategies"]["rung"]["times_the_rows_per_s_of"])
+
+    @is_built("rung_cold_reads")
+    def test_announced_batches_are_hit_as_often_as_can_be(self):
+        record = self.run_script("cold_reads.py", "--programs", PROGRAMS, "--small", "--parts", "lookahead")
+        blind, ahead = record["lookahead"]
+        self.assertEqual((blind["window_batches"], ahead["window_batches"]), (0, 8))
+        self.assertGreater(ahead["window_rows_over_cache_rows"], 4)
+        for result in (blind, ahead):
+            self.assertLessEqual(result["hits"], result["belady_hits"])
+            self.assertLess(result["belady_hits"], result["rows"])
+        self.assertGreater(ahead["hits_over_belady"], 0.9)
+        self.assertGreater(ahead["hits"], ahead["static_hits"])
+        self.assertGreater(ahead["hits"], blind["hits"])
+
+    @is_built("rung_gather_hits")
+    def test_gather_hits_compares_with_what_is_there(self):
+        record = self.run_script("gather_hits.py", "--programs", PROGRAMS, "--small", "--row-bytes", "1536", "--torch", "/no/such/python")
+        (result,) = record["results"]
+        self.assertEqual(result["wrong_rows"]["rung"], 0)
+        self.assertEqual(result["absent"]["torch"], "there is no /no/such/python")
+        self.assertIsNone(result["times_as_fast_as"]["torch index_select"])
+        self.assertEqual("numpy" in result["absent"], not importlib.util.find_spec("numpy"))
+        if importlib.util.find_spec("numpy"):
+            self.assertEqual(result["wrong_rows"]["numpy"], 0)
+            self.assertIn("median", result["times_as_fast_as"]["numpy index"])
+        self.assertEqual(set(result["ns_per_row"]["rung"]), {"1", "2"})
+        self.assertIn(result["best_floor"], result["ns_per_row"])
+
+    @unittest.skipUnless(shutil.which("fio"), "fio is not there: Debian fio")
+    def test_cold_vs_fio_reads_the_same_file(self):
+        record = self.run_script("cold_vs_fio.py", "--small", "--row-bytes", "512", "--depth", "32")
+        (result,) = record["results"]
+        self.assertEqual((result["row_bytes"], result["depth"], result["wrong_rows"]), (512, 32, 0))
+        self.assertEqual(result["verified_rows"], (16 << 20) // 512)
+        (pair,) = result["pairs"]
+        self.assertEqual(pair["rung"]["merged_rows"], 0)
+        self.assertEqual(pair["cpu_ratio"], pair["rung"]["cpu_us_per_read"] / pair["fio"]["cpu_us_per_read"])
+
+
+if __name__ == "__main__":
+    main()

@@ -61,8 +61,6 @@ __attribute__((target("avx"))) static inline void rung__copy_streamed(unsigned c
 	if (at < bytes)
 		memcpy(to + at, from + at, bytes - at);
 }
-#else
-#define rung__copy_streamed(to, from, bytes) ((void)memcpy(to, from, bytes))
 #endif
 
 static inline void rung__copy_fence(void)

@@ -40,8 +40,9 @@ static inline uint64_t rank_at(const struct rung__gather *g, enum map_kind map, 
  * Ask for what row i of the list will need, if there is such a row; its rank has been asked for before. Always inline: gcc takes a function
  * that only prefetches for one without an effect, and leaves its calls out.
  */
-__attribute__((always_inline)) static inline void prefetch_row(const struct rung__gather *g, const struct rung__view *view, const struct rung_ids *ids, uint64_t i,
-                                enum rung_dtype dtype, enum map_kind map)
+__attribute__((always_inline)) static inline void prefetch_row(const struct rung__gather *g, const struct rung__view *view,
+                                                               const struct rung_ids *ids, uint64_t i, enum rung_dtype dtype,
+                                                               enum map_kind map)
 {
 	uint64_t id = i < ids->count ? id_at(ids->data, dtype, i) : UINT64_MAX;
 	uint64_t slot = id < g->vertex_count ? rank_at(g, map, id) - view->rank_first : UINT64_MAX;

@@ -39,23 +39,28 @@ uint64_t rung__chain_pop(const struct rung__refill *refill, struct rung__chain *
 
 /* ---- placing ---- */
 
-/* One row to every output row that asked. */
 #if RUNG__HAVE_STREAM
-__attribute__((target("avx")))
+__attribute__((target("avx"))) static void stream_out(const struct rung_request *request, uint64_t first, uint64_t end,
+                                                      const unsigned char *row, size_t row_bytes)
+{
+	for (uint64_t i = first; i < end; i++)
+		rung__copy_streamed(request->out + request->misses.rows[i] * request->out_stride, row, row_bytes);
+}
 #endif
+
+/* One row to every output row that asked. */
 static void copy_out(const struct rung_request *request, uint64_t first, uint64_t end, const unsigned char *row, size_t row_bytes)
 {
 	const struct rung__misses *misses = &request->misses;
-	bool streams = rung__streams(request->out, request->out_stride, misses->count * row_bytes);
 
-	for (uint64_t i = first; i < end; i++) {
-		unsigned char *to = request->out + misses->rows[i] * request->out_stride;
-
-		if (streams)
-			rung__copy_streamed(to, row, row_bytes);
-		else
-			memcpy(to, row, row_bytes);
+#if RUNG__HAVE_STREAM
+	if (rung__streams(request->out, request->out_stride, misses->count * row_bytes)) {
+		stream_out(request, first, end, row, row_bytes);
+		return;
 	}
+#endif
+	for (uint64_t i = first; i < end; i++)
+		memcpy(request->out + misses->rows[i] * request->out_stride, row, row_bytes);
 }
 
 void rung__rows_place(const struct rung__refill *refill, struct rung__part *part, uint64_t first, uint64_t end, uint64_t from)

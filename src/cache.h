@@ -6,8 +6,8 @@
  * which is early enough when several are in flight. Of a row's coming uses the nearest counts. While batches are announced a row is kept
  * when it is wanted sooner than what it would replace: L. A. Belady, "A study of replacement algorithms for a virtual-storage
  * computer", IBM Systems Journal 5(2), 1966, with the right to keep nothing; rows that no known batch wants are ordered by their score,
- * that is by rank, the coldest replaced first. Without announcements a row that is hotter than the coldest there is kept, a colder one
- * when it misses twice in a short time, and replaced is as in SIEVE (Zhang et al., "SIEVE is Simpler than LRU", NSDI 2024).
+ * that is by rank, the coldest replaced first. Without announcements a row that is hotter than the coldest there takes its place; a colder one
+ * when it misses twice in a short time, that of a row chosen as in SIEVE (Zhang et al., "SIEVE is Simpler than LRU", NSDI 2024).
  *
  * Memory. The *index* (struct layout private to cache.c) and the frames may be shared by several processes; the window of coming
  * batches is each process's own. With several processes a frame knows one next use, the nearest that is known when it is written down.

@@ -5,8 +5,8 @@
  * With batches announced, Belady's rule on what is known: of two rows the one wanted later goes, a row that no known batch wants is
  * wanted later than all that are known, and of two such rows the colder one goes, be it the one that has just come. Equal times keep
  * what is there. Without announcements what is known reaches as far as the batches in flight: it is kept. Among the rest rank and history
- * choose: Y. Zhang et al., "SIEVE is Simpler than LRU" (NSDI 2024), with the hotter rank let in at once, and the colder when it misses
- * twice. History alone is worse than any good order by score on sampled batches, whose rows come once each in every batch; it
+ * choose: a hotter row comes in for the coldest at once, a colder one when it misses twice, for one that SIEVE finds (Y. Zhang et al.,
+ * "SIEVE is Simpler than LRU", NSDI 2024). History alone is worse than any good order by score on sampled batches, whose rows come once each in every batch; it
  * is right where training has moved away from what the score was made for.
  */
 #include "cache_internal.h"
@@ -48,7 +48,8 @@ static uint32_t sieve(struct rung__cache *cache)
 
 /*
  * Without announcements, history is asked only where the score has been proven wrong. A row colder than all that is there is
- * remembered, and kept when it misses again before it is forgotten, which is after about as many rows as there are frames.
+ * remembered, and kept when it misses again before it is forgotten, which is after about as many rows as there are frames; then
+ * SIEVE says what goes. The hotter ones come in for the coldest: SIEVE would give up rows hotter still.
  */
 static bool missed_lately(struct rung__cache *cache, uint64_t row)
 {
@@ -65,7 +66,9 @@ static uint32_t by_history(struct rung__cache *cache, uint64_t row, uint32_t nex
 	struct rung__cache_index *index = cache->index;
 	const struct rung__cache_frame *frame = &cache->frames[coldest - 1];
 
-	if (next_use == 0 && frame->row < row && !missed_lately(cache, row))
+	if (next_use != 0 || row < frame->row)
+		return coldest;
+	if (!missed_lately(cache, row))
 		return 0;
 	if (!frame->visited || index->idle_count < index->filled_count / IDLE_SHARE)
 		return coldest;

@@ -236,13 +236,21 @@ static void model_remove(struct model *m, int at)
 	m->hand -= m->hand >= at;   /* to a newer one, or none, when it was that one */
 }
 
-static int model_victim(struct model *m)
+static int model_coldest(const struct model *m)
 {
-	int coldest = 0, at = m->hand >= 0 ? m->hand : m->count - 1;
+	int coldest = 0;
 
 	for (int i = 1; i < m->count; i++)
 		coldest = m->rows[i] > m->rows[coldest] ? i : coldest;
-	if (!m->visited[coldest])
+	return coldest;
+}
+
+/* For a row colder than all; others take the place of the coldest. */
+static int model_victim(struct model *m, uint64_t row)
+{
+	int coldest = model_coldest(m), at = m->hand >= 0 ? m->hand : m->count - 1;
+
+	if (row < m->rows[coldest] || !m->visited[coldest])
 		return coldest;
 	while (m->visited[at]) {
 		m->visited[at] = false;
@@ -258,10 +266,8 @@ static bool model_refuses(struct model *m, uint64_t row)
 	uint64_t *refused = &m->refused[rung__mix64(row) % (uint64_t)m->room];
 	bool again = *refused == row + 1;
 
-	for (int i = 0; i < m->count; i++) {
-		if (m->rows[i] > row)
-			return false;
-	}
+	if (row < m->rows[model_coldest(m)])
+		return false;
 	*refused = again ? 0 : row + 1;
 	return !again;
 }
@@ -277,7 +283,7 @@ static enum rung__cache_found model_take(struct model *m, int frames, uint64_t r
 	if (m->count == frames && model_refuses(m, row))
 		return RUNG__CACHE_PASS;
 	if (m->count == frames)
-		model_remove(m, model_victim(m));
+		model_remove(m, model_victim(m, row));
 	memmove(&m->rows[1], &m->rows[0], (size_t)m->count * sizeof(*m->rows));
 	memmove(&m->visited[1], &m->visited[0], (size_t)m->count * sizeof(*m->visited));
 	m->rows[0] = row;

@@ -2,8 +2,8 @@
 /**
  * The refill thread's state. Only that thread touches it, but for what stands under its lock, and counters, which others read.
  *
- * Files: refill.c starts, stops, and is the loop; refill_plan.c makes the next read of a part out of its misses; refill_read.c is the life of a read; refill_rows.c puts rows where
- * they are wanted, and completes parts.
+ * Files: refill.c starts, stops, and is the loop; refill_plan.c makes the next read of a part out of its misses; refill_read.c is the life
+ * of a read; refill_rows.c puts rows where they are wanted, and completes parts; refill_stats.c adds up counters.
  *
  * Nodes. Equal ranks stand next to each other in a request's misses; the first of such a run stands for it and is called a node: its
  * request's number and its place in the list, in one word. Nodes that wait for the same read are chained through misses.links,

@@ -19,7 +19,8 @@ struct rung_plan;
 
 struct rung_plan_opts {
 	size_t size;             /**< sizeof(struct rung_plan_opts), set by the initialiser */
-	uint64_t host_bytes;     /**< host memory for rows, staging slots, cold-row cache and graph together; 0: half of what is free; RUNG_BYTES_MAX: all rows */
+	uint64_t host_bytes;     /**< host memory for rows, staging slots, cold-row cache and graph together; 0: half of what is free;
+	                              RUNG_BYTES_MAX: all rows */
 	uint32_t queue_depth;    /**< reads in flight wanted on each features file; 0: 64 */
 	enum rung_device device;    /**< what will gather; only with CUDA are there rows in the tiers "gpu" and "peer" */
 	const int *gpus;            /**< [gpu_count] GPUs, the first gathers; one may come several times and then poses as several;

@@ -12,6 +12,7 @@ import json
 import os
 import random
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from common import (DATA_OFFSET, ROOT, Failure, features_file, numbers, record, 
 
 LISTS = 4                    # in turn: one alone would be served from the caches
 SAMPLE_BYTES = 256 << 20     # that a sample copies at least
+CALIBRATION_ROUNDS = 5
 
 
 # ---- contestants in Python: the same orders as rung_gather_hits takes --------------------------------------------------
@@ -136,8 +138,7 @@ def open_workers(args, dataset, ids_path, vertices, row_bytes, absent):
     path = features_file(args.rung, dataset)
     program = Worker([os.path.join(args.programs, "rung_gather_hits"), dataset, ids_path, str(args.rows)])
     workers = {"rung": program}
-    contestants = {f"floor {variant}": (program, ["floor", i]) for i, variant in enumerate(program.order("variants").split())}
-    contestants["rung"] = (program, ["rung"])
+    contestants = {"rung": (program, ["rung"])}
     for library, names in (("numpy", ("take", "index")), ("torch", ("index_select",))):
         if library in absent:
             continue
@@ -149,13 +150,27 @@ def open_workers(args, dataset, ids_path, vertices, row_bytes, absent):
     return workers, contestants
 
 
-def race(args, contestants, repeats):
+def choose_floor(args, program, repeats):
+    """The fastest loop for each number of threads, chosen before the race: chosen after it, it would be the luckiest one as well."""
+    variants, seconds = program.order("variants").split(), {threads: [] for threads in args.threads}
+    for _ in range(1 if args.small else CALIBRATION_ROUNDS):
+        for threads in args.threads:
+            seconds[threads].append([float(program.order("floor", i, threads, repeats)) for i in range(len(variants))])
+    chosen = {}
+    for threads, rounds in seconds.items():
+        medians = [statistics.median(samples) for samples in zip(*rounds)]
+        chosen[threads] = medians.index(min(medians))
+    return {threads: (i, variants[i]) for threads, i in chosen.items()}
+
+
+def race(args, contestants, floor, repeats):
     """{contestant: {threads: [seconds]}}: rounds of all, each second one backwards; the first is a warm-up and dropped."""
-    turns = [(name, threads) for threads in args.threads for name in contestants]
-    seconds, dropped = {name: {threads: [] for threads in args.threads} for name in contestants}, 0 if args.small else 1
+    program = contestants["rung"][0]
+    turns = [(name, threads) for threads in args.threads for name in ("floor", *contestants)]
+    seconds, dropped = {name: {threads: [] for threads in args.threads} for name in ("floor", *contestants)}, 0 if args.small else 1
     for idx in range(args.rounds + dropped):
         for name, threads in turns if idx % 2 == 0 else reversed(turns):
-            worker, order = contestants[name]
+            worker, order = contestants.get(name, (program, ["floor", floor[threads][0]]))
             seconds[name][threads].append(float(worker.order(*order, threads, repeats)))
     return {name: {threads: samples[dropped:] for threads, samples in by.items()} for name, by in seconds.items()}
 
@@ -183,7 +198,8 @@ def measure(args, folder, row_bytes, absent):
             array.array("Q", draws.sample(range(vertices), args.rows)).tofile(out)
     workers, contestants = open_workers(args, dataset, ids_path, vertices, row_bytes, absent)
     repeats = max(1, args.sample_bytes // (LISTS * args.rows * row_bytes))
-    seconds = race(args, contestants, repeats)
+    floor = choose_floor(args, workers["rung"], repeats)
+    seconds = race(args, contestants, floor, repeats)
     wrong = {name: int(worker.order("check")) for name, worker in workers.items()}
     versions = {name: worker.version for name, worker in workers.items() if name != "rung"}
     for worker in workers.values():
@@ -191,21 +207,17 @@ def measure(args, folder, row_bytes, absent):
     shutil.rmtree(dataset)
     if any(wrong.values()):
         raise Failure(f"wrong rows: {wrong}")
-    return {**figures(args, row_bytes, repeats, seconds), "row_count": vertices, "wrong_rows": wrong, "versions": versions, "absent": absent}
+    return {**figures(args, row_bytes, repeats, seconds), "floor_loops": {threads: loop for threads, (_, loop) in floor.items()}, "row_count": vertices, "wrong_rows": wrong, "versions": versions, "absent": absent}
 
 
 def figures(args, row_bytes, repeats, seconds):
     gathered = repeats * LISTS * args.rows
-    floor = min((name for name in seconds if name.startswith("floor")), key=lambda name: spread(best_of(seconds[name])[1])["median"])
-    others = {"floor": floor, "numpy take": "numpy take", "numpy index": "numpy index", "torch index_select": "torch index_select"}
-    result = {"row_bytes": row_bytes, "rows": args.rows, "repeats": repeats, "best_floor": floor,
+    others = ("floor", "numpy take", "numpy index", "torch index_select")
+    result = {"row_bytes": row_bytes, "rows": args.rows, "repeats": repeats,
               "ns_per_row": {name: {threads: {**spread(ns := [s / gathered * 1e9 for s in samples]), "samples": ns}
                                     for threads, samples in by.items()} for name, by in seconds.items()},
-              "times_as_fast_as": {label: against(seconds["rung"], seconds[name]) if name in seconds else None
-                                   for label, name in others.items()},
-              "of_floor_by_threads": {threads: spread([theirs / ours for theirs, ours in
-                                                       zip(min((seconds[name][threads] for name in seconds if name.startswith("floor")),
-                                                               key=lambda samples: spread(samples)["median"]), seconds["rung"][threads])])
+              "times_as_fast_as": {name: against(seconds["rung"], seconds[name]) if name in seconds else None for name in others},
+              "of_floor_by_threads": {threads: spread([theirs / ours for theirs, ours in zip(seconds["floor"][threads], seconds["rung"][threads])])
                                       for threads in args.threads}}
     for name, by in result["ns_per_row"].items():
         say(f"  {name:20}" + "".join(f" {entry['median']:8.0f} ns/row, {threads} thr." for threads, entry in by.items()))

@@ -78,7 +78,8 @@ class BenchScripts(CliTest):
             self.assertEqual(result["wrong_rows"]["numpy"], 0)
             self.assertIn("median", result["times_as_fast_as"]["numpy index"])
         self.assertEqual(set(result["ns_per_row"]["rung"]), {"1", "2"})
-        self.assertIn(result["best_floor"], result["ns_per_row"])
+        self.assertRegex(result["floor_loops"]["2"], "^(memcpy|stream)-[0-9]+$")
+        self.assertEqual(set(result["ns_per_row"]["floor"]), {"1", "2"})
 
     @unittest.skipUnless(shutil.which("fio"), "fio is not there: Debian fio")
     def test_cold_vs_fio_reads_the_same_file(self):

@@ -15,7 +15,6 @@ from common import (ROOT, Failure, as_typed, drop_cached, features_file, first_l
                     stage, temporary_folder, write_random)
 
 BATCH_ROWS, IN_FLIGHT = 4096, 4
-MERGE_HOSTS = 4     # times --host for the series with merging: slots that hold several rows
 
 
 # ---- the two runs ---------------------------------------------------------------------------------------------------
@@ -72,7 +71,7 @@ def measure_depth(args, dataset, path, row_bytes, depth):
     drop_cached(path)
     rows = max(BATCH_ROWS, int(run_fio(fio)["iops"] * args.runtime))   # rung runs about as long as fio
     plain = bench_command(args, dataset, depth, args.host, rows, "--no-merge")
-    merged = bench_command(args, dataset, depth, args.host * MERGE_HOSTS, rows)
+    merged = bench_command(args, dataset, depth, args.host, rows)
     say(f"rows of {row_bytes} bytes, depth {depth}")
     pairs = run_pairs(args, path, fio, plain)
     with_merging = [run_bench(merged) for _ in range(args.pairs)]
@@ -119,8 +118,9 @@ def parse_args():
     parser.add_argument("--size", type=size, default=size("4GiB"), help="bytes of features (default: 4GiB)")
     parser.add_argument("--row-bytes", type=numbers, default=[512, 1536, 4096],
                         help="row widths and block sizes, each measured (default: 512,1536,4096)")
-    parser.add_argument("--host", type=size, default=size("8MiB"),
-                        help="host budget, for the staging slots and the rows that fit beside them (default: 8MiB)")
+    parser.add_argument("--host", type=size, default=size("128MiB"),
+                        help="host budget, for the staging slots and the rows that fit beside them (default: 128MiB: two large slots for each"
+                             " of 128 reads)")
     parser.add_argument("--depth", type=numbers, default=[64, 128], help="reads in flight, each measured (default: 64,128)")
     parser.add_argument("--pairs", type=int, default=5, help="pairs that count (default: 5)")
     parser.add_argument("--runtime", type=int, default=2, help="seconds of each run (default: 2)")
@@ -132,7 +132,7 @@ def parse_args():
 def main():
     args = parse_args()
     if args.small:
-        args.size, args.pairs, args.runtime = size("16MiB"), 1, 1
+        args.size, args.host, args.pairs, args.runtime = size("16MiB"), size("2MiB"), 1, 1
     if not shutil.which("fio"):
         say("skipped: fio was not found (Debian: fio)")
         return 77

@@ -78,7 +78,8 @@ static bool plan_files(struct rung__manifest *m)
 
 	m->file_count = 0;
 	m->block_count = 0;
-	if (!add_features(m) || !add_file(m, "", RUNG__INDPTR, "", &indptr) || !add_file(m, "", RUNG__INDICES, "", &indices) || !add_file(m, "", RUNG__VERTEX_OF_RANK, "", &map) ||
+	if (!add_features(m) || !add_file(m, "", RUNG__INDPTR, "", &indptr) || !add_file(m, "", RUNG__INDICES, "", &indices) ||
+	    !add_file(m, "", RUNG__VERTEX_OF_RANK, "", &map) ||
 	    !add_file(m, "", RUNG__RANK_OF_VERTEX, "", &map) || !add_file(m, "", RUNG__SCORE, "", &score))
 		return false;
 	if (m->has_labels && !add_file(m, "", RUNG__LABELS, "", &m->labels))

@@ -6,8 +6,8 @@
  * wanted later than all that are known, and of two such rows the colder one goes, be it the one that has just come. Equal times keep
  * what is there. Without announcements what is known reaches as far as the batches in flight: it is kept. Among the rest rank and history
  * choose: a hotter row comes in for the coldest at once, a colder one when it misses twice, for one that SIEVE finds (Y. Zhang et al.,
- * "SIEVE is Simpler than LRU", NSDI 2024). History alone is worse than any good order by score on sampled batches, whose rows come once each in every batch; it
- * is right where training has moved away from what the score was made for.
+ * "SIEVE is Simpler than LRU", NSDI 2024). History alone is worse than any good order by score on sampled batches, whose rows come once
+ * each in every batch; it is right where training has moved away from what the score was made for.
  */
 #include "cache_internal.h"
 

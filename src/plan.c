@@ -16,6 +16,7 @@
 #define FRAME_ALIGN 16u          /* the widest load of a kernel */
 #define SLOT_COUNT_MIN 4u        /* fewer cannot overlap reads with copies */
 #define SLOT_SHARE 8u            /* the slots take at most this part of the budget, unless the minimum is more */
+#define SLOT_SHARE_MAX 2u        /* or this, when they are fewer and large: on a small graph reads that serve many rows save more than hits */
 #define LINE_BYTES 128u          /* of a graph's arrays, as kernels read them */
 #define QUEUE_DEPTH_DEFAULT 64u
 #define SLOTS_OF_CPU 2u          /* for each read in flight: one being copied from */
@@ -40,7 +41,7 @@ uint64_t rung__row_span(uint64_t row_bytes, uint64_t row_stride, uint64_t data_o
 	return rung__align_up(align - step + row_bytes, align);
 }
 
-/* Slots of a size that lets rows share reads, when the budget has room for two per read in flight; else one row each. */
+/* Slots of a size that lets rows share reads, when the budget has room for one per read in flight; else one row each. */
 static int choose_slots(struct rung_plan *plan, uint64_t budget, uint32_t depth)
 {
 	uint64_t span = rung__row_span(plan->row_bytes, plan->row_stride, plan->data_offset, RUNG__PAGE_BYTES);
@@ -52,6 +53,10 @@ static int choose_slots(struct rung_plan *plan, uint64_t budget, uint32_t depth)
 		count = budget / SLOT_SHARE / plan->file_count / slot;
 		if (count >= depth || good[i] == 0)
 			break;
+		if (budget / SLOT_SHARE_MAX / plan->file_count / slot >= depth) {
+			count = depth;
+			break;
+		}
 	}
 	count = RUNG__MIN(RUNG__MAX(count, SLOT_COUNT_MIN), depth * (plan->device.device == RUNG_DEVICE_CPU ? SLOTS_OF_CPU : SLOTS_OF_GPU));
 	count = RUNG__MIN(count, RUNG__SLOT_COUNT_MAX);

@@ -229,7 +229,8 @@ static void tick(struct rung__refill *refill)
 	if (passed_ns < refill->tick_ns)
 		return;
 	refill->ticked_ns = refill->now_ns;
-	if (rung__reads_look_late(refill, passed_ns > TICKS_MISSED_MAX * refill->tick_ns ? passed_ns - refill->tick_ns : 0) && refill->in_flight >= refill->depth)
+	if (rung__reads_look_late(refill, passed_ns > TICKS_MISSED_MAX * refill->tick_ns ? passed_ns - refill->tick_ns : 0) &&
+	    refill->in_flight >= refill->depth)
 		fail_stuck(refill);
 	if (refill->elsewhere) {
 		rung__cache_lock(refill->cache);

@@ -42,7 +42,8 @@ static int open_files(const char *name, const struct rung_dataset *ds, struct be
 int bench_truth_open(const char *name, const struct rung_dataset *ds, enum rung_id_space space, struct bench_truth *out)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
-	struct bench_truth truth = { .dir = rung_dataset_dir(ds), .block_rows = info->block_rows, .row_stride = info->row_stride, .row_bytes = info->features.row_bytes };
+	struct bench_truth truth = { .dir = rung_dataset_dir(ds), .block_rows = info->block_rows, .row_stride = info->row_stride,
+	                             .row_bytes = info->features.row_bytes };
 	uint64_t id_count;
 	int rc = open_files(name, ds, &truth);
 

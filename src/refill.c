@@ -151,20 +151,16 @@ static bool take_queue(struct rung__refill *refill)
 	return over;
 }
 
-/* Every slot is full of rows for the device, or lost to a read that does not come back, and the device has not been told of some: a parcel
- * need not be full to be sent. */
+/*
+ * Every slot is full of rows for the device, or lost to a read that does not come back, and the device has not been told of some: a parcel
+ * need not be full to be sent.
+ */
 static void send_what_is_held(struct rung__refill *refill)
 {
-	struct rung_store *store = refill->store;
-
 	if (!refill->device || (!refill->issuing && !refill->elsewhere) || refill->free_count > 0 || rung__reads_expected(refill) > 0)
 		return;
-	for (uint32_t i = 0; i < store->request_count; i++) {
-		struct rung__part *part = &store->requests[i].parts[refill->file_idx];
-
-		if (part->held_count > 0)
-			rung__parcel_send(refill, part, false);
-	}
+	while (refill->holding)
+		rung__parcel_send(refill, refill->holding, false);
 }
 
 static void reap(struct rung__refill *refill)

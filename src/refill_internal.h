@@ -84,6 +84,7 @@ struct rung__refill {
 	struct rung__part *issuing_tail;
 	struct rung__part *elsewhere;    /* parts with rows that another client reads */
 	struct rung__part *touched;      /* parts that may be over */
+	struct rung__part *holding;      /* device: parts with slots that it has not been told of */
 	uint64_t elsewhere_looked_ns, ticked_ns;
 	uint64_t now_ns;                 /* of the last look at the clock */
 	uint32_t *slot_next;             /* [slot_count] device: chains of slots with rows in them */

@@ -210,10 +210,22 @@ void rung__slot_hold(struct rung__refill *refill, struct rung__part *part, uint3
 	refill->reads[token].held = true;
 	refill->slot_next[token] = part->held_head;
 	part->held_head = token;
-	part->held_count++;
+	if (part->held_count++ == 0) {
+		part->held_next = refill->holding;
+		refill->holding = part;
+	}
 	/* enough for a kernel to be worth its launch, and few enough that reads and copies overlap */
 	if (part->held_count >= RUNG__MAX(refill->slot_count / PARCELS_OF_ALL_SLOTS, 1u))
 		rung__parcel_send(refill, part, false);
+}
+
+static void unlist_holding(struct rung__refill *refill, const struct rung__part *part)
+{
+	struct rung__part **from = &refill->holding;
+
+	while (*from != part)
+		from = &(*from)->held_next;
+	*from = part->held_next;
 }
 
 void rung__parcel_send(struct rung__refill *refill, struct rung__part *part, bool last)
@@ -227,6 +239,8 @@ void rung__parcel_send(struct rung__refill *refill, struct rung__part *part, boo
 		.slot_head = part->held_head,
 		.last = last,
 	};
+	if (part->held_count > 0)
+		unlist_holding(refill, part);
 	part->parcel_first = part->placed;
 	part->held_head = RUNG__SLOT_NONE;
 	part->held_count = 0;

@@ -67,6 +67,7 @@ struct rung__part {
 	uint64_t placed;                  /* entries written to the lists of what lies in the pool: misses' tmp arrays */
 	uint64_t parcel_first;            /* those behind it have not been handed over */
 	uint32_t held_head, held_count;   /* the slots they lie in */
+	struct rung__part *held_next;     /* in the list of parts that have some */
 	struct rung__parcel last_parcel;
 };
 

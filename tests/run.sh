@@ -83,10 +83,10 @@ check() {
 check "the default build" build
 if [ $all = yes ]; then
 	off=(-DRUNG_IO_URING=OFF -DRUNG_NUMA=OFF -DRUNG_OPENMP=OFF -DRUNG_CUDA=OFF -DRUNG_BLAS=OFF)
-	check "clang" build-clang -DCMAKE_C_COMPILER=clang -- --label-exclude vm
+	check "clang" build-clang -DCMAKE_C_COMPILER=clang -- --label-exclude "vm|gpu"
 	check "AddressSanitizer and UBSan" build-asan -DRUNG_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_C_FLAGS_DEBUG=-g -O1"
 	check "race programs under ThreadSanitizer" build-tsan -DRUNG_SANITIZE=thread -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_C_FLAGS_DEBUG=-g -O1"
-	check "every option off" build-minimal "${off[@]}" -- --label-exclude install
+	check "every option off" build-minimal "${off[@]}" -- --label-exclude "install|gpu"
 fi
 
 printf '\n'

@@ -66,18 +66,17 @@ void rung__cache_unlock(struct rung__cache *cache);
 /* ---- the window; not locked, they lock by themselves, for some rows at a time ---- */
 
 /**
- * Make a batch known: its cold rows, ascending and distinct.
+ * Make a batch known that will be submitted later: its cold rows, ascending and distinct.
  *
- * @param announced  by rung_prefetch(); else it is being submitted
  * @param batch_out  names it from now on; never 0
  * @return 0, or RUNG_E_AGAIN: rows_max or batches_max reached, and nothing was taken
  */
-int rung__cache_announce(struct rung__cache *cache, const uint64_t *ranks, uint64_t count, bool announced, uint64_t *batch_out);
+int rung__cache_announce(struct rung__cache *cache, const uint64_t *ranks, uint64_t count, uint64_t *batch_out);
 
 /**
  * A batch is submitted: which of those announced is it? Compared are the number of rows and a hash over all of them; of several the
  * oldest. One that was announced and is overtaken by more than 64 batches announced later is given up: it does not come.
- * If it is none, it is made known now, as if announced with `announced` false; if there is no room for that, *batch_out is 0, and
+ * If it is none, it is made known now; if there is no room for that, *batch_out is 0, and
  * the batch is served with what is known of its rows from others.
  */
 void rung__cache_begin(struct rung__cache *cache, const uint64_t *ranks, uint64_t count, uint64_t *batch_out);

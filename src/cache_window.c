@@ -268,23 +268,19 @@ static void give_up(struct rung__cache *cache)
 
 /* ---- what cache.h promises ---- */
 
-int rung__cache_announce(struct rung__cache *cache, const uint64_t *ranks, uint64_t count, bool announced, uint64_t *batch_out)
+int rung__cache_announce(struct rung__cache *cache, const uint64_t *ranks, uint64_t count, uint64_t *batch_out)
 {
 	const uint64_t hash = hash_of(ranks, count);
 	struct rung__cache_window *window = &cache->window;
 	struct rung__cache_batch *batch;
 
 	rung__cache_lock(cache);
-	batch = create_batch(window, count, hash, next_time(cache, announced));
+	batch = create_batch(window, count, hash, next_time(cache, true));
 	if (batch) {
 		*batch_out = batch->name;
 		window->time_last = later_of(batch->time, window->time_last);
-		if (announced) {
-			note_announced(cache);
-			list_append(window, batch);
-		} else {
-			step_clock(cache, batch->time, false);
-		}
+		note_announced(cache);
+		list_append(window, batch);
 		enter(cache, batch, ranks, count);
 		give_up(cache);
 	}

@@ -18,15 +18,6 @@
 
 enum map_kind { MAP_NONE, MAP_32, MAP_64 };
 
-static inline uint64_t id_at(const void *ids, enum rung_dtype dtype, uint64_t i)
-{
-	switch (dtype) {
-	case RUNG_I32: return (uint64_t)(int64_t)((const int32_t *)ids)[i];   /* negative: far out of range */
-	case RUNG_U32: return ((const uint32_t *)ids)[i];
-	default: return ((const uint64_t *)ids)[i];
-	}
-}
-
 static inline uint64_t rank_at(const struct rung__gather *g, enum map_kind map, uint64_t id)
 {
 	switch (map) {
@@ -44,7 +35,7 @@ __attribute__((always_inline)) static inline void prefetch_row(const struct rung
                                                                const struct rung_ids *ids, uint64_t i, enum rung_dtype dtype,
                                                                enum map_kind map)
 {
-	uint64_t id = i < ids->count ? id_at(ids->data, dtype, i) : UINT64_MAX;
+	uint64_t id = i < ids->count ? rung__gather_id(ids->data, dtype, i) : UINT64_MAX;
 	uint64_t slot = id < g->vertex_count ? rank_at(g, map, id) - view->rank_first : UINT64_MAX;
 	const unsigned char *row = view->base + slot * view->stride;
 
@@ -62,8 +53,8 @@ __attribute__((always_inline)) static inline void prefetch_row(const struct rung
 __attribute__((always_inline)) static inline void prefetch_rank(const struct rung__gather *g, const struct rung_ids *ids, uint64_t i,
                                                                 enum rung_dtype dtype, enum map_kind map)
 {
-	if (map != MAP_NONE && i < ids->count && id_at(ids->data, dtype, i) < g->vertex_count)
-		__builtin_prefetch((const char *)g->rank_of_vertex + id_at(ids->data, dtype, i) * (map == MAP_32 ? 4 : 8), 0, 0);
+	if (map != MAP_NONE && i < ids->count && rung__gather_id(ids->data, dtype, i) < g->vertex_count)
+		__builtin_prefetch((const char *)g->rank_of_vertex + rung__gather_id(ids->data, dtype, i) * (map == MAP_32 ? 4 : 8), 0, 0);
 }
 
 static int out_of_range(const struct rung__gather *g, const struct rung_ids *ids, uint64_t i, uint64_t id)
@@ -92,7 +83,7 @@ __attribute__((always_inline)) static inline int gather_loop(const struct rung__
 	uint64_t missed = 0;
 
 	for (uint64_t i = 0; i < ids.count; i++) {
-		uint64_t id = id_at(ids.data, dtype, i);
+		uint64_t id = rung__gather_id(ids.data, dtype, i);
 		uint64_t rank, slot;
 
 		prefetch_rank(&g, &ids, i + 2 * AHEAD, dtype, map);

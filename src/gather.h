@@ -27,6 +27,16 @@ struct rung__gather {
 	uint64_t index_first;         /* of ids in the caller's list, for messages */
 };
 
+/** Id `i` of a list. */
+static inline uint64_t rung__gather_id(const void *ids, enum rung_dtype dtype, uint64_t i)
+{
+	switch (dtype) {
+	case RUNG_I32: return (uint64_t)(int64_t)((const int32_t *)ids)[i];   /* negative: far out of range */
+	case RUNG_U32: return ((const uint32_t *)ids)[i];
+	default: return ((const uint64_t *)ids)[i];
+	}
+}
+
 /**
  * Copy and list. Ids that are no vertex are never used to read.
  * @return 0, or RUNG_E_RANGE / RUNG_E_INVAL (dtype)

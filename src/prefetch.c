@@ -44,15 +44,6 @@ void rung__announcer_destroy(struct rung__announcer *announcer)
 	rung__free(announcer);
 }
 
-static uint64_t id_at(const struct rung_ids *ids, uint64_t i)
-{
-	switch (ids->dtype) {
-	case RUNG_I32: return (uint64_t)(int64_t)((const int32_t *)ids->data)[i];   /* negative: far out of range */
-	case RUNG_U32: return ((const uint32_t *)ids->data)[i];
-	default: return ((const uint64_t *)ids->data)[i];
-	}
-}
-
 /* Cold rows of ids first .. first + count. */
 static int find_cold(const struct rung_store *store, const struct rung_ids *ids, uint64_t first, uint64_t count, uint64_t *cold_out)
 {
@@ -61,7 +52,7 @@ static int find_cold(const struct rung_store *store, const struct rung_ids *ids,
 	unsigned map_bytes = (unsigned)store->shape.map_bytes;
 
 	for (uint64_t i = first; i < first + count; i++) {
-		uint64_t id = id_at(ids, i);
+		uint64_t id = rung__gather_id(ids->data, ids->dtype, i);
 
 		if (id >= store->shape.vertex_count)
 			return rung__fail(RUNG_E_RANGE, "prefetch: id %" PRId64 " at index %" PRIu64 " is not in 0..%" PRIu64, (int64_t)id, i,
@@ -96,7 +87,7 @@ static int announce(struct rung_store *store, const struct rung_ids *ids, uint64
 	if (rc < 0 || cold == 0)
 		return rc;
 	cold = sort_distinct(store, cold);
-	rc = rung__cache_announce(store->cache, a->ranks, cold, true, &batch);
+	rc = rung__cache_announce(store->cache, a->ranks, cold, &batch);
 	if (rc == 0 && a->batch_count < RUNG__CACHE_BATCHES_MAX)   /* more only when some are gathered meanwhile */
 		a->batches[a->batch_count++] = batch;
 	if (rc == RUNG_E_AGAIN)

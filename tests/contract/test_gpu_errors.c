@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dataset.h"
 #include "fault_tier.h"
 #include "rung/gpu_sampler.h"
 #include "sim.h"
@@ -42,11 +43,18 @@ static void tear_down(void)
 
 TestSuite(gpu_errors, .init = set_up, .fini = tear_down);
 
+/* There is no tear-down behind a skip, and the store goes with the process. */
+#define SKIP(why)                          \
+	do {                               \
+		support_remove(f.parent);  \
+		cr_skip_test(why);         \
+	} while (0)
+
 /* From here on nothing that was put on a GPU runs. */
 static void hold(void)
 {
 	if (getenv("CUDA_LAUNCH_BLOCKING"))
-		cr_skip_test("CUDA_LAUNCH_BLOCKING: launches would wait for ever");
+		SKIP("CUDA_LAUNCH_BLOCKING: launches would wait for ever");
 	sim_hold(true);
 }
 
@@ -170,7 +178,7 @@ Test(gpu_errors, gpus_without_a_link_at_open_are_named)
 	size_t live = sim_live();
 
 	if (rung_plan_device(f.plan)->gpus[rung_plan_device(f.plan)->gpu_count - 1] == 0 && rung_plan_device(f.plan)->gpus[1] == 0)
-		cr_skip_test("one GPU: it reaches itself");
+		SKIP("one GPU: it reaches itself");
 	sim_fail("cudaDeviceEnablePeerAccess", 1, cudaErrorPeerAccessUnsupported);   /* as if the plan were another machine's */
 	cr_assert_eq(rung_store_open(f.ds, f.plan, &opts, &store), RUNG_E_NOSUP);
 	cr_assert(strstr(rung_last_error(), "GPU 0 cannot read the memory of GPU 1"), "%s", rung_last_error());
@@ -185,7 +193,7 @@ Test(gpu_errors, gpu_memory_that_cannot_be_named_or_opened_fails_the_share)
 	size_t live;
 
 	if (rung_plan_tier(f.plan, fixture_tier(&f, "peer"))->row_count == 0)
-		cr_skip_test("no rows in the tier peer: nothing to name");
+		SKIP("no rows in the tier peer: nothing to name");
 	snprintf(path, sizeof(path), "%s/share/socket", f.parent);
 	opts.share_path = path;
 	live = sim_live();
@@ -458,7 +466,7 @@ Test(gpu_errors, with_copies_on_the_stream_ordering_waits_for_no_read)
 	cudaStream_t theirs;
 
 	if (!on_stream())
-		cr_skip_test("RUNG_TEST_STREAM_ROWS is not set, or launches block");
+		SKIP("RUNG_TEST_STREAM_ROWS is not set, or launches block");
 	cr_assert_eq(cudaStreamCreateWithFlags(&theirs, cudaStreamNonBlocking), cudaSuccess);
 	hold();
 	request = submit(out, NULL);
@@ -479,7 +487,7 @@ Test(gpu_errors, with_copies_on_the_stream_a_failed_read_lets_it_go_on)
 	unsigned char *out;
 
 	if (!on_stream())
-		cr_skip_test("RUNG_TEST_STREAM_ROWS is not set, or launches block");
+		SKIP("RUNG_TEST_STREAM_ROWS is not set, or launches block");
 	tear_down();
 	support_fault_reset();
 	fixture_open(&f, ROWS, WIDTH, 5 * 8192, &opts, &support_fault_tier);
@@ -507,7 +515,7 @@ Test(gpu_errors, with_copies_on_the_stream_more_cold_rows_than_room_are_refused)
 	struct rung_store_stats stats = { .size = sizeof(stats) };
 
 	if (!on_stream())
-		cr_skip_test("RUNG_TEST_STREAM_ROWS is not set, or launches block");
+		SKIP("RUNG_TEST_STREAM_ROWS is not set, or launches block");
 	tear_down();
 	fixture_open(&f, ROWS, WIDTH, 5 * 8192, &opts, NULL);
 	for (unsigned i = 0; i < 1500; i++)

@@ -166,7 +166,7 @@ static void *announcer_main(void *arg)
 			continue;
 		}
 		rows_of(side, n, ranks);
-		if (rung__cache_announce(side->cache, ranks, BATCH, true, &batch) < 0) {
+		if (rung__cache_announce(side->cache, ranks, BATCH, &batch) < 0) {
 			atomic_fetch_add(&refused, 1);
 			sched_yield();
 			continue;

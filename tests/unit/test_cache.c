@@ -134,7 +134,7 @@ static void announce(const struct trace *trace, uint64_t b)
 {
 	uint64_t batch;
 
-	cr_assert_eq(rung__cache_announce(f.cache, trace->rows + b * trace->batch_rows, trace->batch_rows, true, &batch), 0, "%s",
+	cr_assert_eq(rung__cache_announce(f.cache, trace->rows + b * trace->batch_rows, trace->batch_rows, &batch), 0, "%s",
 	             rung_last_error());
 }
 
@@ -361,7 +361,7 @@ Test(cache, announcements_long_past_count_no_more)
 	uint64_t batch, row = RANK_FIRST;
 
 	cache_fixture_open(&f, &shape, 1000, 10);
-	cr_assert_eq(rung__cache_announce(f.cache, &row, 1, true, &batch), 0);
+	cr_assert_eq(rung__cache_announce(f.cache, &row, 1, &batch), 0);
 	rung__cache_begin(f.cache, &row, 1, &batch);
 	for (uint64_t i = 0; i < FRAMES; i++)
 		cache_fixture_take(&f, batch, RANK_FIRST + i);
@@ -401,7 +401,7 @@ Test(cache, what_is_pinned_stays_where_it_is)
 			for (unsigned i = 0; i < RUNG__ARRAY_LEN(ahead); i++)
 				ahead[i] = RANK_FIRST + i * 97 + step / 100 % 90;
 			if (step / 20000 == 1)
-				cr_assert_eq(rung__cache_announce(f.cache, ahead, RUNG__ARRAY_LEN(ahead), true, &batch), 0);
+				cr_assert_eq(rung__cache_announce(f.cache, ahead, RUNG__ARRAY_LEN(ahead), &batch), 0);
 			rung__cache_begin(f.cache, ahead, RUNG__ARRAY_LEN(ahead), &batch);
 		}
 		rung__cache_lock(f.cache);

@@ -83,8 +83,8 @@ static void work_on_batch(struct worker *w)
 	draw(w, ranks[0]);
 	draw(w, ranks[1]);
 	if (test_random(&w->state) % 2)
-		rung__cache_announce(w->f.cache, ranks[0], BATCH, true, &batch);
-	rung__cache_announce(w->f.cache, ranks[1], BATCH, true, &batch);
+		rung__cache_announce(w->f.cache, ranks[0], BATCH, &batch);
+	rung__cache_announce(w->f.cache, ranks[1], BATCH, &batch);
 	rung__cache_begin(w->f.cache, ranks[0], BATCH, &batch);
 	rung__cache_lock(w->f.cache);
 	for (unsigned i = 0; i < BATCH; i++)

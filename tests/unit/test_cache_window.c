@@ -50,7 +50,7 @@ static uint64_t announce(uint64_t first, uint64_t count)
 {
 	uint64_t batch = 0;
 
-	cr_assert_eq(rung__cache_announce(f.cache, rows(first, 1), count, true, &batch), 0, "%s", rung_last_error());
+	cr_assert_eq(rung__cache_announce(f.cache, rows(first, 1), count, &batch), 0, "%s", rung_last_error());
 	cr_assert_neq(batch, 0);
 	return batch;
 }
@@ -72,13 +72,13 @@ Test(cache_window, a_full_window_takes_nothing_more)
 
 	cache_fixture_open(&f, &shape, 100, 3);
 	first = announce(0, 60);
-	cr_assert_eq(rung__cache_announce(f.cache, rows(200, 1), 41, true, &batch), RUNG_E_AGAIN);
+	cr_assert_eq(rung__cache_announce(f.cache, rows(200, 1), 41, &batch), RUNG_E_AGAIN);
 	cr_assert_eq(batch, 77);
 	cr_assert(strstr(rung_last_error(), "41 rows"), "%s", rung_last_error());
 	check_lists();
 	announce(100, 20);
 	announce(200, 20);
-	cr_assert_eq(rung__cache_announce(f.cache, rows(300, 1), 0, true, &batch), RUNG_E_AGAIN);   /* three batches */
+	cr_assert_eq(rung__cache_announce(f.cache, rows(300, 1), 0, &batch), RUNG_E_AGAIN);   /* three batches */
 	cr_assert_eq(begin(400, 10), 0);
 	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST + 400), RUNG__CACHE_KEEP);   /* served all the same */
 	rung__cache_end(f.cache, 0);
@@ -257,7 +257,7 @@ Test(cache_window, times_of_the_dead_are_replaced_first)
 	cache_fixture_attach(&other, &f, 1000, 10);
 	for (uint64_t i = 0; i < FRAMES; i++)
 		cache_fixture_take(&f, 0, RANK_FIRST + i);
-	cr_assert_eq(rung__cache_announce(other.cache, &row, 1, true, &batch), 0);
+	cr_assert_eq(rung__cache_announce(other.cache, &row, 1, &batch), 0);
 	cr_assert_neq(f.cache->frames[10].next_use, 0);
 	for (unsigned i = 0; i <= RUNG__CACHE_BEHIND_MAX; i++) {   /* the other does not get any further */
 		cr_assert_neq(f.cache->frames[10].state, 0);

@@ -179,7 +179,7 @@ static void print_stages(const struct rung_store_stats *stats)
 {
 	printf("reads, p50 and p99 in us:");
 	for (unsigned s = 0; s < RUNG_STAGE_COUNT; s++)
-		printf("%s %s %.3g, %.3g", s ? ";" : "", stage_names[s], stage_us(stats->stages[s], 0.5), stage_us(stats->stages[s], 0.99));
+		printf("%s %s %.1f, %.1f", s ? ";" : "", stage_names[s], stage_us(stats->stages[s], 0.5), stage_us(stats->stages[s], 0.99));
 	putchar('\n');
 }
 

@@ -10,6 +10,7 @@
 #include "file.h"
 #include "internal.h"
 #include "npy.h"
+#include "source_place.h"
 #include "source_private.h"
 
 #define RAW_USAGE "raw:FILE,DTYPE,DIM[xDIM][,OFFSET]"
@@ -231,6 +232,14 @@ const struct rung_array_info *rung_source_info(const struct rung_source *src)
 const char *rung_source_spec(const struct rung_source *src)
 {
 	return src->spec;
+}
+
+struct rung__source_place rung__source_place(const struct rung_source *src)
+{
+	return (struct rung__source_place){ .data = src->data ? src->data + src->data_offset : NULL,
+					    .fd = src->fd,
+					    .path = src->path,
+					    .offset = src->data_offset };
 }
 
 int rung_source_read_bytes(const struct rung_source *src, uint64_t byte_first, uint64_t byte_count, void *buf)

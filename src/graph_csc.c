@@ -19,18 +19,20 @@ struct columns {
 	const struct rung_graph_opts *opts;
 };
 
-static int open_pair(const char *left, const char *right, struct columns *columns, bool *left_opens_out)
+static int open_pair(const char *left, const char *right, struct rung_source **indptr_out, struct rung_source **indices_out,
+                     bool *left_opens_out)
 {
-	int rc = rung__ids_open(left, "indptr", 1, &columns->indptr_src);
+	struct rung_source *indptr_src;
+	int rc = rung__ids_open(left, "indptr", 1, &indptr_src);
 
 	*left_opens_out = rc == 0;
 	if (rc < 0)
 		return rc;
-	rc = rung__ids_open(right, "indices", 1, &columns->indices_src);
-	if (rc < 0) {
-		rung_source_close(columns->indptr_src);
-		columns->indptr_src = NULL;
-	}
+	rc = rung__ids_open(right, "indices", 1, indices_out);
+	if (rc < 0)
+		rung_source_close(indptr_src);
+	else
+		*indptr_out = indptr_src;
 	return rc;
 }
 
@@ -38,20 +40,21 @@ static int open_pair(const char *left, const char *right, struct columns *column
  * A raw: source has commas of its own, so every comma is tried and the first at which both sides open is it. When none is,
  * the failure told is that of a comma whose left side opened, else of the first: most likely what was meant.
  */
-static int open_at_comma(const char *pair, struct columns *columns)
+int rung__columns_open(const char *spec, struct rung_source **indptr_out, struct rung_source **indices_out)
 {
+	const char *pair = spec + RUNG__COLUMNS_PREFIX;
 	char *left = rung__strdup(pair), *failure = NULL;
 	bool told_left_opens = false;
 	int rc = 0;
 
 	if (!left)
-		return rung__fail(RUNG_E_NOMEM, "csc:%s: no memory", pair);
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory", spec);
 	for (char *comma = strchr(left, ','); comma; comma = strchr(comma + 1, ',')) {
 		bool left_opens;
 		int status;
 
 		*comma = '\0';
-		status = open_pair(left, comma + 1, columns, &left_opens);
+		status = open_pair(left, comma + 1, indptr_out, indices_out, &left_opens);
 		*comma = ',';
 		if (status == 0 || status == RUNG_E_NOMEM) {
 			rc = status;
@@ -65,13 +68,28 @@ static int open_at_comma(const char *pair, struct columns *columns)
 		}
 	}
 	if (rc == 0)
-		rc = rung__fail(RUNG_E_INVAL, "csc:%s: two sources with a comma between them: csc:INDPTR,INDICES", pair);
+		rc = rung__fail(RUNG_E_INVAL, "%s: two sources with a comma between them: %.4sINDPTR,INDICES", spec, spec);
 	else if (failure)
 		rung__fail_text(rc, failure);
 out:
 	rung__free(failure);
 	rung__free(left);
 	return rc;
+}
+
+int rung__columns_count(const struct rung_source *indptr_src, uint64_t wanted, uint64_t *vertex_count_out)
+{
+	const uint64_t entries = rung_source_info(indptr_src)->row_count;
+	const char *spec = rung_source_spec(indptr_src);
+
+	if (entries < 2)
+		return rung__fail(RUNG_E_FORMAT, "%s: indptr has %" PRIu64 " entries: it needs one more than there are vertices", spec,
+		                  entries);
+	if (wanted && wanted != entries - 1)
+		return rung__fail(RUNG_E_FORMAT, "%s: indptr has %" PRIu64 " entries, so %" PRIu64 " vertices, but %" PRIu64
+		                  " were said: take the right file or the right vertex count", spec, entries, entries - 1, wanted);
+	*vertex_count_out = entries - 1;
+	return 0;
 }
 
 /* Widen one chunk of indptr and check it against its limit; order is checked when all is there. */
@@ -157,21 +175,14 @@ static int read_all(struct columns *columns, struct rung_source *src, uint64_t t
 
 static int measure(struct columns *columns)
 {
-	const uint64_t entries = rung_source_info(columns->indptr_src)->row_count;
-	const char *spec = rung_source_spec(columns->indptr_src);
-	const uint64_t wanted = columns->opts->vertex_count;
+	int rc = rung__columns_count(columns->indptr_src, columns->opts->vertex_count, &columns->vertex_count);
 
-	if (entries < 2)
-		return rung__fail(RUNG_E_FORMAT, "%s: indptr has %" PRIu64 " entries: it needs one more than there are vertices", spec,
-		                  entries);
-	if (wanted && wanted != entries - 1)
-		return rung__fail(RUNG_E_FORMAT, "%s: indptr has %" PRIu64 " entries, so %" PRIu64 " vertices, but %" PRIu64
-		                  " were said: take the right file or the right vertex count", spec, entries, entries - 1, wanted);
-	columns->vertex_count = entries - 1;
+	if (rc < 0)
+		return rc;
 	columns->edge_count = rung_source_info(columns->indices_src)->row_count;
 	columns->index_bytes = rung_index_bytes(columns->vertex_count);
 	columns->raw = rung__malloc_array(CHUNK_IDS, sizeof(uint64_t));
-	columns->indptr = rung__malloc_array(entries, sizeof(*columns->indptr));
+	columns->indptr = rung__malloc_array(columns->vertex_count + 1, sizeof(*columns->indptr));
 	columns->indices = rung__malloc_array(columns->edge_count, columns->index_bytes);
 	if (!columns->raw || !columns->indptr || !columns->indices)
 		return rung__fail(RUNG_E_NOMEM, "graph of %" PRIu64 " vertices and %" PRIu64 " edges: no memory", columns->vertex_count,
@@ -179,12 +190,12 @@ static int measure(struct columns *columns)
 	return 0;
 }
 
-int rung__graph_from_csc(const char *pair, const struct rung_graph_opts *opts, struct rung_graph **graph_out)
+int rung__graph_from_columns(const char *spec, const struct rung_graph_opts *opts, struct rung_graph **graph_out)
 {
 	struct columns columns = { .opts = opts };
 	int rc;
 
-	rc = open_at_comma(pair, &columns);
+	rc = rung__columns_open(spec, &columns.indptr_src, &columns.indices_src);
 	if (rc < 0)
 		return rc;
 	rc = measure(&columns);

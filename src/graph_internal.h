@@ -3,6 +3,8 @@
 #ifndef RUNG_GRAPH_INTERNAL_H
 #define RUNG_GRAPH_INTERNAL_H
 
+#include <string.h>
+
 #include "internal.h"
 #include "rung/graph.h"
 
@@ -22,11 +24,36 @@ int rung__graph_adopt(uint64_t vertex_count, uint64_t edge_count, uint64_t *indp
 /** The graph of edge lists: every spec a SRC of [2,E] or [E,2]. graph_edges.c */
 int rung__graph_from_edges(const struct rung_graph_opts *opts, struct rung_graph **graph_out);
 
-/** The graph of a "csc:SRC,SRC" (`pair`: what follows "csc:"). graph_csc.c */
-int rung__graph_from_csc(const char *pair, const struct rung_graph_opts *opts, struct rung_graph **graph_out);
+/** What is asked of options before a file is opened. graph_load.c */
+int rung__graph_opts_check(const struct rung_graph_opts *opts);
+
+#define RUNG__COLUMNS_PREFIX 4   /* bytes of "csc:" and "csr:" */
+
+/** Whether a spec is a pair of sources "csc:SRC,SRC" or "csr:SRC,SRC". */
+static inline bool rung__spec_is_csc(const char *spec)
+{
+	return strncmp(spec, "csc:", RUNG__COLUMNS_PREFIX) == 0;
+}
+
+static inline bool rung__spec_is_csr(const char *spec)
+{
+	return strncmp(spec, "csr:", RUNG__COLUMNS_PREFIX) == 0;
+}
+
+/** The lists of a csc: or csr: as the two files have them. graph_csc.c */
+int rung__graph_from_columns(const char *spec, const struct rung_graph_opts *opts, struct rung_graph **graph_out);
+
+/** Its two sources. graph_csc.c */
+int rung__columns_open(const char *spec, struct rung_source **indptr_out, struct rung_source **indices_out);
+
+/** Its vertices, which `wanted` is to be unless it is 0. graph_csc.c */
+int rung__columns_count(const struct rung_source *indptr_src, uint64_t wanted, uint64_t *vertex_count_out);
 
 /** Add the reverse of every edge behind the edges of its column; a self loop is not doubled. graph_turn.c */
 int rung__graph_undirect(struct rung_graph *graph);
+
+/** Lists of out-neighbours become those of in-neighbours, in ascending order; undirected: with the old list behind each. graph_turn.c */
+int rung__graph_flip(struct rung_graph *graph, bool undirected);
 
 /** Keep one of equal entries in every column, which is then sorted by id. graph_turn.c */
 int rung__graph_dedup(struct rung_graph *graph);

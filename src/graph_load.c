@@ -1,27 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading a graph: which of the two forms it has, and what is done to it afterwards. */
+/* Reading a graph: which of the three forms it has, and what is done to it afterwards. */
 #include <string.h>
 
 #include "graph_internal.h"
 
-#define CSC_PREFIX "csc:"
+int rung__graph_opts_check(const struct rung_graph_opts *opts)
+{
+	if (!opts->specs || opts->spec_count == 0)
+		return rung__fail(RUNG_E_INVAL, "graph: no source is given: an edge index, csc:INDPTR,INDICES or csr:INDPTR,INDICES is needed");
+	for (size_t i = 0; i < opts->spec_count && opts->spec_count > 1; i++) {
+		if (rung__spec_is_csc(opts->specs[i]) || rung__spec_is_csr(opts->specs[i]))
+			return rung__fail(RUNG_E_INVAL, "%s: stands alone, but %zu graphs are given: give edge lists or one %.4s", opts->specs[i],
+			                  opts->spec_count, opts->specs[i]);
+	}
+	return 0;
+}
 
 static int load(const struct rung_graph_opts *opts, struct rung_graph **graph_out)
 {
-	const size_t prefix = strlen(CSC_PREFIX);
 	int rc;
 
-	for (size_t i = 0; i < opts->spec_count; i++) {
-		if (!strncmp(opts->specs[i], CSC_PREFIX, prefix) && opts->spec_count > 1)
-			return rung__fail(RUNG_E_INVAL, "%s: stands alone, but %zu graphs are given: give edge lists or one csc:", opts->specs[i],
-			                  opts->spec_count);
-	}
-	if (strncmp(opts->specs[0], CSC_PREFIX, prefix))
+	if (!rung__spec_is_csc(opts->specs[0]) && !rung__spec_is_csr(opts->specs[0]))
 		return rung__graph_from_edges(opts, graph_out);   /* undirected while it reads */
-	rc = rung__graph_from_csc(opts->specs[0] + prefix, opts, graph_out);
-	if (rc < 0 || !opts->undirected)
+	rc = rung__graph_from_columns(opts->specs[0], opts, graph_out);
+	if (rc < 0)
 		return rc;
-	rc = rung__graph_undirect(*graph_out);
+	if (rung__spec_is_csr(opts->specs[0]))
+		rc = rung__graph_flip(*graph_out, opts->undirected);
+	else if (opts->undirected)
+		rc = rung__graph_undirect(*graph_out);
 	if (rc < 0)
 		rung_graph_destroy(*graph_out);
 	return rc;
@@ -36,8 +43,9 @@ int rung_graph_load(const struct rung_graph_opts *caller_opts, struct rung_graph
 	rc = rung__opts_take(&opts, sizeof(opts), caller_opts, "rung_graph_opts");
 	if (rc < 0)
 		return rc;
-	if (!opts.specs || opts.spec_count == 0)
-		return rung__fail(RUNG_E_INVAL, "graph: no source is given: an edge index or csc:INDPTR,INDICES is needed");
+	rc = rung__graph_opts_check(&opts);
+	if (rc < 0)
+		return rc;
 	rc = load(&opts, &graph);
 	if (rc < 0)
 		return rc;

@@ -156,6 +156,17 @@ out:
 	return rc;
 }
 
+static void replace(struct rung_graph *graph, uint64_t *indptr, void *indices, uint64_t edge_count)
+{
+	rung__free(graph->indptr);
+	rung__free(graph->indices);
+	graph->indptr = indptr;
+	graph->indices = indices;
+	graph->csc.indptr = indptr;
+	graph->csc.indices = indices;
+	graph->csc.edge_count = edge_count;
+}
+
 /* Entries of v's out-list without v itself, copied behind `at`; returns the place behind them. */
 static uint64_t copy_reverse(const struct rung_csc *out, uint64_t v, uint64_t at, void *indices)
 {
@@ -171,47 +182,68 @@ static uint64_t copy_reverse(const struct rung_csc *out, uint64_t v, uint64_t at
 	return at;
 }
 
-int rung__graph_undirect(struct rung_graph *graph)
+/* The graph's lists, and behind each the entries of the same list of `out`. */
+static int join(struct rung_graph *graph, const struct rung_csc *out)
 {
-	struct rung_csc in = graph->csc, out = graph->csc;
-	uint64_t *out_indptr, *indptr;
-	void *out_indices, *indices = NULL;
-	int rc;
+	const struct rung_csc in = graph->csc;
+	uint64_t *indptr = rung__malloc_array(in.vertex_count + 1, sizeof(*indptr));
+	void *indices = NULL;
 
-	rc = rung__csc_turn(&in, rung__threads(0), &out_indptr, &out_indices);
-	if (rc < 0)
-		return rc;
-	out.indptr = out_indptr;
-	out.indices = out_indices;
-	indptr = rung__malloc_array(in.vertex_count + 1, sizeof(*indptr));
-	if (!indptr)
-		goto no_memory;
-	indptr[0] = 0;
-	for (uint64_t v = 0; v < in.vertex_count; v++)
-		indptr[v + 1] = copy_reverse(&out, v, indptr[v] + in.indptr[v + 1] - in.indptr[v], NULL);
-	indices = rung__malloc_array(indptr[in.vertex_count], in.index_bytes);
-	if (!indices)
-		goto no_memory;
+	if (indptr) {
+		indptr[0] = 0;
+		for (uint64_t v = 0; v < in.vertex_count; v++)
+			indptr[v + 1] = copy_reverse(out, v, indptr[v] + in.indptr[v + 1] - in.indptr[v], NULL);
+		indices = rung__malloc_array(indptr[in.vertex_count], in.index_bytes);
+	}
+	if (!indices) {
+		rung__free(indptr);
+		return rung__fail(RUNG_E_NOMEM, "reversing %" PRIu64 " edges: no memory", in.edge_count);
+	}
 #pragma omp parallel for schedule(dynamic, 1024)
 	for (uint64_t v = 0; v < in.vertex_count; v++) {
 		const uint64_t degree = in.indptr[v + 1] - in.indptr[v];
 
 		memcpy((char *)indices + indptr[v] * in.index_bytes, (const char *)in.indices + in.indptr[v] * in.index_bytes,
 		       degree * in.index_bytes);
-		copy_reverse(&out, v, indptr[v] + degree, indices);
+		copy_reverse(out, v, indptr[v] + degree, indices);
 	}
-	rung__free(graph->indptr);
-	rung__free(graph->indices);
-	graph->indptr = indptr;
-	graph->indices = indices;
-	graph->csc.indptr = indptr;
-	graph->csc.indices = indices;
-	graph->csc.edge_count = indptr[in.vertex_count];
-	goto free_out;
-no_memory:
-	rc = rung__fail(RUNG_E_NOMEM, "reversing %" PRIu64 " edges: no memory", in.edge_count);
+	replace(graph, indptr, indices, indptr[in.vertex_count]);
+	return 0;
+}
+
+int rung__graph_undirect(struct rung_graph *graph)
+{
+	struct rung_csc out = graph->csc;
+	uint64_t *indptr;
+	void *indices;
+	int rc;
+
+	rc = rung__csc_turn(&graph->csc, rung__threads(0), &indptr, &indices);
+	if (rc < 0)
+		return rc;
+	out.indptr = indptr;
+	out.indices = indices;
+	rc = join(graph, &out);
 	rung__free(indptr);
-free_out:
+	rung__free(indices);
+	return rc;
+}
+
+int rung__graph_flip(struct rung_graph *graph, bool undirected)
+{
+	uint64_t *out_indptr = graph->indptr, *indptr;
+	void *out_indices = graph->indices, *indices;
+	const struct rung_csc out = graph->csc;
+	int rc;
+
+	rc = rung__csc_turn(&out, rung__threads(0), &indptr, &indices);
+	if (rc < 0)
+		return rc;
+	graph->indptr = NULL;   /* kept here while they are joined */
+	graph->indices = NULL;
+	replace(graph, indptr, indices, out.edge_count);
+	if (undirected)
+		rc = join(graph, &out);
 	rung__free(out_indptr);
 	rung__free(out_indices);
 	return rc;

@@ -34,6 +34,9 @@ extern "C" {   /* for kernels/ */
  */
 int rung__fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/** As rung__fail(), for a memory budget that is too small: RUNG_E_INVAL, and `least` bytes are what works. The sentence says so, too. */
+int rung__fail_least(uint64_t least, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /** As rung__fail(), with ": <strerror(err)>" behind and the status that errno value stands for (ENOENT, ENOSPC, ENOMEM …; else RUNG_E_IO). */
 int rung__fail_errno(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -125,6 +128,9 @@ uint64_t rung__now_ns(void);
 
 /** Threads for a parallel part: `wanted`, or as many as OpenMP would take for 0; always 1 without OpenMP. */
 int rung__threads(uint32_t wanted);
+
+/** Number of this thread inside a parallel part; 0 without OpenMP. */
+int rung__thread_number(void);
 
 /** splitmix64's finaliser (Steele, Lea, Flood 2014): a good 64-bit mix for keys of random draws and hashes. */
 static RUNG__ANYWHERE inline uint64_t rung__mix64(uint64_t x)

@@ -229,6 +229,15 @@ uint64_t rung__now_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
+int rung__thread_number(void)
+{
+#ifdef _OPENMP
+	return omp_get_thread_num();
+#else
+	return 0;
+#endif
+}
+
 int rung__threads(uint32_t wanted)
 {
 #ifdef _OPENMP

@@ -9,6 +9,7 @@
 #include "rung_config.h"
 
 static _Thread_local char last_error[RUNG__ERROR_BYTES];
+static _Thread_local uint64_t last_error_least;
 
 const char *rung_status_name(int status)
 {
@@ -37,16 +38,38 @@ const char *rung_last_error(void)
 	return last_error;
 }
 
-int rung__fail(int status, const char *format, ...)
+unsigned long long rung_last_error_least(void)
+{
+	return last_error_least;
+}
+
+static void record(uint64_t least, const char *format, va_list args)
 {
 	char text[RUNG__ERROR_BYTES];   /* the arguments may point into last_error */
+
+	vsnprintf(text, sizeof(text), format, args);
+	memcpy(last_error, text, sizeof(text));
+	last_error_least = least;
+}
+
+int rung__fail(int status, const char *format, ...)
+{
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
+	record(0, format, args);
 	va_end(args);
-	memcpy(last_error, text, sizeof(text));
 	return status;
+}
+
+int rung__fail_least(uint64_t least, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	record(least, format, args);
+	va_end(args);
+	return RUNG_E_INVAL;
 }
 
 static int status_of_errno(int err)

@@ -30,8 +30,8 @@ struct rung_graph;
 
 struct rung_graph_opts {
 	size_t size;                 /**< sizeof(struct rung_graph_opts), set by the initialiser */
-	const char *const *specs;    /**< [spec_count] SRC of an edge index [2,E] or [E,2], or "csc:SRC,SRC" (indptr, indices) */
-	size_t spec_count;           /**< at least 1; several edge lists are joined, a csc: stands alone */
+	const char *const *specs;    /**< [spec_count] SRC of an edge index [2,E] or [E,2], or "csc:SRC,SRC" (indptr, indices), or "csr:SRC,SRC" */
+	size_t spec_count;           /**< at least 1; several edge lists are joined, a csc: or csr: stands alone */
 	uint64_t vertex_count;       /**< 0: largest id + 1, or the length of indptr - 1 */
 	int undirected;              /**< nonzero: add the reverse of every edge; a self loop is not doubled */
 	int dedup;                   /**< nonzero: keep one of equal edges; lists are then sorted by id */
@@ -52,13 +52,14 @@ static inline struct rung_graph_opts rung_graph_opts_init(void)
 
 /**
  * Read a graph into memory: 8 bytes a vertex and 4 or 8 an edge. An edge list takes 8 bytes a vertex more while it is read, and
- * buffers of at most 200 MiB; `dedup`, and `undirected` for a csc:, need the graph once more while they work.
+ * buffers of at most 200 MiB; `dedup`, a csr:, and `undirected` for a csc:, need the graph once more while they work.
  * Edges keep the order of their lists inside a column; with `undirected` the reverse of an edge comes directly behind it
- * (behind all edges of its column for a csc:). Every id and every indptr entry is checked. An edge list is read twice, and
- * three times when the vertex count is to be found.
+ * (behind all edges of its column for a csc: and a csr:). A csr: has the lists of out-neighbours: v -> indices[indptr[v] ..
+ * indptr[v+1]). Columns then list their sources in ascending order, and the reverse edges, if any, in the order of the file.
+ * Every id and every indptr entry is checked. An edge list is read twice, and three times when the vertex count is to be found.
  *
- * An edge index of shape [2,2] is read as [2,E]. In "csc:SRC,SRC" the sources may hold commas themselves (raw:...): the
- * first comma at which both sides open as sources of integers separates them.
+ * An edge index of shape [2,2] is read as [2,E]. In "csc:SRC,SRC" and "csr:SRC,SRC" the sources may hold commas themselves
+ * (raw:...): the first comma at which both sides open as sources of integers separates them.
  *
  * @param graph_out  the graph; give it back with rung_graph_destroy()
  * @return 0, RUNG_E_RANGE (names edge and value), RUNG_E_FORMAT (shape, dtype, indptr not monotone: names the index),

@@ -6,6 +6,7 @@
 #include "dataset.h"
 #include "device.h"
 #include "dtype.h"
+#include "edges.h"
 #include "gpu_sampler.h"
 #include "graph.h"
 #include "plan.h"

@@ -60,6 +60,9 @@ RUNG_API const char *rung_status_text(int status);
  */
 RUNG_API const char *rung_last_error(void);
 
+/** Bytes that would have been enough, when the call that rung_last_error() tells of failed because a memory budget was too small; else 0. */
+RUNG_API unsigned long long rung_last_error_least(void);
+
 /** Version as "major.minor.patch". */
 RUNG_API const char *rung_version(void);
 

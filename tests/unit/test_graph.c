@@ -153,6 +153,28 @@ Test(graph, undirected_and_dedup_of_columns_give_each_neighbour_once)
 	rung_graph_destroy(graph);
 }
 
+Test(graph, rows_become_columns_whose_sources_ascend)
+{
+	/* 0 -> 1; 1 -> 0 3 0; 2 -> 2 */
+	struct rung_graph_opts opts = DEFAULTS;
+	struct rung_graph *graph;
+	char spec[900];
+
+	snprintf(spec, sizeof(spec), "csr:%s,%s", raw_file(0, I64(0, 1, 4, 5, 5), "i64,5"), raw_file(1, I32(1, 3, 0, 0, 2), "i32,5"));
+	cr_assert_eq(load(spec, opts, &graph), 0, "%s", rung_last_error());
+	assert_graph(graph, 4, (uint64_t[]){ 0, 2, 3, 4, 5 }, (uint32_t[]){ 1, 1, 0, 2, 1 });
+	rung_graph_destroy(graph);
+	opts.undirected = 1;
+	cr_assert_eq(load(spec, opts, &graph), 0, "%s", rung_last_error());
+	assert_graph(graph, 4, (uint64_t[]){ 0, 3, 7, 8, 9 }, (uint32_t[]){ 1, 1, 1, 0, 3, 0, 0, 2, 1 });
+	rung_graph_destroy(graph);
+	opts.dedup = 1;
+	cr_assert_eq(load(spec, opts, &graph), 0, "%s", rung_last_error());
+	assert_graph(graph, 4, (uint64_t[]){ 0, 1, 3, 4, 5 }, (uint32_t[]){ 1, 0, 3, 2, 1 });
+	rung_graph_destroy(graph);
+	assert_refused("csr:lonely.npy", DEFAULTS, RUNG_E_INVAL, "csr:INDPTR,INDICES");
+}
+
 Test(graph, columns_are_split_at_the_comma_where_both_sides_open)
 {
 	struct rung_graph *graph;
@@ -370,11 +392,11 @@ static int load_with_allocations(const char *spec, struct rung_graph_opts opts, 
 Test(graph, every_allocation_may_fail)
 {
 	struct rung_graph_opts opts = { .size = sizeof(opts), .undirected = 1, .dedup = 1 };
-	char csc[900];
+	char lists[900];
 
-	snprintf(csc, sizeof(csc), "csc:%s,%s", raw_file(0, I64(0, 1, 4, 5, 5), "i64,5"), raw_file(1, I32(1, 0, 3, 0, 2), "i32,5"));
-	for (int form = 0; form < 2; form++) {
-		const char *spec = form ? csc : raw_file(2, I64(0, 3, 0, 2, 1, 1, 1, 1, 2, 0), "i64,2x5");
+	snprintf(lists, sizeof(lists), "csc:%s,%s", raw_file(0, I64(0, 1, 4, 5, 5), "i64,5"), raw_file(1, I32(1, 0, 3, 0, 2), "i32,5"));
+	for (int form = 0; form < 3; form++) {
+		const char *spec = form ? lists : raw_file(2, I64(0, 3, 0, 2, 1, 1, 1, 1, 2, 0), "i64,2x5");
 		int64_t limit = 0;
 		int rc;
 
@@ -383,5 +405,6 @@ Test(graph, every_allocation_may_fail)
 			cr_assert_lt(++limit, 200);
 		}
 		cr_assert_gt(limit, 8);
+		lists[2] = form == 1 ? 'r' : 'c';
 	}
 }

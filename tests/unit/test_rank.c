@@ -5,6 +5,7 @@
 #include "graphs.h"
 #include "internal.h"
 #include "radix.h"
+#include "rank_internal.h"
 #include "rung/rank.h"
 
 static const float *compared_scores;
@@ -21,7 +22,7 @@ static int by_score_then_id(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static void assert_ranked_as_by_qsort(const float *score, uint64_t count, unsigned index_bytes, uint32_t threads)
+static void assert_ranked_as_by_qsort(const float *score, uint64_t count, unsigned index_bytes, bool wide, uint32_t threads)
 {
 	uint64_t *order = malloc(count * sizeof(*order) + 1);
 	void *vertex_of_rank = malloc(count * index_bytes + 1), *rank_of_vertex = malloc(count * index_bytes + 1);
@@ -30,7 +31,7 @@ static void assert_ranked_as_by_qsort(const float *score, uint64_t count, unsign
 		order[v] = v;
 	compared_scores = score;
 	qsort(order, count, sizeof(*order), by_score_then_id);
-	cr_assert_eq(rung_rank_order(score, count, index_bytes, threads, vertex_of_rank, rank_of_vertex), 0, "%s", rung_last_error());
+	cr_assert_eq(rung__rank_order(score, count, index_bytes, threads, wide, vertex_of_rank, rank_of_vertex), 0, "%s", rung_last_error());
 	for (uint64_t r = 0; r < count; r++) {
 		cr_assert_eq(test_id(vertex_of_rank, index_bytes, r), order[r], "rank %d of %d, %u threads", (int)r, (int)count, threads);
 		cr_assert_eq(test_id(rank_of_vertex, index_bytes, order[r]), r);
@@ -80,8 +81,27 @@ Test(rank, equals_qsort_for_any_count_width_and_thread_count)
 					memcpy(&score[v], &bits, sizeof(bits));   /* any float there is */
 			}
 			for (uint32_t threads = 1; threads <= 7; threads += 2)
-				assert_ranked_as_by_qsort(score, counts[c], threads % 4 == 1 ? 4 : 8, threads);
+				assert_ranked_as_by_qsort(score, counts[c], threads % 4 == 1 ? 4 : 8, threads == 7, threads);
 		}
+	}
+	free(score);
+}
+
+/* Enough that lines are streamed past the caches, to places that are no multiple of a line. */
+Test(rank, many_scores_are_ranked_as_few_are)
+{
+	const uint64_t count = 270001;
+	float *score = malloc(count * sizeof(*score));
+	uint64_t state = 5;
+
+	for (int kind = 0; kind < 3; kind++) {
+		for (uint64_t v = 0; v < count; v++) {
+			const double draw = (double)(test_random(&state) >> 40) + 1;
+
+			score[v] = kind == 0 ? (float)draw * 1e-7f : kind == 1 ? (float)(1e9 / (draw * draw)) : (float)(uint32_t)(1e7 / draw);
+		}
+		assert_ranked_as_by_qsort(score, count, kind == 1 ? 8 : 4, false, 3);
+		assert_ranked_as_by_qsort(score, count, 8, true, (uint32_t)kind + 1);
 	}
 	free(score);
 }

@@ -110,6 +110,16 @@ Test(last_error, a_sentence_too_long_is_cut_and_terminated)
 	cr_assert_str_eq(rung_last_error(), "short");
 }
 
+Test(last_error, what_a_budget_lacked_is_told_until_the_next_failure)
+{
+	cr_assert_eq(rung_last_error_least(), 0);
+	cr_assert_eq(rung__fail_least(UINT64_C(1) << 40, "at least %d", 5), RUNG_E_INVAL);
+	cr_assert_str_eq(rung_last_error(), "at least 5");
+	cr_assert_eq(rung_last_error_least(), UINT64_C(1) << 40);
+	(void)rung__fail(RUNG_E_INVAL, "something else");
+	cr_assert_eq(rung_last_error_least(), 0);
+}
+
 Test(last_error, text_put_back_is_not_a_format)
 {
 	cr_assert_eq(rung__fail_text(RUNG_E_IO, "100%s of %n"), RUNG_E_IO);

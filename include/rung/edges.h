@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Graphs whose edges stay in files: for graphs larger than memory. Where rung_graph_load() gives arrays, these give passes,
+ * which read every edge once, in order, through buffers of a fixed size.
+ */
+#ifndef RUNG_EDGES_H
+#define RUNG_EDGES_H
+
+#include "graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct rung_edges;
+
+struct rung_edges_opts {
+	size_t size;                   /**< sizeof(struct rung_edges_opts), set by the initialiser */
+	struct rung_graph_opts graph;  /**< what is read, as rung_graph_load() takes it, its progress included */
+	uint64_t memory_bytes;         /**< of all buffers, while sorting and while a pass runs; 0: 256 MiB */
+	uint64_t chunk_bytes;          /**< edges handed out at a time; 0: as memory_bytes allows, at most 16 MiB; else 4 KiB or more */
+	const char *temp_dir;          /**< where a graph that needs sorting is put; NULL: $TMPDIR, or /var/tmp */
+};
+
+#ifdef __cplusplus
+static inline struct rung_edges_opts rung_edges_opts_init(void)
+{
+	struct rung_edges_opts opts = {};
+	opts.size = sizeof(opts);
+	opts.graph.size = sizeof(opts.graph);
+	return opts;
+}
+#else
+#define RUNG_EDGES_OPTS_INIT { .size = sizeof(struct rung_edges_opts), .graph = RUNG_GRAPH_OPTS_INIT }
+#endif
+
+/**
+ * Open a graph for passes over its edges.
+ *
+ * A "csc:SRC,SRC" without `undirected` and `dedup` is read where it lies. Every other graph is sorted into two temporary files
+ * first: indptr, 8 bytes a vertex, and indices, rung_index_bytes() an edge; the lists are those of rung_graph_load(), entry by
+ * entry. While it is sorted there are temporary files of two ids an edge more. They have no names where the file system
+ * can do without, and are gone when the graph is closed, the call fails or the process ends.
+ *
+ * A deflated member of a .npz is inflated into memory: its bytes are taken out of memory_bytes.
+ *
+ * @param edges_out  the graph; close it with rung_edges_close()
+ * @return 0, what rung_graph_load() returns, RUNG_E_INVAL when memory_bytes is too small (says the least that works),
+ *         RUNG_E_NOSPC with the bytes needed
+ */
+RUNG_API int rung_edges_open(const struct rung_edges_opts *opts, struct rung_edges **edges_out);
+
+struct rung_edges_info {
+	size_t size;              /**< sizeof(struct rung_edges_info), set by the caller */
+	uint64_t vertex_count;
+	uint64_t edge_count;
+	unsigned index_bytes;     /**< rung_index_bytes(vertex_count) */
+	unsigned input_passes;    /**< times the input was read to sort it; 0: it is read in place */
+	uint64_t temp_bytes;      /**< written to temporary files, all together */
+	uint64_t memory_bytes;    /**< of the buffers of a pass, and of inflated members */
+	uint64_t chunk_bytes;     /**< of edges handed out at a time, at most */
+};
+
+/** @return 0, or RUNG_E_INVAL, RUNG_E_ABI (size) */
+RUNG_API int rung_edges_info(const struct rung_edges *edges, struct rung_edges_info *info_out);
+
+/** Close, and remove the temporary files; NULL is allowed. */
+RUNG_API void rung_edges_close(struct rung_edges *edges);
+
+struct rung_relabel_opts {
+	size_t size;                 /**< sizeof(struct rung_relabel_opts), set by the initialiser */
+	uint64_t memory_bytes;       /**< of the buffers of sorting; 0: 256 MiB. Two chunk_bytes of the graph come on top */
+	const char *temp_dir;        /**< for two ids an edge, while it runs; NULL: $TMPDIR, or /var/tmp */
+	uint32_t threads;            /**< 0: as OpenMP has it; the result does not depend on it */
+	rung_progress_fn progress;   /**< may be NULL */
+	void *progress_ctx;
+};
+
+#ifdef __cplusplus
+static inline struct rung_relabel_opts rung_relabel_opts_init(void)
+{
+	struct rung_relabel_opts opts = {};
+	opts.size = sizeof(opts);
+	return opts;
+}
+#else
+#define RUNG_RELABEL_OPTS_INIT { .size = sizeof(struct rung_relabel_opts) }
+#endif
+
+/**
+ * rung_graph_relabel() for a graph in files: the relabelled graph is written as two .npy files, indptr uint64 and indices of the
+ * graph's index_bytes, whose arrays begin at byte 4096. Entry by entry they are what the function in memory gives.
+ *
+ * In memory are the two maps (2 * index_bytes a vertex) and buffers. The graph is read twice, every edge goes through a temporary
+ * file once.
+ *
+ * @param edges           no pass may run on it
+ * @param vertex_of_rank  [vertex_count] of index_bytes
+ * @param rank_of_vertex  [vertex_count] of index_bytes, its inverse
+ * @param opts            NULL: defaults
+ * @param indptr_path     is made; so is PATH.partial, which is renamed when both files are complete and synced, and removed else
+ * @param indices_path    the same
+ * @return 0, RUNG_E_FORMAT (maps that are not each other's inverse: names the entry), RUNG_E_EXIST, RUNG_E_NOSPC with the bytes
+ *         needed, RUNG_E_INVAL when memory_bytes is too small (says the least that works), or what a pass over the graph says
+ */
+RUNG_API int rung_edges_relabel(struct rung_edges *edges, const void *vertex_of_rank, const void *rank_of_vertex,
+                                const struct rung_relabel_opts *opts, const char *indptr_path, const char *indices_path);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

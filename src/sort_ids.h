@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Sorting a list of ids where it lies, for lists of any length and any number of equal ids. Private to the core. */
+#ifndef RUNG_SORT_IDS_H
+#define RUNG_SORT_IDS_H
+
+#include <stdint.h>
+
+/** Ascending; ids of 4 or 8 bytes. */
+void rung__ids_sort(void *ids, unsigned id_bytes, uint64_t count);
+
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Where the bytes of a source lie, for those who read them past rung_source_read(). Private to rung; io/source.c knows. */
+#ifndef RUNG_SOURCE_PLACE_H
+#define RUNG_SOURCE_PLACE_H
+
+#include "rung/source.h"
+
+struct rung__source_place {
+	const unsigned char *data;   /* all of the array in memory (an inflated member), else NULL and */
+	int fd;                      /* the source's own, for reading */
+	const char *path;
+	uint64_t offset;             /* of the array in the file */
+};
+
+/** Valid until the source is closed. */
+struct rung__source_place rung__source_place(const struct rung_source *src);
+
+#endif

@@ -46,6 +46,9 @@ static int check_opts(const struct rung_store *store, const struct rung_plan *pl
 		return rung__fail(RUNG_E_INVAL, "sampling on a GPU: the plan was made for another dataset");
 	if (opts->hop_count < 1 || opts->hop_count > RUNG_HOPS_MAX || !opts->fanouts)
 		return rung__fail(RUNG_E_INVAL, "sampling on a GPU: %u hops: 1 to %d, with a fanout for each", opts->hop_count, RUNG_HOPS_MAX);
+	if (opts->draws != RUNG_DRAWS_ALL)
+		return rung__fail(RUNG_E_NOSUP, "sampling on a GPU: there all vertices of a batch draw at each hop (RUNG_DRAWS_ALL): use "
+		                  "rung_sampler_create() for other draws");
 	return 0;
 }
 

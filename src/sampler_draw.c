@@ -2,18 +2,16 @@
 /*
  * Drawing neighbours without replacement: Floyd's algorithm (Bentley, Floyd, "A Sample of Brilliance", 1987), which takes
  * exactly as many random numbers as draws. Whether a position was drawn before is looked up in the bits of a word for short
- * lists, in the list of draws for small fanouts, in a hash set otherwise. A draw depends on the seed, the batch key, the hop,
+ * lists, among the draws themselves for small fanouts, in a hash set otherwise. A draw depends on the seed, the batch key, the hop,
  * the vertex and its running number, never on the thread.
+ *
+ * Two steps for the vertices of a call, because nearly every draw is a cache miss: all positions first, which asks for the
+ * entries, then the entries.
  */
 #include <string.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 #include "random.h"
 #include "sampler_internal.h"
-
-#define AHEAD_OFFSETS 16u   /* vertices ahead whose indptr entry is fetched; half of it ahead, the start of the list */
 
 /* Twice the draws: at most half of a set is in use. */
 static uint64_t set_size_for(uint64_t draws)
@@ -37,30 +35,19 @@ uint64_t rung__draw_set_size(const uint32_t *fanouts, uint32_t hop_count, uint64
 	return draws_max ? set_size_for(draws_max) : 0;
 }
 
-static void copy_list(const void *list, unsigned index_bytes, uint64_t begin, uint64_t count, void *drawn, uint64_t at)
+uint64_t rung__draw_hop_key(uint64_t seed, uint64_t batch_key, uint32_t hop)
 {
-	for (uint64_t i = 0; i < count; i++)
-		rung__id_set(drawn, index_bytes, at + i, rung__id_get(list, index_bytes, begin + i));
+	return rung__key_join(rung__key_join(seed, batch_key), hop);
 }
 
-/* Where draws of one vertex come from and go to. */
+/* The draws of one vertex. Positions in its list are written to where the ids will be. */
 struct draw {
-	const void *list;       /* the graph's indices */
-	unsigned index_bytes;
-	uint64_t begin;         /* of the vertex's list */
 	uint64_t degree;
 	uint64_t count;         /* below degree */
-	void *drawn;
-	uint64_t at;
 	struct rung__stream stream;
 };
 
-static inline __attribute__((always_inline)) void emit(const struct draw *d, uint64_t i, uint64_t position)
-{
-	rung__id_set(d->drawn, d->index_bytes, d->at + i, rung__id_get(d->list, d->index_bytes, d->begin + position));
-}
-
-static inline __attribute__((always_inline)) void draw_by_bits(struct draw *d)
+static inline __attribute__((always_inline)) void draw_by_bits(struct draw *d, void *out, unsigned bytes)
 {
 	const uint64_t first = d->degree - d->count;
 	uint64_t taken = 0;
@@ -68,28 +55,42 @@ static inline __attribute__((always_inline)) void draw_by_bits(struct draw *d)
 	for (uint64_t i = 0; i < d->count; i++) {
 		uint64_t position = rung__stream_below(&d->stream, first + i + 1);
 
-		if (taken >> position & 1)
-			position = first + i;
+		/* a branch would be guessed wrong as often as a draw repeats */
+		position ^= (position ^ (first + i)) & (0 - (taken >> position & 1));
 		taken |= UINT64_C(1) << position;
-		emit(d, i, position);
+		rung__id_set(out, bytes, i, position);
 	}
 }
 
-static inline __attribute__((always_inline)) void draw_by_list(struct draw *d)
+/* Nonzero when the position is among the first `count`: without leaving early, so that several are compared at once. */
+static inline uint32_t repeats_of_4(const uint32_t *positions, uint64_t count, uint32_t position)
+{
+	uint32_t repeats = 0;
+
+	for (uint64_t k = 0; k < count; k++)
+		repeats |= (uint32_t)(positions[k] == position);
+	return repeats;
+}
+
+static inline uint64_t repeats_of_8(const uint64_t *positions, uint64_t count, uint64_t position)
+{
+	uint64_t repeats = 0;
+
+	for (uint64_t k = 0; k < count; k++)
+		repeats |= (uint64_t)(positions[k] == position);
+	return repeats;
+}
+
+static inline __attribute__((always_inline)) void draw_by_list(struct draw *d, void *out, unsigned bytes)
 {
 	const uint64_t first = d->degree - d->count;
-	uint64_t positions[RUNG__DRAWS_IN_LIST];
 
 	for (uint64_t i = 0; i < d->count; i++) {
 		uint64_t position = rung__stream_below(&d->stream, first + i + 1);
-		uint64_t repeats = 0;
+		uint64_t repeats;
 
-		for (uint64_t k = 0; k < i; k++)
-			repeats |= (uint64_t)(positions[k] == position);
-		if (repeats)
-			position = first + i;
-		positions[i] = position;
-		emit(d, i, position);
+		repeats = bytes == 4 ? repeats_of_4(out, i, (uint32_t)position) : repeats_of_8(out, i, position);
+		rung__id_set(out, bytes, i, repeats ? first + i : position);
 	}
 }
 
@@ -103,7 +104,7 @@ static uint64_t find_slot(const uint64_t *set, uint64_t set_size, uint64_t posit
 	return slot;
 }
 
-static void draw_by_set(struct draw *d, uint64_t *set)
+static inline __attribute__((always_inline)) void draw_by_set(struct draw *d, uint64_t *set, void *out, unsigned bytes)
 {
 	const uint64_t first = d->degree - d->count, set_size = set_size_for(d->count);
 
@@ -117,65 +118,84 @@ static void draw_by_set(struct draw *d, uint64_t *set)
 			slot = find_slot(set, set_size, position);
 		}
 		set[slot] = position + 1;
-		emit(d, i, position);
+		rung__id_set(out, bytes, i, position);
 	}
 }
 
-static inline __attribute__((always_inline)) void draw_vertex(struct draw *d, uint64_t *set)
+static inline __attribute__((always_inline)) void draw_positions(struct draw *d, uint64_t *set, void *out, unsigned bytes)
 {
-	if (d->count == d->degree)
-		copy_list(d->list, d->index_bytes, d->begin, d->degree, d->drawn, d->at);
-	else if (d->degree <= 64)
-		draw_by_bits(d);
+	if (d->degree <= 64)
+		draw_by_bits(d, out, bytes);
 	else if (d->count <= RUNG__DRAWS_IN_LIST)
-		draw_by_list(d);
+		draw_by_list(d, out, bytes);
 	else
-		draw_by_set(d, set);
+		draw_by_set(d, set, out, bytes);
 }
 
-static void prefetch(const struct rung_csc *csc, const uint64_t *vertices, uint64_t i, uint64_t count)
+void rung__draw_positions(uint64_t hop_key, uint64_t vertex, uint64_t degree, uint64_t count, uint64_t *set, uint64_t *positions)
 {
-	if (i + AHEAD_OFFSETS < count)
-		__builtin_prefetch(&csc->indptr[vertices[i + AHEAD_OFFSETS]]);
-	if (i + AHEAD_OFFSETS / 2 < count)
-		/* as a number: without edges there need be no array */
-		__builtin_prefetch((const void *)((uintptr_t)csc->indices + csc->indptr[vertices[i + AHEAD_OFFSETS / 2]] * csc->index_bytes));
+	struct draw d = { degree, count, { rung__key_join(hop_key, vertex) } };
+
+	draw_positions(&d, set, positions, 8);
+}
+
+static inline const char *entry_at(const struct rung_csc *csc, unsigned bytes, uint64_t edge)
+{
+	return (const char *)csc->indices + edge * bytes;
+}
+
+/* Positions of what vertices[i] draws, or nothing when its list is taken whole; the entries are asked for. */
+static inline __attribute__((always_inline)) void
+draw_at(const struct rung_csc *csc, uint64_t mixed_key, uint64_t vertex, uint64_t count, uint64_t *set, void *out, unsigned bytes)
+{
+	const uint64_t begin = csc->indptr[vertex];
+	/* rung__key_join(hop_key, vertex) */
+	struct draw d = { csc->indptr[vertex + 1] - begin, count, { rung__mix64(mixed_key ^ vertex) } };
+
+	if (d.count == d.degree) {
+		__builtin_prefetch(entry_at(csc, bytes, begin));
+		return;
+	}
+	draw_positions(&d, set, out, bytes);
+	for (uint64_t k = 0; k < count; k++)
+		__builtin_prefetch(entry_at(csc, bytes, begin + rung__id_get(out, bytes, k)));
 }
 
 static inline __attribute__((always_inline)) void
-draw_at(const struct rung_csc *csc, uint64_t hop_key, uint64_t vertex, uint64_t at, uint64_t count, unsigned index_bytes,
-        uint64_t *set, void *drawn)
+fetch_at(const struct rung_csc *csc, uint64_t vertex, uint64_t count, void *out, unsigned bytes)
 {
-	struct draw d = {
-		.list = csc->indices, .index_bytes = index_bytes, .begin = csc->indptr[vertex],
-		.degree = csc->indptr[vertex + 1] - csc->indptr[vertex], .count = count, .drawn = drawn, .at = at,
-		.stream = { rung__key_join(hop_key, vertex) },
-	};
+	const uint64_t begin = csc->indptr[vertex], degree = csc->indptr[vertex + 1] - begin;
+	const char *list = entry_at(csc, bytes, begin);
 
-	draw_vertex(&d, set);
+	if (count == degree) {
+		memcpy(out, list, count * bytes);
+		return;
+	}
+	for (uint64_t k = 0; k < count; k++)
+		rung__id_set(out, bytes, k, rung__id_get(list, bytes, rung__id_get(out, bytes, k)));
 }
 
-void rung__draw_hop(const struct rung_sampler *sampler, uint32_t hop, uint64_t batch_key, const uint64_t *vertices,
-                    uint64_t count, const uint64_t *indptr, void *drawn)
+static inline __attribute__((always_inline)) void
+draw_block(const struct rung_csc *csc, uint64_t mixed_key, const uint64_t *vertices, uint64_t first, uint64_t end,
+           const uint64_t *indptr, uint64_t *set, char *drawn, unsigned bytes)
 {
-	const struct rung_csc *csc = &sampler->csc;
-	const uint64_t hop_key = rung__key_join(rung__key_join(sampler->seed, batch_key), hop);
-
-#pragma omp parallel num_threads(sampler->threads)
-	{
-#ifdef _OPENMP
-		uint64_t *set = sampler->sets + (uint64_t)omp_get_thread_num() * sampler->set_size;
-#else
-		uint64_t *set = sampler->sets;
-#endif
-
-#pragma omp for schedule(dynamic, 256)
-		for (uint64_t i = 0; i < count; i++) {
-			prefetch(csc, vertices, i, count);
-			if (csc->index_bytes == 4)
-				draw_at(csc, hop_key, vertices[i], indptr[i], indptr[i + 1] - indptr[i], 4, set, drawn);
-			else
-				draw_at(csc, hop_key, vertices[i], indptr[i], indptr[i + 1] - indptr[i], 8, set, drawn);
-		}
+	for (uint64_t i = first; i < end; i++) {
+		if (indptr[i] < indptr[i + 1])
+			draw_at(csc, mixed_key, vertices[i], indptr[i + 1] - indptr[i], set, drawn + indptr[i] * bytes, bytes);
 	}
+	for (uint64_t i = first; i < end; i++) {
+		if (indptr[i] < indptr[i + 1])
+			fetch_at(csc, vertices[i], indptr[i + 1] - indptr[i], drawn + indptr[i] * bytes, bytes);
+	}
+}
+
+void rung__draw(const struct rung_csc *csc, uint64_t hop_key, const uint64_t *vertices, uint64_t first, uint64_t end,
+                const uint64_t *indptr, uint64_t *set, void *drawn)
+{
+	const uint64_t mixed_key = rung__mix64(hop_key);
+
+	if (csc->index_bytes == 4)
+		draw_block(csc, mixed_key, vertices, first, end, indptr, set, drawn, 4);
+	else
+		draw_block(csc, mixed_key, vertices, first, end, indptr, set, drawn, 8);
 }

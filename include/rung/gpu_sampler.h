@@ -34,6 +34,7 @@ struct rung_gpu_sampler_opts {
 	uint64_t seed_count_max;     /**< seeds of a batch; 0: 1024 */
 	uint64_t vertex_count_max;   /**< vertices of a batch; 0: as many as there can be. A batch that has more fails */
 	uint64_t edge_count_max;     /**< edges of a hop; 0: likewise. With "all neighbours" as a fanout that is the whole graph */
+	enum rung_draws draws;       /**< RUNG_DRAWS_ALL: the other is for the CPU's sampler alone */
 };
 
 #ifdef __cplusplus
@@ -53,7 +54,7 @@ static inline struct rung_gpu_sampler_opts rung_gpu_sampler_opts_init(void)
  * @param store        its gathers run on a GPU; must outlive the sampler
  * @param ds, plan     those of the store; may be closed and destroyed afterwards
  * @param sampler_out  free with rung_gpu_sampler_destroy()
- * @return 0, RUNG_E_NOSUP (the store's gathers run on the CPU), RUNG_E_INVAL (opts), RUNG_E_NOMEM (says how much the GPU has free),
+ * @return 0, RUNG_E_NOSUP (the store's gathers run on the CPU; draws), RUNG_E_INVAL (opts), RUNG_E_NOMEM (says how much the GPU has free),
  *         RUNG_E_IO. What the graph holds is not read here: a batch that meets an id or a list that cannot be says so.
  */
 RUNG_API int rung_gpu_sampler_create(struct rung_store *store, const struct rung_dataset *ds, const struct rung_plan *plan,

@@ -16,5 +16,6 @@
 #include "stage.h"
 #include "status.h"
 #include "store.h"
+#include "trace.h"
 
 #endif

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Neighbour sampling: uniform, without replacement, deduplicated per batch.
+ * Neighbour sampling: uniform, without replacement, deduplicated per batch (Hamilton, Ying, Leskovec, "Inductive Representation
+ * Learning on Large Graphs", 2017).
  *
- * Hop 0 starts at the seeds; hop t draws min(fanout[t], in_degree) in-neighbours of every vertex the batch holds so far
- * (the seeds and earlier vertices draw again at each hop: the blocks of Hamilton, Ying, Leskovec, "Inductive Representation
- * Learning on Large Graphs", 2017, as DGL builds them). Vertices of a batch are numbered in order of first appearance, seeds
+ * Hop 0 starts at the seeds; hop t draws min(fanout[t], in_degree) in-neighbours of every vertex the batch holds so far, or only of
+ * those that hop t-1 brought (enum rung_draws). Vertices of a batch are numbered in order of first appearance, seeds
  * first, so those of hop t are a prefix of those of hop t+1. Draws are of places in a list: of two parallel edges both can
  * be drawn. A list no longer than the fanout is taken whole, in its order.
+ *
+ * What a vertex draws follows from the sampler's seed, the batch's key, the hop and the vertex: batches are the same whichever
+ * thread makes them, one at a time (rung_sampler_sample) or many side by side (rung_sampler_run).
  */
 #ifndef RUNG_SAMPLER_H
 #define RUNG_SAMPLER_H
@@ -22,12 +25,21 @@ extern "C" {
 struct rung_sampler;
 struct rung_batch;
 
+/** Which vertices of a batch draw at a hop. */
+enum rung_draws {
+	RUNG_DRAWS_ALL = 0,   /**< all: seeds and earlier vertices draw again at each hop, the blocks that DGL builds */
+	RUNG_DRAWS_NEW        /**< those that the hop before brought, at hop 0 the seeds; the others have empty lists. So PyG's NeighborLoader */
+};
+
 struct rung_sampler_opts {
 	size_t size;               /**< sizeof(struct rung_sampler_opts), set by the initialiser */
 	const uint32_t *fanouts;   /**< [hop_count], hop 0 (from the seeds) first, each at least 1; UINT32_MAX: all neighbours */
 	uint32_t hop_count;        /**< 1 to RUNG_HOPS_MAX */
 	uint64_t seed;             /**< of all draws */
 	uint32_t threads;          /**< 0: as OpenMP has it; draws are the same for any number */
+	enum rung_draws draws;
+	uint64_t table_bytes_max;  /**< of the table in which a thread looks ids up, 4 bytes a vertex; 0: 32 MiB. For larger graphs it is
+	                                a hash table. Batches do not depend on it */
 };
 
 #ifdef __cplusplus
@@ -55,9 +67,11 @@ struct rung_block {
  *
  * @param csc          borrowed until the sampler is destroyed; checked arrays (rung_csc_check, or loaded by rung)
  * @param sampler_out  free with rung_sampler_destroy()
- * @return 0, RUNG_E_INVAL, RUNG_E_NOMEM
+ * @return 0, RUNG_E_INVAL, RUNG_E_NOMEM, RUNG_E_NOSUP (a list of 2^32 ids of 4 bytes)
  *
- * Memory: 4 bytes a vertex, and for fanouts above 32 that are not "all", up to 32 bytes times the fanout for each thread.
+ * Memory: 4 bytes a vertex, or where that is more than table_bytes_max 16 to 32 bytes for each vertex that the largest batch has or
+ * could have; from the first rung_sampler_run() on as much for each thread. For fanouts above 32 that are not "all", up to 32 bytes times
+ * the fanout for each thread.
  */
 RUNG_API int rung_sampler_create(const struct rung_csc *csc, const struct rung_sampler_opts *opts, struct rung_sampler **sampler_out);
 RUNG_API void rung_sampler_destroy(struct rung_sampler *sampler);
@@ -80,6 +94,54 @@ RUNG_API void rung_batch_destroy(struct rung_batch *batch);
  */
 RUNG_API int rung_sampler_sample(struct rung_sampler *sampler, const uint64_t *seeds, uint64_t seed_count, uint64_t batch_key,
                                  struct rung_batch *batch);
+
+/** Threads it samples with: what its options said, or OpenMP. */
+RUNG_API uint32_t rung_sampler_threads(const struct rung_sampler *sampler);
+
+/** Many batches: batch i has the next batch_size seeds, the last one what is left, and the key key_first + i. */
+struct rung_minibatches {
+	size_t size;               /**< sizeof(struct rung_minibatches), set by the initialiser */
+	const uint64_t *seeds;     /**< [seed_count] vertices, in the order of the epoch (shuffle them first); each at most once in a batch */
+	uint64_t seed_count;       /**< at least 1 */
+	uint64_t batch_size;       /**< 0: 1024 */
+	uint64_t key_first;
+	int any_order;             /**< nonzero: batches are handed over as they are done, several at a time */
+};
+
+#ifdef __cplusplus
+static inline struct rung_minibatches rung_minibatches_init(void)
+{
+	struct rung_minibatches batches = {};
+	batches.size = sizeof(batches);
+	return batches;
+}
+#else
+#define RUNG_MINIBATCHES_INIT { .size = sizeof(struct rung_minibatches) }
+#endif
+
+/**
+ * Takes a batch that was sampled.
+ *
+ * @param batch      valid until this returns
+ * @param batch_idx  which it is, from 0
+ * @param thread     the thread of the sampler that calls, below rung_sampler_threads(): for state of its own
+ * @return 0 to go on; a negative status ends the run
+ */
+typedef int (*rung_batch_fn)(void *ctx, const struct rung_batch *batch, uint64_t batch_idx, uint32_t thread);
+
+/**
+ * Sample many batches side by side, a thread each. They are handed over in order, one at a time, on any of the threads; or, with
+ * any_order, each on the thread that made it while others make and hand over theirs. Either way they are what
+ * rung_sampler_sample() gives for the same seeds and keys.
+ *
+ * A thread whose batch must wait for an earlier one goes on sampling, up to four batches a thread ahead of the one that is next.
+ *
+ * @return 0 when all were taken; of the first batch in order that could not be sampled (errors as rung_sampler_sample()) or was not
+ *         taken, what it returned: in order, all before it were handed over and none behind it; else RUNG_E_INVAL, RUNG_E_NOMEM
+ *
+ * Memory: batches as large as the largest, one for each thread, four in order.  Threads: one call a sampler at a time.
+ */
+RUNG_API int rung_sampler_run(struct rung_sampler *sampler, const struct rung_minibatches *batches, rung_batch_fn take, void *ctx);
 
 /** The vertices of a batch, seeds first. */
 RUNG_API const uint64_t *rung_batch_vertices(const struct rung_batch *batch, uint64_t *count_out);

@@ -247,6 +247,19 @@ Test(gpu_sampler, a_store_on_the_cpu_says_what_to_use)
 	rung_plan_destroy(plan);
 }
 
+Test(gpu_sampler, draws_of_new_vertices_alone_are_for_the_cpu)
+{
+	const struct rung_plan_graph *where;
+	struct rung_plan *plan = plan_for(RUNG_BYTES_MAX, &where);
+	struct rung_gpu_sampler_opts new_draws = opts;
+	struct rung_gpu_sampler *sampler;
+
+	new_draws.draws = RUNG_DRAWS_NEW;
+	cr_assert_eq(rung_gpu_sampler_create(f.store, f.ds, plan, &new_draws, &sampler), RUNG_E_NOSUP);
+	cr_assert(strstr(rung_last_error(), "RUNG_DRAWS_ALL"), "%s", rung_last_error());
+	rung_plan_destroy(plan);
+}
+
 Test(gpu_sampler, creation_fails_cleanly_however_few_allocations_succeed)
 {
 	const struct rung_plan_graph *where;

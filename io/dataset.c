@@ -135,6 +135,10 @@ static int fill_info(struct rung_dataset *ds)
 		.file_count = m->file_count + 2u,
 		.feature_file_count = m->feature_file_count,
 		.block_rows = m->block_rows,
+		.draws = m->draws,
+		.score_sampled = m->score_sampled,
+		.score_batches = m->score_batches,
+		.score_seed = m->score_seed,
 	};
 	ds->files = rung__zalloc_array(ds->info.file_count, sizeof(*ds->files));
 	ds->split_names = rung__zalloc_array(m->split_count, sizeof(*ds->split_names));

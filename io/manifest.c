@@ -150,9 +150,12 @@ static json_t *real_or_null(double value)
 static json_t *score_json(const struct rung__manifest *m)
 {
 	json_t *iterations = m->score_iterations ? json_integer(m->score_iterations) : json_null();
+	json_t *batches = m->score_sampled ? json_integer((json_int_t)m->score_batches) : json_null();
+	json_t *seed = m->score_sampled ? json_integer((json_int_t)m->score_seed) : json_null();
 
-	return json_pack("{s:s, s:o, s:o, s:o}", "method", m->score_method, "iterations", iterations, "damping",
-			 real_or_null(m->score_damping), "tolerance", real_or_null(m->score_tolerance));
+	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "method", m->score_method, "iterations", iterations, "damping",
+			 real_or_null(m->score_damping), "tolerance", real_or_null(m->score_tolerance), "batches", batches, "seed",
+			 seed);
 }
 
 static json_t *features_json(const struct rung__manifest *m)
@@ -205,6 +208,7 @@ static int put_lists(const struct rung__manifest *m, json_t *root)
 		failed |= json_array_append_new(files, file_json(&m->files[i]));
 	failed |= put(root, "fanouts", fanouts);
 	failed |= put(root, "batch_size", json_integer(m->batch_size));
+	failed |= put(root, "draws", json_string(m->draws == RUNG_DRAWS_NEW ? "new" : "all"));
 	failed |= put(root, "labels", json_boolean(m->has_labels));
 	failed |= put(root, "splits", splits);
 	failed |= put(root, "files", files);

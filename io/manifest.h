@@ -50,8 +50,11 @@ struct rung__manifest {
 	char score_method[RUNG__METHOD_BYTES];
 	uint32_t score_iterations;
 	double score_damping, score_tolerance; /* 0: does not apply */
+	bool score_sampled;                    /* the next two apply */
+	uint64_t score_seed, score_batches;
 	uint32_t fanouts[RUNG_HOPS_MAX];
 	uint32_t fanout_count, batch_size;
+	enum rung_draws draws;
 	char producer[RUNG__PRODUCER_BYTES];
 	bool has_labels;
 	struct rung_array_info labels;

@@ -57,6 +57,27 @@ static bool get_real(const json_t *object, const char *key, double *value_out)
 	return true;
 }
 
+/* Absent, as in datasets from before there was such a key, is null, which is 0 */
+static bool get_count_or_null(const json_t *object, const char *key, uint64_t *value_out)
+{
+	const json_t *value = json_object_get(object, key);
+
+	*value_out = 0;
+	return !value || json_is_null(value) || get_u64(object, key, INT64_MAX, value_out);
+}
+
+/* Absent likewise: all */
+static bool get_draws(const json_t *object, enum rung_draws *draws_out)
+{
+	const json_t *value = json_object_get(object, "draws");
+	const char *name = value ? json_string_value(value) : "all";
+
+	if (!name || (strcmp(name, "all") != 0 && strcmp(name, "new") != 0))
+		return false;
+	*draws_out = strcmp(name, "new") == 0 ? RUNG_DRAWS_NEW : RUNG_DRAWS_ALL;
+	return true;
+}
+
 static bool get_array(const json_t *object, struct rung_array_info *array)
 {
 	const json_t *shape = json_object_get(object, "shape"), *dim;
@@ -126,6 +147,9 @@ static int get_score(const char *path, const json_t *root, struct rung__manifest
 	if (!json_is_null(json_object_get(score, "iterations")) && !get_u64(score, "iterations", UINT32_MAX, &iterations))
 		return bad_field(path, "score: iterations");
 	m->score_iterations = (uint32_t)iterations;
+	m->score_sampled = json_is_integer(json_object_get(score, "batches"));
+	if (!get_count_or_null(score, "batches", &m->score_batches) || !get_count_or_null(score, "seed", &m->score_seed))
+		return bad_field(path, "score: batches, seed");
 	return 0;
 }
 
@@ -146,7 +170,7 @@ static int get_defaults(const char *path, const json_t *root, struct rung__manif
 	if (!get_u64(root, "batch_size", UINT32_MAX, &batch_size) || batch_size == 0)
 		return bad_field(path, "batch_size");
 	m->batch_size = (uint32_t)batch_size;
-	return 0;
+	return get_draws(root, &m->draws) ? 0 : bad_field(path, "draws");
 }
 
 /* Names of the splits, and from the files, which come in this order, what the counts do not say: labels' and splits' shapes. */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Staging: inputs, graph, score, ranks, relabelled graph, files, publication, in this order. */
+#include <math.h>
 #include <string.h>
 
 #include "internal.h"
 #include "stage_private.h"
 
-#define SPACE_SPARE_BYTES 65536u /* for the folder itself */
+#define SPACE_SPARE_BYTES 65536u              /* for the folder itself */
+#define SCORE_BLOCK_BYTES (UINT64_C(4) << 20) /* a million edges at a time, which each thread of a score holds, and their records */
 
 struct step {
 	const struct rung__stage *stage;
@@ -86,12 +88,33 @@ static int check_space(struct rung__stage *stage)
 	return 0;
 }
 
-/* Most memory held at once: while the graph is turned or relabelled it is there twice, with the maps or the score's arrays. */
+/* What scoring takes beside the graph: rank.h has the bytes a vertex, and tells of edges and threads. */
+static uint64_t score_bytes(const struct rung__stage *stage)
+{
+	const struct rung__manifest *m = stage->manifest;
+	const uint64_t hops = m->fanout_count, threads = (uint64_t)stage->threads;
+	const uint64_t sampling = (12 + 4 * threads) * m->vertex_count;
+	uint64_t per_vertex = 12, per_edge = 8, records = 0;
+
+	if (stage->score_source)
+		return 4 * m->vertex_count;
+	if (stage->method == RUNG_SCORE_PRESAMPLE)
+		return sampling;
+	if (stage->method == RUNG_SCORE_EXPECTED || stage->method == RUNG_SCORE_BLEND) {
+		per_vertex = 4 * hops + 16;
+		per_edge = 9;   /* a bit, rounded up */
+		records = hops + 1;
+	}
+	return RUNG__MAX(sampling, per_vertex * m->vertex_count + per_edge * m->edge_count + (threads + records) * SCORE_BLOCK_BYTES);
+}
+
+/* Most memory held at once: the graph, and beside it what scoring takes, or room for it relabelled, score, maps and what sorting takes. */
 static uint64_t memory_of(const struct rung__stage *stage)
 {
 	const struct rung__manifest *m = stage->manifest;
 	const uint64_t graph = 8 * (m->vertex_count + 1) + m->index_bytes * m->edge_count;
-	uint64_t bytes = 2 * graph + RUNG__MAX(16u, 4 + 2 * m->index_bytes) * m->vertex_count + RUNG__STAGE_BUFFER_BYTES +
+	const uint64_t relabelled = graph + (12 + 3 * m->index_bytes) * m->vertex_count;
+	uint64_t bytes = graph + RUNG__MAX(relabelled, score_bytes(stage)) + RUNG__STAGE_BUFFER_BYTES +
 			 8 * (m->block_count + m->checksums.block_count);
 
 	for (uint32_t i = 0; i < m->split_count; i++)
@@ -129,6 +152,10 @@ static int score_graph(struct rung__stage *stage)
 
 	opts.progress = forward_progress;
 	opts.progress_ctx = &step;
+	opts.fanouts = m->fanouts;
+	opts.hop_count = m->fanout_count;
+	opts.batch_size = m->batch_size;
+	opts.draws = m->draws;
 	if (opts.threads == 0)
 		opts.threads = stage->opts.threads;
 	for (uint32_t i = 0; i < m->split_count; i++) {
@@ -138,13 +165,27 @@ static int score_graph(struct rung__stage *stage)
 		}
 	}
 	rc = rung_score_compute(stage->csc, &opts, stage->score, &stage->report.score);
-	if (rc < 0 || opts.method == RUNG_SCORE_DEGREE)
+	if (rc < 0)
 		return rc;
-	m->score_iterations = stage->report.score.iterations;
-	m->score_damping = opts.damping != 0 ? opts.damping : 0.85;
-	if (opts.method == RUNG_SCORE_RPAGERANK)
-		m->score_tolerance = opts.tolerance != 0 ? opts.tolerance : 1e-6;
+	if (m->score_damping > 0)
+		m->score_iterations = stage->report.score.iterations;
+	m->score_batches = stage->report.score.batches_sampled;
 	return 0;
+}
+
+static int read_score(struct rung__stage *stage)
+{
+	const uint64_t count = stage->manifest->vertex_count;
+	const int rc = rung_source_read(stage->score_source, 0, count, stage->score);
+
+	for (uint64_t v = 0; rc == 0 && v < count; v++) {
+		if (isnan(stage->score[v]))
+			return rung__fail(RUNG_E_FORMAT,
+					  "%s: score %" PRIu64 " is NaN, which has no place in an order; give a number for each vertex, "
+					  "as numpy.nan_to_num(a, nan=0) does",
+					  stage->opts.score_spec, v);
+	}
+	return rc;
 }
 
 static int score(struct rung__stage *stage)
@@ -157,7 +198,7 @@ static int score(struct rung__stage *stage)
 	stage->score = rung__malloc_array(count, sizeof(*stage->score));
 	if (!stage->score)
 		return rung__fail(RUNG_E_NOMEM, "score of %" PRIu64 " vertices", count);
-	return stage->score_source ? rung_source_read(stage->score_source, 0, count, stage->score) : score_graph(stage);
+	return stage->score_source ? read_score(stage) : score_graph(stage);
 }
 
 static int rank_and_relabel(struct rung__stage *stage)

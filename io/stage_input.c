@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What staging reads, opened and checked before the long work starts. Splits are read here: their ids are untrusted. */
+/* What staging reads, opened and checked before the long work starts; splits are read here. */
 #include <stdio.h>
 #include <string.h>
 
@@ -110,131 +110,17 @@ static int check_split_name(const struct rung__stage *stage, size_t idx)
 	return 0;
 }
 
-static int split_of_mask(const struct rung_source *src, const unsigned char *mask, uint64_t vertex_count,
-			 struct rung__stage_split_ids *split)
+/* The score takes each train vertex once; a split that is only carried along may repeat its ids. */
+static int read_split(const struct rung__stage *stage, size_t idx, struct rung__stage_split_ids *split)
 {
-	uint64_t count = 0;
-
-	for (uint64_t v = 0; v < vertex_count; v++)
-		count += mask[v] != 0;
-	split->ids = rung__malloc_array(count, sizeof(*split->ids));
-	if (!split->ids)
-		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " ids", rung_source_spec(src), count);
-	for (uint64_t v = 0; v < vertex_count; v++) {
-		if (mask[v])
-			split->ids[split->count++] = v;
-	}
-	return 0;
-}
-
-/* Integers of any type. @return true and the value when it is not negative */
-static bool integer_at(const void *data, enum rung_dtype dtype, uint64_t i, uint64_t *value_out, int64_t *negative_out)
-{
-	int64_t value;
-
-	switch (dtype) {
-	case RUNG_U8:
-		*value_out = ((const uint8_t *)data)[i];
-		return true;
-	case RUNG_U16:
-		*value_out = ((const uint16_t *)data)[i];
-		return true;
-	case RUNG_U32:
-		*value_out = ((const uint32_t *)data)[i];
-		return true;
-	case RUNG_U64:
-		*value_out = ((const uint64_t *)data)[i];
-		return true;
-	case RUNG_I8:
-		value = ((const int8_t *)data)[i];
-		break;
-	case RUNG_I16:
-		value = ((const int16_t *)data)[i];
-		break;
-	case RUNG_I32:
-		value = ((const int32_t *)data)[i];
-		break;
-	default:
-		value = ((const int64_t *)data)[i];
-		break;
-	}
-	*value_out = (uint64_t)value;
-	*negative_out = value;
-	return value >= 0;
-}
-
-static bool is_integer(enum rung_dtype dtype)
-{
-	return dtype >= RUNG_I8 && dtype <= RUNG_U64;
-}
-
-static int split_of_ids(const struct rung_source *src, const void *data, uint64_t vertex_count,
-			struct rung__stage_split_ids *split)
-{
-	const struct rung_array_info *info = rung_source_info(src);
-	int64_t negative;
-	uint64_t id;
-
-	split->ids = rung__malloc_array(info->row_count, sizeof(*split->ids));
-	if (!split->ids)
-		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " ids", rung_source_spec(src), info->row_count);
-	for (uint64_t i = 0; i < info->row_count; i++) {
-		if (!integer_at(data, info->dtype, i, &id, &negative))
-			return rung__fail(RUNG_E_RANGE,
-					  "%s: entry %" PRIu64 " is %" PRId64 ", ids are 0 to %" PRIu64 "; give ids of vertices",
-					  rung_source_spec(src), i, negative, vertex_count - 1);
-		if (id >= vertex_count)
-			return rung__fail(RUNG_E_RANGE,
-					  "%s: entry %" PRIu64 " is %" PRIu64 ", ids are 0 to %" PRIu64 "; give ids of vertices",
-					  rung_source_spec(src), i, id, vertex_count - 1);
-		split->ids[split->count++] = id;
-	}
-	return 0;
-}
-
-static int check_split_shape(const struct rung_source *src, uint64_t vertex_count)
-{
-	const struct rung_array_info *info = rung_source_info(src);
-	const char *spec = rung_source_spec(src);
-
-	if (info->dim_count != 1 || (info->dtype != RUNG_BOOL && !is_integer(info->dtype)))
-		return rung__fail(RUNG_E_FORMAT,
-				  "%s: a split is a bool mask or integer ids with 1 dimension, this is %s with %u; "
-				  "convert it with a.astype('<i8').ravel()",
-				  spec, rung_dtype_name(info->dtype), info->dim_count);
-	if (info->dtype == RUNG_BOOL && info->row_count != vertex_count)
-		return rung__fail(RUNG_E_FORMAT,
-				  "%s: the mask has %" PRIu64 " entries, there are %" PRIu64
-				  " vertices; give one for each vertex",
-				  spec, info->row_count, vertex_count);
-	if (info->row_count > vertex_count)
-		return rung__fail(RUNG_E_FORMAT,
-				  "%s: has %" PRIu64 " ids, there are only %" PRIu64 " vertices; give each id once", spec,
-				  info->row_count, vertex_count);
-	return 0;
-}
-
-static int read_split(const char *spec, uint64_t vertex_count, struct rung__stage_split_ids *split)
-{
-	const struct rung_array_info *info;
+	const struct rung_stage_split *given = &stage->opts.splits[idx];
+	const int distinct = !stage->opts.score_spec && strcmp(given->name, "train") == 0;
 	struct rung_source *src;
-	void *data = NULL;
-	int rc = rung_source_open(spec, &src);
+	int rc = rung_source_open(given->spec, &src);
 
 	if (rc < 0)
 		return rc;
-	info = rung_source_info(src);
-	rc = check_split_shape(src, vertex_count);
-	if (rc < 0)
-		goto close_src;
-	data = rung__malloc_array(info->row_count, (size_t)info->row_bytes);
-	rc = data ? rung_source_read(src, 0, info->row_count, data)
-		  : rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " entries", spec, info->row_count);
-	if (rc == 0)
-		rc = info->dtype == RUNG_BOOL ? split_of_mask(src, data, vertex_count, split)
-					      : split_of_ids(src, data, vertex_count, split);
-	rung__free(data);
-close_src:
+	rc = rung_source_read_vertices(src, stage->manifest->vertex_count, distinct, &split->count, &split->ids);
 	rung_source_close(src);
 	return rc;
 }
@@ -250,7 +136,7 @@ static int read_splits(struct rung__stage *stage)
 	for (size_t i = 0; i < stage->opts.split_count; i++) {
 		rc = check_split_name(stage, i);
 		if (rc == 0)
-			rc = read_split(stage->opts.splits[i].spec, m->vertex_count, &stage->splits[i]);
+			rc = read_split(stage, i, &stage->splits[i]);
 		if (rc < 0)
 			return rc;
 		strcpy(m->splits[i].name, stage->opts.splits[i].name);
@@ -260,20 +146,45 @@ static int read_splits(struct rung__stage *stage)
 	return 0;
 }
 
-static int fill_parameters(struct rung__stage *stage)
+/* What the manifest keeps for trainers, and what the score will be made with. */
+static int fill_sampling(struct rung__stage *stage)
 {
 	static const uint32_t fanouts[] = { 25, 10 };
 	const struct rung_stage_opts *opts = &stage->opts;
 	struct rung__manifest *m = stage->manifest;
-	const char *method = opts->score_spec ? "given" : rung_score_method_name(opts->score.method);
 
-	if (!method)
-		return rung__fail(RUNG_E_INVAL, "staging: %d is no score method", (int)opts->score.method);
-	snprintf(m->score_method, sizeof(m->score_method), "%s", method);
-	snprintf(m->producer, sizeof(m->producer), "rung %s (%s)", rung_version(), rung_commit());
 	m->fanout_count = opts->fanout_count ? opts->fanout_count : RUNG__ARRAY_LEN(fanouts);
 	memcpy(m->fanouts, opts->fanout_count ? opts->fanouts : fanouts, m->fanout_count * sizeof(m->fanouts[0]));
 	m->batch_size = opts->batch_size ? opts->batch_size : 1024;
+	m->draws = opts->score.draws;
+	if (m->draws != RUNG_DRAWS_ALL && m->draws != RUNG_DRAWS_NEW)
+		return rung__fail(RUNG_E_INVAL, "staging: %d is no way of drawing", (int)m->draws);
+	return 0;
+}
+
+static int fill_score(struct rung__stage *stage)
+{
+	const struct rung_score_opts *opts = &stage->opts.score;
+	struct rung__manifest *m = stage->manifest;
+	const char *name = stage->opts.score_spec ? "given" : rung_score_method_name(opts->method);
+	enum rung_score_method method;
+
+	if (!name)
+		return rung__fail(RUNG_E_INVAL, "staging: %d is no score method", (int)opts->method);
+	snprintf(m->score_method, sizeof(m->score_method), "%s", name);
+	if (stage->opts.score_spec)
+		return 0;
+	rung_score_method_parse(name, &stage->method);
+	method = stage->method;
+	if (method == RUNG_SCORE_RPAGERANK || method == RUNG_SCORE_WRPAGERANK || method == RUNG_SCORE_PPR)
+		m->score_damping = opts->damping != 0 ? opts->damping : 0.85;
+	if (method == RUNG_SCORE_RPAGERANK)
+		m->score_tolerance = opts->tolerance != 0 ? opts->tolerance : 1e-6;
+	m->score_sampled = method == RUNG_SCORE_PRESAMPLE || method == RUNG_SCORE_BLEND;
+	m->score_seed = m->score_sampled ? opts->seed : 0;
+	if (m->score_seed > INT64_MAX)
+		return rung__fail(RUNG_E_INVAL, "staging: the seed of the score is %" PRIu64 "; the manifest keeps seeds below 2^63",
+				  m->score_seed);
 	return 0;
 }
 
@@ -281,8 +192,9 @@ int rung__stage_open_inputs(struct rung__stage *stage)
 {
 	int rc = check_counts(&stage->opts);
 
-	if (rc < 0 || (rc = fill_parameters(stage)) < 0 || (rc = open_features(stage)) < 0 || (rc = open_labels(stage)) < 0 ||
-	    (rc = open_score(stage)) < 0)
+	snprintf(stage->manifest->producer, sizeof(stage->manifest->producer), "rung %s (%s)", rung_version(), rung_commit());
+	if (rc < 0 || (rc = fill_sampling(stage)) < 0 || (rc = fill_score(stage)) < 0 || (rc = open_features(stage)) < 0 ||
+	    (rc = open_labels(stage)) < 0 || (rc = open_score(stage)) < 0)
 		return rc;
 	return read_splits(stage);
 }

@@ -49,6 +49,7 @@ struct rung__stage_split_ids {
 struct rung__stage {
 	struct rung_stage_opts opts;
 	int threads;
+	enum rung_score_method method; /* by its own name also when it is the default; without score_source */
 	struct rung__stage_dir dir;
 	struct rung_source *features, *labels, *score_source;
 	struct rung__stage_split_ids *splits; /* [opts.split_count], original ids */

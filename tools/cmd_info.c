@@ -83,8 +83,11 @@ static json_t *info_json(const struct rung_dataset *ds)
 	tool_json_set(root, "score", tool_json_text(info->score_method));
 	tool_json_set(root, "iterations", info->score_iterations ? tool_json_u64(info->score_iterations) : json_null());
 	tool_json_set(root, "damping", info->score_damping > 0 ? tool_json_real(info->score_damping) : json_null());
+	tool_json_set(root, "score_batches", info->score_sampled ? tool_json_u64(info->score_batches) : json_null());
+	tool_json_set(root, "score_seed", info->score_sampled ? tool_json_u64(info->score_seed) : json_null());
 	tool_json_set(root, "fanout", tool_json_u32s(info->fanouts, info->fanout_count));
 	tool_json_set(root, "batch", tool_json_u64(info->batch_size));
+	tool_json_set(root, "draws", tool_json_text(info->draws == RUNG_DRAWS_NEW ? "new" : "all"));
 	tool_json_set(root, "labels", json_boolean(info->has_labels));
 	for (size_t i = 0; i < info->split_count; i++)
 		tool_json_append(splits, tool_json_text(info->split_names[i]));
@@ -123,6 +126,8 @@ static void print_info(const struct rung_dataset *ds)
 		printf(", %u iterations", info->score_iterations);
 	if (info->score_damping > 0)
 		printf(", damping %g", info->score_damping);
+	if (info->score_sampled)
+		printf(", %llu batches sampled", (unsigned long long)info->score_batches);
 	printf("\nbatch     %u, fanout ", info->batch_size);
 	for (uint32_t i = 0; i < info->fanout_count; i++) {
 		if (info->fanouts[i] == UINT32_MAX)
@@ -130,6 +135,8 @@ static void print_info(const struct rung_dataset *ds)
 		else
 			printf("%s%u", i ? "," : "", info->fanouts[i]);
 	}
+	if (info->draws == RUNG_DRAWS_NEW)
+		printf(", new vertices draw");
 	printf("\nlabels    %s\nsplits    %s", info->has_labels ? "yes" : "no", info->split_count ? "" : "none");
 	for (size_t i = 0; i < info->split_count; i++)
 		printf("%s%s", i ? " " : "", info->split_names[i]);

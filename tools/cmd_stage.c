@@ -7,19 +7,11 @@
 #include "tool.h"
 
 enum {
-	KEY_GRAPH = 0x1001,
-	KEY_FEATURES,
+	KEY_FEATURES = 0x1001,
 	KEY_OUT,
 	KEY_LABELS,
 	KEY_SPLIT,
 	KEY_SCORE,
-	KEY_FANOUT,
-	KEY_BATCH,
-	KEY_UNDIRECTED,
-	KEY_DEDUP,
-	KEY_VERTICES,
-	KEY_ITERATIONS,
-	KEY_DAMPING,
 	KEY_FORCE,
 	KEY_DRY_RUN,
 	KEY_ORDER,
@@ -32,34 +24,23 @@ enum {
 
 struct stage_args {
 	struct rung_stage_opts opts;
-	const char **graphs;                 /* [opts.graph.spec_count] */
 	struct rung_stage_split *splits;     /* [opts.split_count]; their names are copies of ours */
-	struct tool_fanouts fanouts;
+	struct tool_graph_args graph;
+	struct tool_score_args score;
 	struct tool_common common;
 };
 
 static const struct argp_option options[] = {
-	{ "graph", KEY_GRAPH, "GRAPH", 0,
-	  "Edge index [2,E] or [E,2] as a SRC (repeat it to join lists), or csc:SRC,SRC: indptr and indices of in-neighbours",
-	  1 },
 	{ "features", KEY_FEATURES, "SRC", 0, "Feature rows [vertices, ...]", 1 },
 	{ "out", KEY_OUT, "DIR", 0, "Folder to make", 1 },
 	{ "labels", KEY_LABELS, "SRC", 0, "Labels [vertices, ...], carried along in rank order", 1 },
 	{ "split", KEY_SPLIT, "NAME=SRC", 0,
 	  "Named vertex ids, or a bool mask over the vertices (repeatable); 'train' gives the train vertices of the score", 1 },
-	{ "undirected", KEY_UNDIRECTED, NULL, 0, "Add the reverse of every edge", 2 },
-	{ "dedup", KEY_DEDUP, NULL, 0, "Keep one of equal edges", 2 },
-	{ "vertices", KEY_VERTICES, "N", 0, "Number of vertices (default: as many as there are feature rows)", 2 },
 	{ "score", KEY_SCORE, "METHOD|SRC", 0,
-	  "Rank by degree, rpagerank, wrpagerank (default), or by the float32 values of a file", 3 },
-	{ "iterations", KEY_ITERATIONS, "N", 0, "Steps of the score (default: 5; rpagerank: at most 200)", 3 },
-	{ "damping", KEY_DAMPING, "D", 0, "Damping of the score, between 0 and 1 (default: 0.85)", 3 },
-	{ "fanout", KEY_FANOUT, "LIST", 0,
-	  "Neighbours drawn per hop, from the seeds on, as training will use them (default: 25,10)", 3 },
-	{ "batch", KEY_BATCH, "N", 0, "Seeds per batch, likewise (default: 1024)", 3 },
+	  "Rank by blend (default), expected, presample, ppr, wrpagerank, rpagerank or degree, or by the float32 values of a file", 3 },
 	{ "order", KEY_ORDER, "NAME", 0, "Order of the rows in the file: rank", 3 },
-	{ "force", KEY_FORCE, NULL, 0, "Replace DIR when it is a staged dataset", 4 },
-	{ "dry-run", KEY_DRY_RUN, NULL, 0, "Check inputs and space, say what will be written, write nothing", 4 },
+	{ "force", KEY_FORCE, NULL, 0, "Replace DIR when it is a staged dataset", 5 },
+	{ "dry-run", KEY_DRY_RUN, NULL, 0, "Check inputs and space, say what will be written, write nothing", 5 },
 	{ "border", KEY_BORDER, "SHARE", OPTION_HIDDEN, NULL, 9 },
 	{ "stripe", KEY_STRIPE, "DIR", OPTION_HIDDEN, NULL, 9 },
 	{ "in-place", KEY_IN_PLACE, NULL, OPTION_HIDDEN, NULL, 9 },
@@ -68,20 +49,6 @@ static const struct argp_option options[] = {
 	{ 0 },
 };
 
-static void *grown(const struct argp_state *state, void *array, size_t count, size_t item_bytes)
-{
-	array = realloc(array, (count + 1) * item_bytes);
-	if (!array)
-		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
-	return array;
-}
-
-static void add_graph(const struct argp_state *state, struct stage_args *args, const char *spec)
-{
-	args->graphs = grown(state, args->graphs, args->opts.graph.spec_count, sizeof(*args->graphs));
-	args->graphs[args->opts.graph.spec_count++] = spec;
-}
-
 static void add_split(const struct argp_state *state, struct stage_args *args, const char *text)
 {
 	const char *equals = strchr(text, '=');
@@ -89,31 +56,29 @@ static void add_split(const struct argp_state *state, struct stage_args *args, c
 
 	if (!equals || equals == text || !equals[1])
 		argp_error(state, "--split: '%s' is not NAME=SRC; write train=ids.npy", text);
-	args->splits = grown(state, args->splits, args->opts.split_count, sizeof(*args->splits));
-	split = &args->splits[args->opts.split_count++];
-	split->name = strndup(text, (size_t)(equals - text));
-	split->spec = equals + 1;
-	if (!split->name)
+	split = realloc(args->splits, (args->opts.split_count + 1) * sizeof(*args->splits));
+	if (split) {
+		args->splits = split;
+		split = &args->splits[args->opts.split_count++];
+		split->name = strndup(text, (size_t)(equals - text));
+		split->spec = equals + 1;
+	}
+	if (!split || !split->name)
 		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
 }
 
 /* A method by its name; anything that can only be an array is one. */
 static void set_score(const struct argp_state *state, struct stage_args *args, const char *text)
 {
-	int rc;
-
 	if (strstr(text, ".npy") || strstr(text, ".npz:") || strncmp(text, "raw:", 4) == 0) {
 		args->opts.score_spec = text;
 		return;
 	}
 	args->opts.score_spec = NULL;
-	rc = rung_score_method_parse(text, &args->opts.score.method);
-	if (rc == RUNG_E_NOSUP)
-		argp_failure(state, TOOL_USAGE, 0, "--score %s is not yet available in this version", text);
-	else if (rc < 0)
+	if (rung_score_method_parse(text, &args->score.opts.method) < 0)
 		argp_error(state,
-			   "--score: '%s' is no method and no file; give degree, rpagerank, wrpagerank, file.npy, "
-			   "file.npz:member or raw:...",
+			   "--score: '%s' is no method and no file; give blend, expected, presample, ppr, wrpagerank, rpagerank, "
+			   "degree, file.npy, file.npz:member or raw:...",
 			   text);
 }
 
@@ -146,33 +111,10 @@ static int parse_not_yet(int key, const char *arg, const struct argp_state *stat
 	}
 }
 
-static int parse_score(int key, const char *arg, const struct argp_state *state, struct stage_args *args)
-{
-	switch (key) {
-	case KEY_SCORE:
-		set_score(state, args, arg);
-		return 0;
-	case KEY_ITERATIONS:
-		args->opts.score.iterations = tool_arg_u32(state, "--iterations", arg, 1, 1000000);
-		return 0;
-	case KEY_DAMPING:
-		args->opts.score.damping = tool_arg_double(state, "--damping", arg, 0, 1, TOOL_OPEN);
-		return 0;
-	case KEY_FANOUT:
-		args->fanouts = tool_arg_fanouts(state, "--fanout", arg);
-		return 0;
-	case KEY_BATCH:
-		args->opts.batch_size = tool_arg_u32(state, "--batch", arg, 1, UINT32_MAX);
-		return 0;
-	default:
-		return parse_not_yet(key, arg, state);
-	}
-}
-
 static void check_complete(const struct argp_state *state, const struct stage_args *args)
 {
-	if (args->opts.graph.spec_count == 0)
-		argp_error(state, "--graph is missing: an edge index or csc:SRC,SRC");
+	if (args->graph.opts.spec_count == 0)
+		argp_error(state, "--graph is missing: an edge index, csc:SRC,SRC or csr:SRC,SRC");
 	if (!args->opts.features)
 		argp_error(state, "--features is missing: file.npy, file.npz:member or raw:FILE,DTYPE,DIMxDIM");
 	if (!args->opts.out_dir)
@@ -186,9 +128,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &args->common;
-		return 0;
-	case KEY_GRAPH:
-		add_graph(state, args, arg);
+		state->child_inputs[1] = &args->graph;
+		state->child_inputs[2] = &args->score;
 		return 0;
 	case KEY_FEATURES:
 		args->opts.features = arg;
@@ -202,14 +143,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_SPLIT:
 		add_split(state, args, arg);
 		return 0;
-	case KEY_UNDIRECTED:
-		args->opts.graph.undirected = 1;
-		return 0;
-	case KEY_DEDUP:
-		args->opts.graph.dedup = 1;
-		return 0;
-	case KEY_VERTICES:
-		args->opts.graph.vertex_count = tool_arg_u64(state, "--vertices", arg, 1, UINT64_MAX - 1);
+	case KEY_SCORE:
+		set_score(state, args, arg);
 		return 0;
 	case KEY_FORCE:
 		args->opts.force = 1;
@@ -224,11 +159,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		check_complete(state, args);
 		return 0;
 	default:
-		return parse_score(key, arg, state, args);
+		return parse_not_yet(key, arg, state);
 	}
 }
 
-static const struct argp_child children[] = { { &tool_common_argp, 0, NULL, 0 }, { 0 } };
+static const struct argp_child children[] = {
+	{ &tool_common_argp, 0, NULL, 0 }, { &tool_graph_argp, 0, NULL, 0 }, { &tool_score_argp, 0, NULL, 0 }, { 0 },
+};
 static const struct argp stage_argp = {
 	.options = options,
 	.parser = parse,
@@ -241,7 +178,7 @@ static const struct argp stage_argp = {
 
 static const char *score_name(const struct stage_args *args)
 {
-	return args->opts.score_spec ? "given" : rung_score_method_name(args->opts.score.method);
+	return args->opts.score_spec ? "given" : rung_score_method_name(args->score.opts.method);
 }
 
 static json_t *score_json(const struct stage_args *args, const struct rung_score_report *score)
@@ -251,9 +188,11 @@ static json_t *score_json(const struct stage_args *args, const struct rung_score
 
 	tool_json_set(root, "method", tool_json_text(score_name(args)));
 	tool_json_set(root, "seconds", computed ? tool_json_real(score->seconds) : json_null());
-	tool_json_set(root, "iterations", computed ? tool_json_u64(score->iterations) : json_null());
-	tool_json_set(root, "residual", computed ? tool_json_real(score->residual) : json_null());
+	tool_json_set(root, "iterations", computed && score->iterations ? tool_json_u64(score->iterations) : json_null());
+	tool_json_set(root, "residual",
+		      computed && tool_score_converges(args->score.opts.method) ? tool_json_real(score->residual) : json_null());
 	tool_json_set(root, "edge_passes", computed ? tool_json_u64(score->edge_passes) : json_null());
+	tool_json_set(root, "batches_sampled", computed ? tool_json_u64(score->batches_sampled) : json_null());
 	return root;
 }
 
@@ -300,22 +239,26 @@ static void free_args(struct stage_args *args)
 	for (size_t i = 0; i < args->opts.split_count; i++)
 		free((char *)(uintptr_t)args->splits[i].name);
 	free(args->splits);
-	free(args->graphs);
+	free(args->graph.specs);
 }
 
 int cmd_stage(int argc, char **argv)
 {
-	struct stage_args args = { .opts = RUNG_STAGE_OPTS_INIT };
+	struct stage_args args = {
+		.opts = RUNG_STAGE_OPTS_INIT, .graph = { .opts = RUNG_GRAPH_OPTS_INIT }, .score = { .opts = RUNG_SCORE_OPTS_INIT },
+	};
 	struct rung_stage_report report = { 0 };
 	struct tool_progress progress;
 	int rc, code = TOOL_DONE;
 
 	argp_parse(&stage_argp, argc, argv, 0, NULL, &args);
 	tool_progress_init(&progress, argv[0], args.common.quiet);
-	args.opts.graph.specs = args.graphs;
+	args.opts.graph = args.graph.opts;
+	args.opts.score = args.score.opts;
 	args.opts.splits = args.splits;
-	args.opts.fanouts = args.fanouts.hops;
-	args.opts.fanout_count = args.fanouts.count;
+	args.opts.fanouts = args.score.fanouts.hops;
+	args.opts.fanout_count = args.score.fanouts.count;
+	args.opts.batch_size = args.score.opts.batch_size;
 	args.opts.threads = args.common.threads;
 	args.opts.progress = tool_progress;
 	args.opts.progress_ctx = &progress;

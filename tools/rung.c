@@ -21,14 +21,16 @@ struct subcommand {
 
 static const struct subcommand subcommands[] = {
 	{ "stage", "rung stage", cmd_stage, "score and rank a graph, write its features in that order" },
+	{ "score", "rung score", cmd_score, "compute how often each row will be asked for, as a file" },
 	{ "verify", "rung verify", cmd_verify, "re-read a staged dataset and compare its checksums" },
 	{ "info", "rung info", cmd_info, "what a staged dataset holds" },
 	{ "plan", "rung plan", cmd_plan, "which rows go into which tier, and the traffic to expect" },
+	{ "trace", "rung trace", cmd_trace, "sample epochs: hits of each tier, and of every order of rows" },
 	{ "bench", "rung bench", cmd_bench, "measure gathers from a staged dataset" },
 	{ "train", "rung train", RUN_TRAIN, "train a small GraphSAGE on a staged dataset" },
 };
 
-static const char *const later[] = { "score", "trace", "numa" };
+static const char *const later[] = { "numa" };
 
 #define SUBCOMMAND_COUNT (sizeof(subcommands) / sizeof(subcommands[0]))
 

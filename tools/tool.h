@@ -42,9 +42,11 @@ enum tool_exit {
 };
 
 int cmd_stage(int argc, char **argv);
+int cmd_score(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
+int cmd_trace(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_train(int argc, char **argv);   /* only where RUNG_HAVE_BLAS */
 
@@ -121,6 +123,44 @@ struct tool_store_args {
 extern const struct argp tool_budget_argp;
 extern const struct argp tool_engine_argp;
 extern const struct argp tool_gpu_argp;
+
+/** --graph --undirected --dedup --vertices: child `tool_graph_argp`. Free specs. */
+struct tool_graph_args {
+	struct rung_graph_opts opts;   /**< starts as RUNG_GRAPH_OPTS_INIT */
+	const char **specs;
+};
+extern const struct argp tool_graph_argp;
+
+/** --fanout --batch --draws, and what belongs to some methods alone: child `tool_score_argp`. */
+struct tool_score_args {
+	struct rung_score_opts opts;     /**< starts as RUNG_SCORE_OPTS_INIT; without fanouts */
+	struct tool_fanouts fanouts;
+};
+extern const struct argp tool_score_argp;
+
+/** Nonzero when a method needs fanouts. */
+int tool_score_samples(enum rung_score_method method);
+
+/** Nonzero when a method is a PageRank: its steps leave a residual. */
+int tool_score_converges(enum rung_score_method method);
+
+/* ---- arrays that are written ---- */
+
+struct tool_output;
+
+/**
+ * Take the place of a .npy before the work that fills it: a file without a name in the same folder, so that what cannot be written is
+ * known at once, and a process that ends leaves nothing.
+ *
+ * @return an exit code, what is wrong said on stderr after `name`
+ */
+int tool_output_open(const char *name, const char *path, struct tool_output **output_out);
+
+/** Write the array, its data at byte 4096, sync it and give it its name, in the place of an older file. @return an exit code */
+int tool_output_write(struct tool_output *output, enum rung_dtype dtype, uint64_t count, const void *data);
+
+/** Close; what was not written is gone. NULL is allowed. */
+void tool_output_close(struct tool_output *output);
 
 /* ---- failures ---- */
 

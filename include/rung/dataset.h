@@ -4,6 +4,7 @@
 #define RUNG_DATASET_H
 
 #include "graph.h"
+#include "sampler.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,7 +22,7 @@ struct rung_dataset_info {
 	uint64_t row_stride;              /**< bytes from one row to the next in the file, at least row_bytes */
 	uint64_t feature_bytes;           /**< vertex_count * row_bytes */
 	unsigned index_bytes;             /**< of graph indices, maps and splits: 4 or 8 */
-	const char *score_method;         /**< "wrpagerank" …, or "given" */
+	const char *score_method;         /**< "blend" …, or "given" */
 	uint32_t score_iterations;        /**< 0 when it does not apply */
 	double score_damping;             /**< 0 when it does not apply */
 	const uint32_t *fanouts;          /**< [fanout_count] given at staging */
@@ -33,6 +34,10 @@ struct rung_dataset_info {
 	size_t file_count;
 	uint32_t feature_file_count;      /**< features.000.npy and so on, perhaps on several devices */
 	uint64_t block_rows;              /**< row of rank r is in file r / block_rows % feature_file_count; vertex_count with one file */
+	enum rung_draws draws;            /**< given at staging */
+	int score_sampled;                /**< nonzero: the score rests on sampled batches, of which the next two tell */
+	uint64_t score_batches;
+	uint64_t score_seed;
 };
 
 struct rung_dataset_file {

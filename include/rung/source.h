@@ -58,6 +58,17 @@ RUNG_API int rung_source_read(const struct rung_source *src, uint64_t row_first,
  */
 RUNG_API int rung_source_read_bytes(const struct rung_source *src, uint64_t byte_first, uint64_t byte_count, void *buf);
 
+/**
+ * Read a set of vertices: integers of any type [K] are their ids, a bool mask [vertex_count] stands for those where it is true.
+ *
+ * @param distinct   nonzero: an id that is there twice is refused
+ * @param ids_out    [*count_out] in the order of the array; free them with rung_free()
+ * @return 0, RUNG_E_FORMAT (type or shape, a mask of another length, more ids than vertices, an id twice: names both places),
+ *         RUNG_E_RANGE (an id that is no vertex, with its place), RUNG_E_NOMEM, what rung_source_read() returns
+ */
+RUNG_API int rung_source_read_vertices(const struct rung_source *src, uint64_t vertex_count, int distinct, uint64_t *count_out,
+                                       uint64_t **ids_out);
+
 /** Close; NULL is allowed. */
 RUNG_API void rung_source_close(struct rung_source *src);
 

@@ -24,11 +24,11 @@ struct rung_stage_opts {
 	const char *labels;                       /**< SRC [vertices, ...], NULL: none */
 	const struct rung_stage_split *splits;    /**< [split_count] */
 	size_t split_count;
-	struct rung_score_opts score;             /**< its own size set too; train ids are filled in from the split "train" */
-	const char *score_spec;                   /**< SRC float32 [vertices] to rank by instead; NULL: compute `score` */
-	const uint32_t *fanouts;                  /**< [fanout_count], kept in the manifest as the trainer's default; none: 25,10 */
+	struct rung_score_opts score;             /**< its own size set too; train ids, fanouts and batch size are those of the dataset */
+	const char *score_spec;                   /**< SRC float32 [vertices] to rank by instead, without NaN; NULL: compute `score` */
+	const uint32_t *fanouts;                  /**< [fanout_count] of the score, and kept as the trainer's default; none: 25,10 */
 	uint32_t fanout_count;
-	uint32_t batch_size;                      /**< kept likewise; 0: 1024 */
+	uint32_t batch_size;                      /**< likewise; 0: 1024 */
 	uint32_t threads;                         /**< 0: as OpenMP has it */
 	int force;                                /**< nonzero: replace out_dir when it is a staged dataset */
 	int dry_run;                              /**< nonzero: check inputs and space, fill the report, write nothing */
@@ -74,7 +74,8 @@ struct rung_stage_report {
  * error nothing is left of the folder, and with `force` the folder that was to be replaced is untouched. (One exception: when only
  * the last sync, of the parent folder, fails, the complete dataset stays; it opens and verifies.)
  *
- * Memory in this version: the graph twice (CSC and relabelled) and a few bytes per vertex; the features are streamed.
+ * Memory in this version: the graph twice (CSC and relabelled), or once and what the score takes (rank.h), whichever is more, and a
+ * few bytes per vertex; the features are streamed.
  *
  * @param report_out  may be NULL
  * @return 0, RUNG_E_EXIST (out_dir is there), RUNG_E_BUSY, RUNG_E_NOSPC, RUNG_E_RANGE, RUNG_E_FORMAT, RUNG_E_NOENT, RUNG_E_IO,

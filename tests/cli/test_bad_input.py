@@ -233,6 +233,15 @@ class BadInput(CliTest):
         self.refused(["score.npy", "f64"], score=self.graph.write("score.npy", "<f8", (100,), [0] * 100))
         self.refused(["score.npy", "99", "100"], score=self.graph.write("score.npy", "<f4", (99,), [0] * 99))
 
+    def test_score_that_is_no_number(self):
+        score = [1.0] * 40 + [float("nan")] + [float("inf")] * 59
+        self.refused(["score.npy", "score 40 is NaN", "nan_to_num"], score=self.graph.write("score.npy", "<f4", (100,), score))
+
+    def test_train_id_given_twice(self):
+        path = self.graph.write("twice.npy", "<i4", (3,), [5, 7, 5])
+        for method in ("degree", "expected", "blend"):
+            self.refused(["twice.npy", "entries 0 and 2 are both 5"], split=["train=" + path], score=method)
+
     # ---- place ----
 
     def test_output_exists(self):

@@ -8,7 +8,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from clitest import RUNG, TESTS, CliTest, Graph, main
 
-COMMANDS = ["stage", "verify", "info", "plan", "bench"]
+COMMANDS = ["stage", "score", "verify", "info", "plan", "trace", "bench"]
 NOT_YET = " is not yet available in this version"
 
 
@@ -54,7 +54,7 @@ class Help(CliTest):
         self.fails("stag", code=2, says=["'stag'", *COMMANDS, "train"])
 
     def test_commands_to_come_say_so(self):
-        for name in ("score", "trace", "numa"):
+        for name in ("numa",):
             self.fails(name, "--json", code=2, says=name + NOT_YET)
 
     def test_full_standard_output_is_a_failure(self):
@@ -70,11 +70,11 @@ class Usage(CliTest):
             self.fails(name, "--no-such-option", code=2, says="--no-such-option")
 
     def test_missing_folder(self):
-        for name in ("verify", "info", "plan", "bench"):
+        for name in ("verify", "info", "plan", "trace", "bench"):
             self.fails(name, code=2, says=["rung " + name, "DIR is missing"])
 
     def test_two_folders(self):
-        for name in ("verify", "info", "plan", "bench"):
+        for name in ("verify", "info", "plan", "trace", "bench"):
             self.fails(name, "one", "two", code=2, says="'two' is too many")
 
     def test_stage_needs_graph_features_and_out(self):
@@ -83,8 +83,16 @@ class Usage(CliTest):
         self.fails("stage", "--graph", "g.npy", "--features", "f.npy", code=2, says="--out is missing")
         self.fails("stage", "--graph", "g.npy", "--features", "f.npy", "o", code=2, says=["'o'", "--out o"])
 
+    def test_score_needs_graph_out_and_fanouts(self):
+        self.fails("score", "--out", "o", code=2, says="--graph is missing")
+        self.fails("score", "--graph", "g.npy", code=2, says="--out is missing")
+        self.fails("score", "--graph", "g.npy", "--out", "o", "o", code=2, says=["'o'", "--out o"])
+        for method in ([], ["--method", "blend"], ["--method", "expected"], ["--method", "presample"]):
+            self.fails("score", "--graph", "g.npy", "--out", "o", *method, code=2,
+                       says=["--fanout is missing", method[1] if method else "blend"])
+
     def test_folder_that_is_no_dataset(self):
-        for name in ("verify", "info", "plan", "bench"):
+        for name in ("verify", "info", "plan", "trace", "bench"):
             for folder in (self.folder, self.path("none")):
                 self.fails(name, folder, code=1, says=["rung %s: " % name, folder])
 
@@ -121,6 +129,18 @@ class Values(CliTest):
                 (["stage", "--split", "train"], "--split: 'train' is not NAME=SRC"),
                 (["stage", "--split", "=x.npy"], "--split: '=x.npy' is not NAME=SRC"),
                 (["stage", "--score", "pagerank"], "--score: 'pagerank' is no method and no file"),
+                (["stage", "--draws", "both"], "--draws: 'both' is no way of drawing; give all or new"),
+                (["stage", "--epochs", "0"], "--epochs: '0' is out of range"),
+                (["stage", "--batches", "0"], "--batches: '0' is out of range"),
+                (["stage", "--seed", "9223372036854775808"], "--seed: '9223372036854775808' is out of range"),
+                (["stage", "--tolerance", "0"], "--tolerance: '0' is out of range"),
+                (["score", "--fanout", "25,0"], "--fanout: '0' is out of range"),
+                (["score", "--iterations", "0"], "--iterations: '0' is out of range"),
+                (["score", "--damping", "0"], "--damping: '0' is out of range"),
+                (["score", "--method", "pagerank"], "--method: 'pagerank' is none; give blend"),
+                (["score", "--memory", "10%"], "--memory: '10%' is not in bytes"),
+                (["score", "--memory", "max"], "--memory: 'max' is not in bytes"),
+                (["score", "--memory", "1GB"], "--memory: '1GB' is no size"),
                 (["stage", "--order", "random"], "--order: 'random' is no order"),
                 (["stage", "--vertices", "0"], "--vertices: '0' is out of range")):
             with self.subTest(args):
@@ -171,9 +191,7 @@ class NotYet(CliTest):
                 (["stage", "--order", "reader"], "--order reader"), (["stage", "--border", "0.1"], "--border"),
                 (["stage", "--stripe", "x"], "--stripe"), (["stage", "--in-place"], "--in-place"), (["stage", "--memory",
                                                                                                      "1GiB"], "--memory"),
-                (["stage", "--resume"], "--resume"), (["stage", "--score", "ppr"], "--score ppr"),
-                (["stage", "--score", "presample"], "--score presample"), (["stage", "--score", "expected"], "--score expected"),
-                (["stage", "--score", "blend"], "--score blend"), (["plan", "x", "--profile", "p.json"], "--profile")):
+                (["stage", "--resume"], "--resume"), (["plan", "x", "--profile", "p.json"], "--profile")):
             with self.subTest(args):
                 self.fails(*args, code=2, says="rung %s: %s%s" % (args[0], what, NOT_YET))
 

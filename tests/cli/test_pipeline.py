@@ -56,7 +56,7 @@ class Contents(CliTest):
 
     def test_every_score_stages_the_same_graph(self):
         lists = in_lists(self.graph)
-        for method in ("degree", "rpagerank", "wrpagerank"):
+        for method in ("degree", "rpagerank", "wrpagerank", "ppr", "presample", "expected", "blend"):
             with self.subTest(method):
                 staged = self.stage(self.graph, method, score=method)
                 self.check(staged, lists)
@@ -69,6 +69,35 @@ class Contents(CliTest):
             degree[u] += 1
         vertex_of_rank = read_npy(os.path.join(staged, "vertex_of_rank.npy"))[2]
         self.assertEqual(vertex_of_rank, sorted(range(self.graph.vertices), key=lambda v: (-degree[v], v)))
+
+    def test_what_the_score_was_made_with_is_kept(self):
+        staged = self.stage(self.graph, draws="new", seed=7, batches=3, fanout="4,all", batch=50)
+        info = self.json_of("info", staged)
+        self.assertEqual((info["score"], info["score_batches"], info["score_seed"], info["draws"], info["fanout"]),
+                         ("blend", 6, 7, "new", [4, 4294967295]))
+        self.assertIn("fanout 4,all, new vertices draw\n", self.run_rung("info", staged).stdout)
+        staged = self.stage(self.graph, "presampled", score="presample", epochs=2, batch=50)
+        self.assertEqual(self.json_of("info", staged)["score_batches"], 10)
+        staged = self.stage(self.graph, "ranked", score="rpagerank", damping=0.5, tolerance=0.1, iterations=9)
+        info = self.json_of("info", staged)
+        self.assertEqual((info["damping"], info["score_batches"], info["score_seed"]), (0.5, None, None))
+        self.assertLess(info["iterations"], 9)
+
+    def test_the_score_is_that_of_rung_score(self):
+        graph = self.graph
+        for method in ("expected", "blend"):
+            with self.subTest(method):
+                sampling = ["--fanout", "4,3", "--batch", 40]
+                out = self.path(method + ".npy")
+                self.run_rung("score", "--graph", graph.graph, "--vertices", graph.vertices, "--train", graph.train_file,
+                              "--method", method, *sampling, "--out", out)
+                staged = self.stage(graph, method, score=method, fanout="4,3", batch=40)
+                score = read_npy(out)[2]
+                vertex_of_rank = read_npy(os.path.join(staged, "vertex_of_rank.npy"))[2]
+                self.assertEqual(read_npy(os.path.join(staged, "score.npy"))[2], [score[v] for v in vertex_of_rank])
+                given = self.stage(graph, method + " given", score=out)
+                names = ["vertex_of_rank.npy", "features.000.npy", "graph_indices.npy"]
+                self.assertEqual(filecmp.cmpfiles(staged, given, names, shallow=False)[1:], ([], []))
 
     def test_undirected_adds_reverses(self):
         staged = self.path("staged")
@@ -178,7 +207,7 @@ class Folder(CliTest):
         self.fails("stage", *self.graph.options(), "--out", out, code=1, says=[out, "--force"])
         self.assertEqual(self.json_of("info", out)["score"], "degree")
         self.run_rung("stage", *self.graph.options(), "--out", out, "--force", "--quiet")
-        self.assertEqual(self.json_of("info", out)["score"], "wrpagerank")
+        self.assertEqual(self.json_of("info", out)["score"], "blend")
         self.run_rung("verify", out)
 
     def test_force_does_not_replace_what_is_no_dataset(self):
@@ -226,10 +255,15 @@ class Results(CliTest):
         ids = self.graph.write("ids.npy", "<i8", (3,), [0, 3999, 0])
         shapes = {
             "stage": shape_of(self.report),
+            "score": shape_of(self.json_of("score", "--graph", self.graph.graph, "--method", "degree", "--out",
+                                           self.path("score.npy"))),
+            "score --memory": shape_of(self.json_of("score", "--graph", self.graph.graph, "--method", "degree", "--out",
+                                                    self.path("score.npy"), "--memory", "256MiB")),
             "verify": shape_of(self.json_of("verify", self.staged)),
             "verify --source": shape_of(self.json_of("verify", self.staged, "--source", self.graph.features)),
             "info": shape_of(self.json_of("info", self.staged)),
             "plan": shape_of(self.json_of("plan", self.staged, "--host", "20%")),
+            "trace": shape_of(self.json_of("trace", self.staged, "--host", "20%", "--methods", "degree")),
             "bench": shape_of(self.json_of("bench", self.staged, "--host", "max", "--rows", 100)),
             "bench --check": shape_of(self.json_of("bench", self.staged, "--host", "max", "--ids", ids, "--check")),
         }
@@ -240,13 +274,16 @@ class Results(CliTest):
         self.assertEqual(self.report["edges"], 20000)
         self.assertEqual(self.report["row_bytes"], 256)
         self.assertEqual(self.report["feature_bytes"], 4000 * 256)
-        self.assertEqual(self.report["score"]["method"], "wrpagerank")
-        self.assertEqual(self.report["score"]["iterations"], 5)
+        self.assertEqual(self.report["score"]["method"], "blend")
+        self.assertEqual(self.report["score"]["iterations"], 2)
+        self.assertEqual(self.report["score"]["batches_sampled"], 512)
 
     def test_info(self):
         info = self.json_of("info", self.staged)
         self.assertEqual((info["vertices"], info["edges"], info["dtype"], info["row_bytes"]), (4000, 20000, "u8", 256))
-        self.assertEqual((info["fanout"], info["batch"], info["labels"]), ([5, 3], 100, True))
+        self.assertEqual((info["fanout"], info["batch"], info["draws"], info["labels"]), ([5, 3], 100, "all", True))
+        self.assertEqual((info["score"], info["score_batches"], info["score_seed"], info["iterations"], info["damping"]),
+                         ("blend", 512, 0, None, None))
         self.assertEqual(sorted(info["splits"]), ["test", "train", "valid"])
         for entry in info["files"]:
             path = os.path.join(self.staged, entry["name"])
@@ -254,7 +291,7 @@ class Results(CliTest):
             if entry["name"].endswith(".npy"):
                 self.assertEqual(entry["data_offset"], 4096)
         text = self.run_rung("info", self.staged).stdout
-        self.assertIn("wrpagerank", text)
+        self.assertIn("blend, 512 batches sampled\n", text)
         self.assertIn("u8 [4000, 256], 256 bytes a row", text)
 
     def test_plan_splits_the_rows_and_the_budget(self):

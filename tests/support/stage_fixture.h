@@ -46,6 +46,7 @@ static inline void setup(void)
 	opts.splits = splits;
 	opts.split_count = 2;
 	opts.threads = 2;
+	opts.score.batches_max = 2; /* hundreds of runs */
 }
 
 static inline void teardown(void)

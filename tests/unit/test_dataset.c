@@ -90,6 +90,8 @@ Test(dataset, info_says_what_was_staged)
 	cr_assert_eq(info->fanouts[0], 25);
 	cr_assert_eq(info->fanouts[1], 10);
 	cr_assert_eq(info->batch_size, 1024);
+	cr_assert_eq(info->draws, RUNG_DRAWS_ALL);
+	cr_assert_eq(info->score_sampled, 0);
 	cr_assert_eq(info->has_labels, 1);
 	cr_assert_eq(info->split_count, 2);
 	cr_assert_str_eq(info->split_names[0], "train");
@@ -349,6 +351,10 @@ Test(dataset, a_forged_manifest_is_refused_field_by_field)
 		{ "\"fanouts\": [", "\"fanouts\": [ 0," },
 		{ "\"fanouts\": [", "\"fanouts\": [ 1,2,3,4,5,6,7,8,9,1,2,3,4,5,6," },
 		{ "\"damping\": 0.85", "\"damping\": \"x\"" },
+		{ "\"batches\": null", "\"batches\": -1" },
+		{ "\"seed\": null", "\"seed\": \"0\"" },
+		{ "\"draws\": \"all\"", "\"draws\": \"some\"" },
+		{ "\"draws\": \"all\"", "\"draws\": null" },
 		{ "\"method\": \"wrpagerank\"", "\"method\": \"a name that is far too long for any score method\"" },
 		{ "\"method\": \"wrpagerank\"", "\"method\": \"wr\\u0000\"" },
 		{ "\"algorithm\": \"xxh3-64\"", "\"algorithm\": \"crc32c\"" },
@@ -360,6 +366,25 @@ Test(dataset, a_forged_manifest_is_refused_field_by_field)
 	};
 
 	refuses_forgeries(forgeries, sizeof(forgeries) / sizeof(forgeries[0]));
+}
+
+Test(dataset, one_from_before_draws_and_seeds_were_kept_opens)
+{
+	static const char *const gone[] = { " \"draws\": \"all\",\n", ",\n  \"batches\": null", ",\n  \"seed\": null" };
+
+	for (size_t i = 0; i < sizeof(gone) / sizeof(gone[0]); i++) {
+		size_t bytes;
+		char *text = (char *)support_read_file(file_at("manifest.json"), &bytes);
+		struct rung_dataset *ds;
+
+		text[bytes] = '\0';
+		forge(text, bytes, gone[i], "");
+		ds = opened();
+		cr_assert_eq(rung_dataset_info(ds)->draws, RUNG_DRAWS_ALL);
+		cr_assert_eq(rung_dataset_info(ds)->score_sampled, 0);
+		rung_dataset_close(ds);
+		free(text);
+	}
 }
 
 Test(dataset, a_forged_list_of_features_files_is_refused)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Staging: what it writes, and what it refuses. What it leaves behind when it is stopped: test_stage_stopped.c. */
 #include <fcntl.h>
+#include <math.h>
 #include <sys/file.h>
 
 #include "internal.h"
@@ -64,7 +65,8 @@ Test(stage, a_small_dataset_is_staged_and_reported)
 	cr_assert_eq(report.row_bytes, ROW_BYTES);
 	cr_assert_eq(report.feature_bytes, VERTICES * ROW_BYTES);
 	cr_assert_gt(report.free_bytes, report.bytes_written);
-	cr_assert_eq(report.score.iterations, 5);
+	cr_assert_eq(report.score.iterations, 2); /* a hop each */
+	cr_assert_eq(report.score.batches_sampled, 4);
 	cr_assert_eq(rung_dataset_open(out, &ds), 0);
 	for (size_t i = 0; i < rung_dataset_info(ds)->file_count; i++)
 		bytes += rung_dataset_file(ds, i)->bytes;
@@ -171,6 +173,147 @@ Test(stage, bf16_and_carried_parameters_are_kept)
 	cr_assert_str_eq(rung_dataset_info(ds)->score_method, "degree");
 	cr_assert_float_eq(rung_dataset_info(ds)->score_damping, 0, 0);
 	rung_dataset_close(ds);
+}
+
+/* Stage with a method and open what came of it. */
+static struct rung_dataset *staged_by(enum rung_score_method method)
+{
+	struct rung_dataset *ds = NULL;
+
+	opts.force = 1;
+	opts.score.method = method;
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_dataset_open(out, &ds), 0, "%s", rung_last_error());
+	return ds;
+}
+
+Test(stage, the_manifest_tells_what_the_score_was_made_with)
+{
+	static const struct {
+		enum rung_score_method method;
+		const char *name;
+		uint32_t iterations;   /* 0: damping does not apply either */
+		uint64_t batches;      /* 0: nothing is sampled */
+	} cases[] = {
+		{ RUNG_SCORE_DEFAULT, "blend", 0, 4 }, { RUNG_SCORE_BLEND, "blend", 0, 4 }, { RUNG_SCORE_PRESAMPLE, "presample", 0, 2 },
+		{ RUNG_SCORE_EXPECTED, "expected", 0, 0 }, { RUNG_SCORE_DEGREE, "degree", 0, 0 }, { RUNG_SCORE_PPR, "ppr", 3, 0 },
+		{ RUNG_SCORE_WRPAGERANK, "wrpagerank", 3, 0 }, { RUNG_SCORE_RPAGERANK, "rpagerank", 3, 0 },
+	};
+
+	opts.score.iterations = 3;
+	opts.score.seed = 77;
+	opts.score.draws = RUNG_DRAWS_NEW;
+	opts.batch_size = 5;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct rung_dataset *ds = staged_by(cases[i].method);
+		const struct rung_dataset_info *info = rung_dataset_info(ds);
+
+		cr_assert_str_eq(info->score_method, cases[i].name);
+		cr_assert_eq(info->score_iterations, cases[i].iterations, "%s", cases[i].name);
+		cr_assert_float_eq(info->score_damping, cases[i].iterations ? 0.85 : 0, 1e-12, "%s", cases[i].name);
+		cr_assert_eq(info->score_sampled, cases[i].batches > 0, "%s", cases[i].name);
+		cr_assert_eq(info->score_batches, cases[i].batches, "%s", cases[i].name);
+		cr_assert_eq(info->score_seed, cases[i].batches ? 77 : 0, "%s", cases[i].name);
+		cr_assert_eq(info->draws, RUNG_DRAWS_NEW);
+		rung_dataset_close(ds);
+	}
+	opts.score.seed = UINT64_C(1) << 63;
+	opts.score.method = RUNG_SCORE_BLEND;
+	cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_INVAL);
+	cr_assert(strstr(rung_last_error(), "9223372036854775808"), "%s", rung_last_error());
+	opts.score.draws = (enum rung_draws)7;
+	cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_INVAL);
+	cr_assert(strstr(rung_last_error(), "7 is no way"), "%s", rung_last_error());
+}
+
+Test(stage, the_score_is_that_of_the_fanouts_and_batches_of_the_dataset)
+{
+	static const uint32_t fanouts[] = { 2, 1, 1 };
+	struct rung_graph_opts graph_opts = opts.graph;
+	struct rung_score_opts score_opts = RUNG_SCORE_OPTS_INIT;
+	struct rung_graph *graph;
+	struct rung_dataset *ds;
+	uint64_t count, *vertex, *ids;
+	float wanted[VERTICES], *score;
+	struct rung_source *src;
+
+	opts.fanouts = fanouts;
+	opts.fanout_count = 3;
+	opts.batch_size = 4;
+	ds = staged_by(RUNG_SCORE_EXPECTED);
+	graph_opts.vertex_count = VERTICES;
+	cr_assert_eq(rung_graph_load(&graph_opts, &graph), 0);
+	cr_assert_eq(rung_source_open(train, &src), 0);
+	cr_assert_eq(rung_source_read_vertices(src, VERTICES, 1, &count, &ids), 0);
+	score_opts.method = RUNG_SCORE_EXPECTED;
+	score_opts.fanouts = fanouts;
+	score_opts.hop_count = 3;
+	score_opts.batch_size = 4;
+	score_opts.train = ids;
+	score_opts.train_count = count;
+	cr_assert_eq(rung_score_compute(rung_graph_csc(graph), &score_opts, wanted, NULL), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_dataset_load_ids(ds, "vertex_of_rank", &count, &vertex), 0);
+	cr_assert_eq(rung_dataset_load_array(ds, "score", NULL, (void **)&score), 0);
+	for (uint64_t r = 0; r < VERTICES; r++)
+		cr_assert_eq(score[r], wanted[vertex[r]], "rank %" PRIu64, r);
+	rung_free(score);
+	rung_free(vertex);
+	rung_free(ids);
+	rung_source_close(src);
+	rung_graph_destroy(graph);
+	rung_dataset_close(ds);
+}
+
+Test(stage, a_train_id_given_twice_is_refused_where_a_score_is_computed)
+{
+	static float score[VERTICES];
+
+	splits[0].spec = put_npy("twice.npy", "<i8", "(4,)", (int64_t[]){ 5, 7, 59, 7 }, 32);
+	fails(RUNG_E_FORMAT, "twice.npy: entries 1 and 3 are both 7; give each id once");
+	splits[0].name = "other";
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+	splits[0].name = "train";
+	opts.force = 1;
+	opts.score_spec = put_npy("score.npy", "<f4", "(60,)", score, sizeof(score));
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+}
+
+Test(stage, a_given_score_may_be_infinite_but_not_nan)
+{
+	float score[VERTICES] = { 0 };
+	struct rung_dataset *ds;
+	uint64_t count, *vertex;
+
+	score[41] = NAN;
+	opts.score_spec = put_npy("nan.npy", "<f4", "(60,)", score, sizeof(score));
+	fails(RUNG_E_FORMAT, "nan.npy: score 41 is NaN");
+	score[41] = INFINITY;
+	opts.score_spec = put_npy("inf.npy", "<f4", "(60,)", score, sizeof(score));
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_dataset_open(out, &ds), 0);
+	cr_assert_eq(rung_dataset_load_ids(ds, "vertex_of_rank", &count, &vertex), 0);
+	cr_assert_eq(vertex[0], 41);
+	rung_free(vertex);
+	rung_dataset_close(ds);
+}
+
+/* The graph twice is the least there can be; what a score takes beside the graph is more with each hop. */
+Test(stage, the_memory_told_is_that_of_the_score)
+{
+	static const uint32_t fanouts[] = { 5, 5, 5, 5 };
+	struct rung_stage_report few, many;
+
+	opts.dry_run = 1;
+	opts.fanouts = fanouts;
+	opts.score.method = RUNG_SCORE_DEGREE;
+	cr_assert_eq(rung_stage(&opts, &few), 0);
+	cr_assert_gt(few.memory_bytes, 2 * (8 * (VERTICES + 1) + 4 * EDGES));
+	opts.score.method = RUNG_SCORE_EXPECTED;
+	opts.fanout_count = 1;
+	cr_assert_eq(rung_stage(&opts, &few), 0);
+	opts.fanout_count = 4;
+	cr_assert_eq(rung_stage(&opts, &many), 0);
+	cr_assert_geq(many.memory_bytes, few.memory_bytes + 3 * 4 * VERTICES);
 }
 
 Test(stage, lengths_that_do_not_fit_are_refused)

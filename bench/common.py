@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import shlex
+import shutil
 import signal
 import statistics
 import subprocess
@@ -60,12 +61,48 @@ def as_typed(command):
 def command_line(script):
     """As it was started, without what is a matter of this machine: where commands and the temporary folder are."""
     words = iter(sys.argv[1:])
-    kept = [word for word in words if not (word in ("--rung", "--programs", "--dir", "--torch", "--numpy") and next(words, None))]
+    kept = [word for word in words if not (word in ("--rung", "--programs", "--dir", "--torch", "--numpy", "--peers") and next(words, None))]
     return shlex.join([f"bench/{script}", *kept])
 
 
 def spread(values):
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+# ---- contestants that take turns --------------------------------------------------------------------------------------
+
+class Worker:
+    """A program that carries out one order at a time."""
+
+    def __init__(self, command):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)   # pylint: disable=consider-using-with
+        self.command = command
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise Failure(f"{self.command[0]}: ended with {self.process.wait()}")
+        return line.strip()
+
+    def begin(self, *words):
+        self.process.stdin.write(" ".join(str(word) for word in words) + "\n")
+        self.process.stdin.flush()
+
+    def order(self, *words):
+        self.begin(*words)
+        return self.answer()
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def missing(python, library):
+    """Why this Python does not have it; None when it does."""
+    if not python or not shutil.which(python):
+        return f"there is no {python}"
+    done = subprocess.run([python, "-c", f"import numpy, {library}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    return None if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
 
 
 # ---- datasets -------------------------------------------------------------------------------------------------------

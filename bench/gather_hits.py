@@ -13,11 +13,11 @@ import os
 import random
 import shutil
 import statistics
-import subprocess
 import sys
 import time
 
-from common import (DATA_OFFSET, ROOT, Failure, features_file, numbers, record, run_main, say, size, spread, stage, temporary_folder, write_random)
+from common import (DATA_OFFSET, ROOT, Failure, Worker, features_file, missing, numbers, record, run_main, say, size, spread, stage,
+                    temporary_folder, write_random)
 
 LISTS = 4                    # in turn: one alone would be served from the caches
 SAMPLE_BYTES = 256 << 20     # that a sample copies at least
@@ -101,37 +101,6 @@ def serve(library, path, rows, row_bytes, ids_path, count):
 
 
 # ---- the driver -------------------------------------------------------------------------------------------------------
-
-class Worker:
-    """A program that carries out one order at a time."""
-
-    def __init__(self, command):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)   # pylint: disable=consider-using-with
-        self.command = command
-
-    def answer(self):
-        line = self.process.stdout.readline()
-        if not line:
-            raise Failure(f"{self.command[0]}: ended with {self.process.wait()}")
-        return line.strip()
-
-    def order(self, *words):
-        self.process.stdin.write(" ".join(str(word) for word in words) + "\n")
-        self.process.stdin.flush()
-        return self.answer()
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
-
-
-def missing(python, library):
-    """Why this Python does not have it; None when it does."""
-    if not python or not shutil.which(python):
-        return f"there is no {python}"
-    done = subprocess.run([python, "-c", f"import numpy, {library}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
-    return None if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
-
 
 def open_workers(args, dataset, ids_path, vertices, row_bytes, absent):
     """{name: worker}, {contestant: (worker, order)}"""

@@ -53,6 +53,16 @@ class BenchScripts(CliTest):
             self.assertEqual(len({strategy["samples"][0]["rows"] for strategy in result["strategies"].values()}), 1, "the same rows")
             self.assertIn("pread", result["strategies"]["rung"]["times_the_rows_per_s_of"])
 
+    @is_built("rung_score_speed")
+    def test_edge_passes_come_to_the_scores_of_the_baseline(self):
+        record = self.run_script("score_speed.py", "--programs", PROGRAMS, "--small")
+        self.assertEqual([(one["graph"], one["scale"]) for one in record["iterations"]], [("rmat", 14), ("uniform", 14)])
+        for one in record["iterations"]:
+            self.assertLess(one["difference"], 1e-4)
+            self.assertEqual(one["edges"], 16 << 14)
+            self.assertEqual([len(turn["steps"]) for turn in one["rounds"]], [6])
+        self.assertEqual([len(one["rounds"]) for one in record["expected"]], [1, 1])
+
     @is_built("rung_cold_reads")
     def test_announced_batches_are_hit_as_often_as_can_be(self):
         record = self.run_script("cold_reads.py", "--programs", PROGRAMS, "--small", "--parts", "lookahead")
@@ -81,6 +91,27 @@ class BenchScripts(CliTest):
         self.assertRegex(result["floor_loops"]["2"], "^(memcpy|stream)-[0-9]+$")
         self.assertEqual(set(result["ns_per_row"]["floor"]), {"1", "2"})
 
+    @is_built("rung_rank_speed")
+    def test_rank_checks_what_it_ranked(self):
+        record = self.run_script("rank.py", "--programs", PROGRAMS, "--small", "--threads", "2", "--index-bytes", "4,8")
+        self.assertEqual([(result["scores"], result["index_bytes"]) for result in record["results"]],
+                         [(kind, index_bytes) for index_bytes in (4, 8) for kind in ("uniform", "heavy", "degrees")])
+        for result in record["results"]:
+            (sample,) = result["samples"]
+            self.assertEqual(sample["ratio"], sample["rank_s"] / sample["copies_s"])
+
+    @unittest.skipUnless(importlib.util.find_spec("numpy"), "numpy is not there: Debian python3-numpy")
+    @is_built("rung_sampler_rate")
+    def test_sampler_samples_the_same_with_any_number_of_threads(self):
+        record = self.run_script("sampler.py", "--programs", PROGRAMS, "--small", "--peers", "/no/such/python")
+        (result,) = record["results"]
+        self.assertEqual((result["wrong_edges"], result["absent"]["dgl"]), (0, "there is no /no/such/python"))
+        self.assertEqual(result["times_as_fast_as"], {"graphbolt": None, "dgl": None, "pyg": None})
+        self.assertEqual(set(result["edges_per_s"]), {"rung", "rung, in order", "rung, a batch at a time", "rung, new draw"})
+        for rates in result["edges_per_s"].values():
+            self.assertEqual(set(rates), {"1", "2"})
+            self.assertGreater(rates["2"]["median"], 0)
+
     @unittest.skipUnless(shutil.which("fio"), "fio is not there: Debian fio")
     def test_cold_vs_fio_reads_the_same_file(self):
         record = self.run_script("cold_vs_fio.py", "--small", "--row-bytes", "512", "--depth", "32")
@@ -90,6 +121,23 @@ class BenchScripts(CliTest):
         (pair,) = result["pairs"]
         self.assertEqual(pair["rung"]["merged_rows"], 0)
         self.assertEqual(pair["cpu_ratio"], pair["rung"]["cpu_us_per_read"] / pair["fio"]["cpu_us_per_read"])
+
+    @is_built("rung_scores")
+    @unittest.skipUnless(importlib.util.find_spec("numpy"), "numpy is not installed")
+    def test_scores_judges_every_score_by_other_batches_than_it_has_seen(self):
+        record = self.run_script("scores.py", "--programs", PROGRAMS, "--small", "--fanouts", "3,2", "--draws", "all", "--train",
+                                 "10 % at random")
+        self.assertEqual([case["direction"] for case in record["cases"]], ["directed", "undirected"])
+        for case in record["cases"]:
+            self.assertLessEqual({"degree", "wrpagerank", "ppr", "presample, 1 epoch", "expected", "blend"}, set(case["scores"]))
+            self.assertGreaterEqual(case["batches_counted"], 1024)
+            for name, score in case["scores"].items():
+                self.assertEqual(score["hits"], sorted(score["hits"]), "more rows, more hits")
+                self.assertLessEqual(max(score["hits"]), 1)
+                if name in ("expected", "blend"):
+                    self.assertGreater(min(score["of_ceiling"]), 0.95)
+                    self.assertLess(max(abs(a - b) for a, b in zip(score["hits"], score["forecast"])), 0.05)
+        self.assertEqual(record["summary"]["all"]["cases"], 2)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "json.h"
+#include "out_file.h"
 #include "tool.h"
 
 #define EDGES_BYTES_MAX (UINT64_C(64) << 20)   /* of reading ahead: more makes no disk faster */
@@ -320,7 +321,7 @@ static void print_report(const struct scoring *scoring)
 	printf("\nwrote %s\n", scoring->args->out);
 }
 
-static int score(struct scoring *scoring, struct tool_output *output)
+static int score(struct scoring *scoring, struct tool_out *out)
 {
 	int code, rc;
 
@@ -331,7 +332,9 @@ static int score(struct scoring *scoring, struct tool_output *output)
 		code = compute(scoring);
 	tool_progress_end(&scoring->progress);
 	if (code == TOOL_DONE)
-		code = tool_output_write(output, RUNG_F32, scoring->vertex_count, scoring->score);
+		code = tool_out_npy(out, RUNG_F32, scoring->vertex_count, scoring->score);
+	if (code == TOOL_DONE)
+		code = tool_out_commit(out);
 	if (code != TOOL_DONE)
 		return code;
 	if (!scoring->args->common.json)
@@ -345,15 +348,15 @@ int cmd_score(int argc, char **argv)
 {
 	struct score_args args = { .graph = { .opts = RUNG_GRAPH_OPTS_INIT }, .score = { .opts = RUNG_SCORE_OPTS_INIT } };
 	struct scoring scoring = { .name = argv[0], .args = &args };
-	struct tool_output *output = NULL;
+	struct tool_out out;
 	int code;
 
 	argp_parse(&score_argp, argc, argv, 0, NULL, &args);
 	tool_progress_init(&scoring.progress, argv[0], args.common.quiet);
-	code = tool_output_open(argv[0], args.out, &output);
+	code = tool_out_open(argv[0], args.out, &out);
 	if (code == TOOL_DONE)
-		code = score(&scoring, output);
-	tool_output_close(output);
+		code = score(&scoring, &out);
+	tool_out_abandon(&out);
 	rung_source_close(scoring.train_src);
 	rung_edges_close(scoring.edges);
 	rung_graph_destroy(scoring.graph);

@@ -166,20 +166,18 @@ static int make_trace(const struct trace_args *args, const struct trace_input *i
 }
 
 static int count(const char *name, const struct trace_args *args, const struct trace_input *input, const struct rung_trace *trace,
-                 const struct outputs *outputs, struct trace_result *result)
+                 struct outputs *outputs, struct trace_result *result)
 {
 	int rc = trace_count_tiers(args, input, trace, result);
 
 	if (rc == 0)
 		rc = trace_make_curves(args, input, trace, result);
-	if (rc == 0 && outputs->counts.file)
-		rc = trace_write_counts(input->ds, trace, outputs->counts.file);
 	tool_progress_end(input->progress);
 	if (rc < 0)
 		return tool_fail(name, rc);
 	if (outputs->svg.file)
 		trace_write_svg(args, input, result, outputs->svg.file);
-	return TOOL_DONE;
+	return trace_write_counts(name, input->ds, trace, &outputs->counts);
 }
 
 static int run(const char *name, const struct trace_args *args, const struct tool_data *data, struct outputs *outputs)
@@ -201,9 +199,9 @@ static int run(const char *name, const struct trace_args *args, const struct too
 	if (code == TOOL_DONE)
 		code = count(name, args, &input, trace, outputs, &result);
 	if (code == TOOL_DONE)
-		code = tool_out_commit(name, &outputs->svg);
+		code = tool_out_commit(&outputs->svg);
 	if (code == TOOL_DONE)
-		code = tool_out_commit(name, &outputs->counts);
+		code = tool_out_commit(&outputs->counts);
 	if (code == TOOL_DONE)
 		code = trace_report(name, args, &input, &result);
 	rung_trace_destroy(trace);

@@ -1,26 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Files that a command writes as its result: they appear whole or not at all. Opened before the work begins, so that a place that
- * cannot be written to is told at once.
+ * Files that a command writes as its result: they are there whole or not at all. Opened before the work begins, so that a place that
+ * cannot be written to is told at once. What is written has no name until it is synced, so a process may be killed at any moment and
+ * leaves nothing; file systems that have no such files take it under a temporary name.
  */
 #ifndef RUNG_TOOL_OUT_FILE_H
 #define RUNG_TOOL_OUT_FILE_H
 
+#include <stdint.h>
 #include <stdio.h>
 
+#include <rung/dtype.h>
+
 struct tool_out {
+	const char *name;    /**< of the command, for messages */
 	const char *path;    /**< as given; NULL: there is none, and the calls below do nothing */
-	char *partial;       /**< the name it has until it is whole; NULL: `path` is no regular file, and is written to as it is */
+	char *dir;           /**< folder of it; NULL: `path` is a device or a pipe, and is written to as it is */
+	char *partial;       /**< a name in it that nobody else has */
+	int named;           /**< `partial` is there, and ours */
 	FILE *file;
 };
 
-/** Open it under a name of its own beside `path`; NULL is allowed. @return 0, or an exit code, said on stderr after `name` */
+/** Open it; a NULL path is allowed. @return an exit code, what is wrong said on stderr after `name` */
 int tool_out_open(const char *name, const char *path, struct tool_out *out);
 
-/** Sync it and give it its name. Closed in either case. @return as above */
-int tool_out_commit(const char *name, struct tool_out *out);
+/**
+ * Write an array of one dimension as a .npy whose data is at byte 4096, as in staged datasets.
+ * @return as above, also when a signal has canceled the command
+ */
+int tool_out_npy(struct tool_out *out, enum rung_dtype dtype, uint64_t count, const void *data);
 
-/** Close and remove one that was not committed. */
+/** Sync it and give it its name, in the place of an older file. Closed in either case. @return as above */
+int tool_out_commit(struct tool_out *out);
+
+/** Close one that was not committed: it is gone. */
 void tool_out_abandon(struct tool_out *out);
 
 #endif

@@ -144,23 +144,6 @@ int tool_score_samples(enum rung_score_method method);
 /** Nonzero when a method is a PageRank: its steps leave a residual. */
 int tool_score_converges(enum rung_score_method method);
 
-/* ---- arrays that are written ---- */
-
-struct tool_output;
-
-/**
- * Take the place of a .npy before the work that fills it: a file without a name in the same folder, so that what cannot be written is
- * known at once, and a process that ends leaves nothing.
- *
- * @return an exit code, what is wrong said on stderr after `name`
- */
-int tool_output_open(const char *name, const char *path, struct tool_output **output_out);
-
-/** Write the array, its data at byte 4096, sync it and give it its name, in the place of an older file. @return an exit code */
-int tool_output_write(struct tool_output *output, enum rung_dtype dtype, uint64_t count, const void *data);
-
-/** Close; what was not written is gone. NULL is allowed. */
-void tool_output_close(struct tool_output *output);
 
 /* ---- failures ---- */
 

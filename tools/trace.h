@@ -3,6 +3,7 @@
 #ifndef RUNG_TOOL_TRACE_H
 #define RUNG_TOOL_TRACE_H
 
+#include "out_file.h"
 #include "tool.h"
 
 #define TRACE_METHODS_MAX 8u
@@ -85,8 +86,8 @@ int trace_count_tiers(const struct trace_args *args, const struct trace_input *i
 int trace_make_curves(const struct trace_args *args, const struct trace_input *input, const struct rung_trace *trace,
                       struct trace_result *result);
 
-/** counts.npy: u64 by vertex id. @return a status */
-int trace_write_counts(const struct rung_dataset *ds, const struct rung_trace *trace, FILE *out);
+/** counts.npy: u64 by vertex id. @return an exit code */
+int trace_write_counts(const char *name, const struct rung_dataset *ds, const struct rung_trace *trace, struct tool_out *out);
 
 void trace_write_svg(const struct trace_args *args, const struct trace_input *input, const struct trace_result *result, FILE *out);
 

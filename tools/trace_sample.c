@@ -105,23 +105,20 @@ int trace_sample(const char *name, const struct trace_args *args, const struct t
 	return rc;
 }
 
-int trace_write_counts(const struct rung_dataset *ds, const struct rung_trace *trace, FILE *out)
+int trace_write_counts(const char *name, const struct rung_dataset *ds, const struct rung_trace *trace, struct tool_out *out)
 {
-	const uint64_t vertex_count = rung_dataset_info(ds)->vertex_count, *counts = rung_trace_counts(trace);
-	char header[128];
-	uint64_t count, *rank_of_vertex;
-	int length, rc = rung_dataset_load_ids(ds, "rank_of_vertex", &count, &rank_of_vertex);
+	const uint64_t *counts = rung_trace_counts(trace);
+	uint64_t count, *by_vertex;
+	int rc, code;
 
+	if (!out->file)
+		return TOOL_DONE;
+	rc = rung_dataset_load_ids(ds, "rank_of_vertex", &count, &by_vertex);
 	if (rc < 0)
-		return rc;
-	length = snprintf(header, sizeof(header), "{'descr': '<u8', 'fortran_order': False, 'shape': (%llu,), }",
-	                  (unsigned long long)vertex_count);
-	/* magic, version 1.0, length of the header in two bytes; padded to 128 bytes in all, the last a line feed */
-	fputs("\x93NUMPY\x01", out);
-	fwrite("\0\x76", 1, 3, out);
-	fprintf(out, "%s%*s\n", header, 117 - length, "");
-	for (uint64_t v = 0; v < vertex_count; v++)
-		fwrite(&counts[rank_of_vertex[v]], sizeof(uint64_t), 1, out);
-	rung_free(rank_of_vertex);
-	return 0;
+		return tool_fail(name, rc);
+	for (uint64_t v = 0; v < count; v++)
+		by_vertex[v] = counts[by_vertex[v]];
+	code = tool_out_npy(out, RUNG_U64, count, by_vertex);
+	rung_free(by_vertex);
+	return code;
 }

@@ -247,9 +247,9 @@ class Refused(ScoreTest):
 
     def test_outputs_are_looked_at_first(self):
         os.mkdir(self.path("folder"))
-        for out, says in ((self.path("no", "such", "file.npy"), "No such file"), (self.path("folder"), "no regular file"),
-                          (self.path("folder") + "/", "no name of a file"), ("", "no name of a file"), ("/dev/null", "no regular file"),
-                          ("/proc/score.npy", "cannot be made")):
+        for out, says in ((self.path("no", "such", "file.npy"), "No such file"), (self.path("folder"), "cannot be the name of a file"),
+                          (self.path("folder") + "/", "cannot be the name of a file"), ("", "cannot be the name of a file"),
+                          ("/proc/score.npy", "cannot be written")):
             with self.subTest(out):
                 self.refused(*self.args(out=out, graph=self.path("none.npy")), code=1, says=says)
 

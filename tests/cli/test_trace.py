@@ -182,7 +182,7 @@ class Refusals(TraceTest):
     def test_places_that_cannot_be_written_to_are_told_before_sampling(self):
         for option in ("--svg", "--out"):
             self.refuses(option, self.path("no", "such", "file"), code=1, says=["no/such/file cannot be written", "No such file"])
-            self.refuses(option, self.folder, code=1, says="cannot be written: Is a directory")
+            self.refuses(option, self.folder, code=1, says="cannot be the name of a file")
 
     def test_both_files_or_none(self):
         self.refuses("--svg", self.path("x.svg"), "--out", self.path("no", "y.npy"), code=1, says="y.npy cannot be written")

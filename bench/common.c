@@ -133,3 +133,27 @@ struct rung_plan *bench_plan(const struct rung_dataset *ds, uint64_t host_rows, 
 	}
 	bench_die("%s: no budget holds just %" PRIu64 " rows and a cache of %" PRIu64, rung_dataset_dir(ds), host_rows, cache_rows);
 }
+
+uint32_t bench_fanouts(const char *text, uint32_t fanouts[RUNG_HOPS_MAX])
+{
+	char *copy = strdup(text), *rest = copy;
+	uint32_t count = 0;
+
+	for (const char *word; (word = strsep(&rest, ",")) != NULL;) {
+		if (count == RUNG_HOPS_MAX)
+			bench_die("more than %d hops", RUNG_HOPS_MAX);
+		fanouts[count++] = (uint32_t)bench_number(word);
+	}
+	free(copy);
+	return count;
+}
+
+void bench_shuffle(uint64_t *items, uint64_t count, uint64_t seed)
+{
+	for (uint64_t i = count; i > 1; i--) {
+		uint64_t j = bench_draw(seed, i) % i, kept = items[i - 1];
+
+		items[i - 1] = items[j];
+		items[j] = kept;
+	}
+}

@@ -32,6 +32,12 @@ void *bench_map(uint64_t bytes);
 /** 64 random bits that follow from seed and place (splitmix64). */
 uint64_t bench_draw(uint64_t seed, uint64_t place);
 
+/** "25,10" @return how many hops, or the end */
+uint32_t bench_fanouts(const char *text, uint32_t fanouts[RUNG_HOPS_MAX]);
+
+/** An order that follows from the seed (Fisher, Yates). */
+void bench_shuffle(uint64_t *items, uint64_t count, uint64_t seed);
+
 /** A number, or the end. */
 uint64_t bench_number(const char *text);
 

@@ -177,15 +177,6 @@ static void read_seeds(const char *path)
 	fclose(file);
 }
 
-static void read_fanouts(char *text)
-{
-	for (char *word = strtok(text, ","); word; word = strtok(NULL, ",")) {
-		if (run.hop_count == RUNG_HOPS_MAX)
-			bench_die("more than %d hops", RUNG_HOPS_MAX);
-		run.fanouts[run.hop_count++] = (uint32_t)bench_number(word);
-	}
-}
-
 static void carry_out(const char *order)
 {
 	char words[3][32] = { "", "", "" };
@@ -218,7 +209,7 @@ int main(int argc, char **argv)
 	opts.specs = specs;
 	opts.spec_count = 1;
 	read_seeds(argv[2]);
-	read_fanouts(argv[3]);
+	run.hop_count = bench_fanouts(argv[3], run.fanouts);
 	run.batch_size = bench_number(argv[4]);
 	if (run.batch_size == 0 || run.seed_count == 0)
 		bench_die("no seeds");

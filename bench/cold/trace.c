@@ -64,30 +64,6 @@ void cold_trace_read(const char *path, struct cold_trace *trace_out)
 	*trace_out = trace;
 }
 
-static uint32_t parse_fanouts(const char *text, uint32_t fanouts[RUNG_HOPS_MAX])
-{
-	char *copy = strdup(text), *rest = copy;
-	uint32_t count = 0;
-
-	for (const char *word; (word = strsep(&rest, ",")) != NULL;) {
-		if (count == RUNG_HOPS_MAX)
-			bench_die("more than %d hops", RUNG_HOPS_MAX);
-		fanouts[count++] = (uint32_t)bench_number(word);
-	}
-	free(copy);
-	return count;
-}
-
-static void shuffle(uint64_t *items, uint64_t count, uint64_t seed)
-{
-	for (uint64_t i = count; i > 1; i--) {
-		uint64_t j = bench_draw(seed, i) % i, kept = items[i - 1];
-
-		items[i - 1] = items[j];
-		items[j] = kept;
-	}
-}
-
 void cold_trace_sample(const char *dir, const char *path, const char *fanouts, uint64_t batch, uint64_t count, uint64_t seed)
 {
 	struct rung_sampler_opts opts = RUNG_SAMPLER_OPTS_INIT;
@@ -103,7 +79,7 @@ void cold_trace_sample(const char *dir, const char *path, const char *fanouts, u
 	bench_need(rung_dataset_load_graph(ds, &graph), "loading the graph");
 	bench_need(rung_dataset_load_ids(ds, "split_train", &seed_count, &seeds), "loading the train split");
 	opts.fanouts = hops;
-	opts.hop_count = parse_fanouts(fanouts, hops);
+	opts.hop_count = bench_fanouts(fanouts, hops);
 	opts.seed = seed;
 	bench_need(rung_sampler_create(rung_graph_csc(graph), &opts, &sampler), "making a sampler");
 	bench_need(rung_batch_create(&sampled), "making a batch");
@@ -113,7 +89,7 @@ void cold_trace_sample(const char *dir, const char *path, const char *fanouts, u
 		uint64_t taken;
 
 		if (at == 0)
-			shuffle(seeds, seed_count, seed + b);
+			bench_shuffle(seeds, seed_count, seed + b);
 		taken = seed_count - at < batch ? seed_count - at : batch;
 		bench_need(rung_sampler_sample(sampler, seeds + at, taken, b, sampled), "sampling");
 		vertices = rung_batch_vertices(sampled, &taken);

@@ -161,7 +161,7 @@ int main(int argc, char **argv)
 	setting.csc = rung_graph_csc(graph);
 	setting.train = scores_read_ids(argv[4], &setting.train_count);
 	setting.fanouts = fanouts;
-	setting.hop_count = scores_parse_fanouts(argv[5], fanouts);
+	setting.hop_count = bench_fanouts(argv[5], fanouts);
 	setting.batch_size = (uint32_t)bench_number(argv[6]);
 	setting.draws = strcmp(argv[7], "new") ? RUNG_DRAWS_ALL : RUNG_DRAWS_NEW;
 	setting.requests = bench_number(argv[8]);

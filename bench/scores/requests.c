@@ -27,16 +27,6 @@ static int count_batch(void *ctx, const struct rung_batch *batch, uint64_t batch
 	return 0;
 }
 
-static void shuffle(uint64_t *items, uint64_t count, uint64_t seed)
-{
-	for (uint64_t i = count; i > 1; i--) {
-		const uint64_t j = bench_draw(seed, i) % i, kept = items[i - 1];
-
-		items[i - 1] = items[j];
-		items[j] = kept;
-	}
-}
-
 uint64_t scores_count_requests(const struct scores_case *setting, uint64_t seed, uint32_t *counts)
 {
 	struct rung_sampler_opts opts = RUNG_SAMPLER_OPTS_INIT;
@@ -60,27 +50,13 @@ uint64_t scores_count_requests(const struct scores_case *setting, uint64_t seed,
 	epoch.batch_size = setting->batch_size;
 	epoch.any_order = 1;
 	while (counting.requests < setting->requests || epoch.key_first < SCORES_BATCHES_MIN) {
-		shuffle(seeds, setting->train_count, bench_draw(seed, epoch.key_first));
+		bench_shuffle(seeds, setting->train_count, bench_draw(seed, epoch.key_first));
 		bench_need(rung_sampler_run(sampler, &epoch, count_batch, &counting), "sampling");
 		epoch.key_first += per_epoch;
 	}
 	rung_sampler_destroy(sampler);
 	free(seeds);
 	return epoch.key_first;
-}
-
-uint32_t scores_parse_fanouts(const char *text, uint32_t fanouts[RUNG_HOPS_MAX])
-{
-	char *copy = strdup(text), *rest = copy;
-	uint32_t count = 0;
-
-	for (const char *word; (word = strsep(&rest, ",")) != NULL;) {
-		if (count == RUNG_HOPS_MAX)
-			bench_die("more than %d hops", RUNG_HOPS_MAX);
-		fanouts[count++] = (uint32_t)bench_number(word);
-	}
-	free(copy);
-	return count;
 }
 
 uint64_t *scores_read_ids(const char *spec, uint64_t *count_out)

@@ -24,9 +24,6 @@ struct scores_case {
 /** Count what whole epochs ask for, until there are enough requests and SCORES_BATCHES_MIN batches. @return batches */
 uint64_t scores_count_requests(const struct scores_case *setting, uint64_t seed, uint32_t *counts);
 
-/** "25,10" @return how many */
-uint32_t scores_parse_fanouts(const char *text, uint32_t fanouts[RUNG_HOPS_MAX]);
-
 /** A source of int64; free() them. */
 uint64_t *scores_read_ids(const char *spec, uint64_t *count_out);
 

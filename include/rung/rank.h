@@ -63,8 +63,8 @@ enum rung_score_method {
 	 */
 	RUNG_SCORE_EXPECTED,
 	/**
-	 * `expected`, corrected by two sampled runs of at most `batches_max` batches each: the more the two agree where they differ from the
-	 * prediction, the more of it is believed. src/blend.c has the formula, docs/SCORES.md derives it. Also -log(1 - P).
+	 * `expected`, corrected by two sampled runs of `batches_max` batches each. The second begins with the seeds of an eighth of the first,
+	 * which shows how much of the counts is noise; the less, the more they are believed. src/blend.c has the formula, docs/SCORES.md derives it. Also -log(1 - P).
 	 * The cost of `expected` and of the sampling; 8 bytes more. The default: on no graph measured is another better.
 	 */
 	RUNG_SCORE_BLEND

@@ -72,7 +72,8 @@ add_library(rung_build INTERFACE)
 target_compile_definitions(rung_build INTERFACE _GNU_SOURCE)
 target_compile_options(rung_build INTERFACE -Wall -Wextra -Wshadow -Wconversion
   $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes> $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes>
-  $<$<BOOL:${RUNG_WERROR}>:-Werror> $<$<CONFIG:Release>:-O3>)
+  $<$<BOOL:${RUNG_WERROR}>:-Werror> $<$<CONFIG:Release>:-O3>
+  -fno-math-errno -fno-trapping-math)   # without these, loops with a square root or a division in a condition are not vectorised
 if(NOT RUNG_HAVE_OPENMP)
   target_compile_options(rung_build INTERFACE -Wno-unknown-pragmas)
 endif()

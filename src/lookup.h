@@ -18,7 +18,8 @@ struct rung__lookup {
 	uint64_t few_count;     /* 0: it is not */
 };
 
-#define RUNG__LOOKUP_FEW 24u   /* ids that are compared with each other sooner than put into slots */
+#define RUNG__LOOKUP_FEW 24u   /* ids that are compared with each other sooner than put into slots, */
+#define RUNG__LOOKUP_ASKED 4u  /* as any number is when no more than these are looked up */
 
 /** Slots for lists of up to so many ids. */
 static inline uint64_t rung__lookup_slots(uint64_t ids_max)
@@ -42,10 +43,11 @@ rung__lookup_find(const struct rung__lookup *set, unsigned index_bytes, uint64_t
 }
 
 static inline __attribute__((always_inline)) void
-rung__lookup_fill_as(struct rung__lookup *set, unsigned index_bytes, uint64_t free_id, const void *ids, uint64_t begin, uint64_t end)
+rung__lookup_fill_as(struct rung__lookup *set, unsigned index_bytes, uint64_t free_id, const void *ids, uint64_t begin, uint64_t end,
+                     uint64_t asked)
 {
 	set->few = (const char *)ids + begin * index_bytes;
-	set->few_count = end - begin <= RUNG__LOOKUP_FEW ? end - begin : 0;
+	set->few_count = end - begin <= RUNG__LOOKUP_FEW || asked <= RUNG__LOOKUP_ASKED ? end - begin : 0;
 	if (set->few_count)
 		return;
 	set->bits = 1;
@@ -60,13 +62,13 @@ rung__lookup_fill_as(struct rung__lookup *set, unsigned index_bytes, uint64_t fr
 	}
 }
 
-/** The set of ids [begin, end); those equal to free_id are left out. */
-static inline void rung__lookup_fill(struct rung__lookup *set, uint64_t free_id, const void *ids, uint64_t begin, uint64_t end)
+/** The set of ids [begin, end), of which `asked` will be looked up; those equal to free_id are left out. */
+static inline void rung__lookup_fill(struct rung__lookup *set, uint64_t free_id, const void *ids, uint64_t begin, uint64_t end, uint64_t asked)
 {
 	if (set->index_bytes == 4)
-		rung__lookup_fill_as(set, 4, free_id, ids, begin, end);
+		rung__lookup_fill_as(set, 4, free_id, ids, begin, end, asked);
 	else
-		rung__lookup_fill_as(set, 8, free_id, ids, begin, end);
+		rung__lookup_fill_as(set, 8, free_id, ids, begin, end, asked);
 }
 
 /* Without leaving early, so that several are compared at once. */

@@ -6,7 +6,8 @@
  *   P_t(v)    v is in the batch after t hops. P_0 = 1 / batches of an epoch for train vertices, else 0.
  *   q_t(v)    v draws a given one of its in-neighbours at hop t: min(1, fanout[t] / in_degree(v))
  *   a(v,u)    v has drawn u by hop l. Hop by hop, a = 0 at first:
- *             P'   = P_t(v), of a mutual edge (P_t(v) - a(u,v)) / (1 - a(u,v)): without what v is there for because of u
+ *             P'   = P_t(v), of a mutual edge (P_t(v) - a(u,v)) / (1 - a(u,v)): without what v is there for because of u;
+ *                    and of what of it is above P_0(v) only 1 - o(v,u) q_t(v)^(1/4): without what others brought that draw u as well
  *             all draw again:       a += max(0, P' - a) * q_t(v)
  *             only new ones draw:   a += max(0, P' - P' of the hop before) * q_t(v)
  *   S_l+1(u)  = -log(1 - P_0(u)) - sum over v with u in in(v) of log(1 - a(v,u));   P_l+1 = 1 - exp(-S_l+1);   score = S of the last hop
@@ -15,15 +16,19 @@
  * hottest rows. So a and P are kept along with their complements A and M, each computed for itself, and stored as whichever of the two is
  * smaller; a float of it is enough.
  *
+ *   o(v,u)    share of those that have v in their lists which have u as well, estimated by signatures (minhash.h)
+ *
  * Corners: a self loop draws nobody new; it still counts in the in_degree, as do parallel edges, each of which is one. A row that
  * every batch holds for certain has score +inf.
  *
- * Memory: 4 bytes a vertex for each hop, 4 for its in_degree, beside the score and the sums (8).
+ * Memory: 4 bytes a vertex for each hop, 4 for its in_degree, 4 for its signature, beside the score and the sums (8). While the signatures are
+ * made, in the pass of the first hop, arrays that are not in use yet have their minima and counts.
  */
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
+#include "minhash.h"
 #include "score_internal.h"
 
 #define LANES 32u   /* edges at a time, for the vector units */
@@ -34,6 +39,9 @@ struct expected {
 	float fanouts[RUNG_HOPS_MAX];         /* FLT_MAX: all */
 	float *present[RUNG_HOPS_MAX];        /* [vertex_count] P_t, packed; of the hops so far */
 	float *in_degree;                     /* [vertex_count] INFINITY where it is 0, so that q is 0 */
+	uint32_t *signatures;                 /* [vertex_count] of the sets of vertices that have it in their lists; NULL: one hop */
+	uint32_t *minima[2];                  /* [vertex_count] lower and upper half, */
+	float *drawers;                       /* [vertex_count] and size of these sets (up to 2^24), until there are signatures */
 	double seed_score;                    /* -log(1 - P_0) of a train vertex */
 };
 
@@ -112,17 +120,37 @@ static void send(void *ctx, uint64_t first, uint64_t count, const uint64_t *indp
 	}
 }
 
-/* A record: P_0 .. P_hop packed, in_degree. */
+/* What the first hop gives, and who may draw. */
+static void add_and_sign(void *ctx, const struct rung__spread_tile *tile, double *sums)
+{
+	const struct expected *ex = ctx;
+	uint32_t *low = ex->minima[0] + tile->u_first, *high = ex->minima[1] + tile->u_first;
+	float *drawers = ex->drawers + tile->u_first;
+
+	for (uint64_t i = 0; i < tile->count; i++) {
+		const uint16_t u = tile->u[i];
+		const uint64_t least = (uint64_t)high[u] << 32 | low[u];
+		const uint64_t minima = rung__minhash_min(least, rung__minhash_of(tile->v_first + tile->v[i]));
+
+		low[u] = (uint32_t)minima;
+		high[u] = (uint32_t)(minima >> 32);
+		drawers[u] += 1;
+		sums[u] += (double)tile->values[i];
+	}
+}
+
+/* A record: P_0 .. P_hop packed, in_degree, signature. */
 static void send_records(void *ctx, uint64_t first, uint64_t count, const uint64_t *indptr, float *records)
 {
 	const struct expected *ex = ctx;
-	const uint32_t width = ex->hop + 2;
+	const uint32_t width = ex->hop + 3;
 
 	(void)indptr;
-	for (uint64_t i = 0; i < count; i++) {
+	for (uint64_t i = 0; i < count; i++, records += width) {
 		for (uint32_t t = 0; t <= ex->hop; t++)
-			records[i * width + t] = ex->present[t][first + i];
-		records[i * width + ex->hop + 1] = ex->in_degree[first + i];
+			records[t] = ex->present[t][first + i];
+		records[ex->hop + 1] = ex->in_degree[first + i];
+		memcpy(&records[ex->hop + 2], &ex->signatures[first + i], sizeof(*records));
 	}
 }
 
@@ -157,11 +185,28 @@ struct lanes {
 	float a[LANES], A[LANES], before[LANES], Before[LANES];
 };
 
-/* One hop of v -> u and, for the next, of u -> v, for LANES edges. */
-static inline __attribute__((always_inline)) void
-hop_lanes(struct lanes *vu, struct lanes *uv, const float *v_packed, const float *u_packed, const float *v_degree, const float *u_degree,
-          float fanout, bool only_new)
+/* Some edges: P_t packed, in_degree and signature of both ends. */
+struct edges {
+	float v_packed[RUNG_HOPS_MAX][LANES], u_packed[RUNG_HOPS_MAX][LANES];
+	float v_degree[LANES], u_degree[LANES];
+	uint32_t v_signature[LANES], u_signature[LANES];
+	float share[LANES];   /* of v's drawers that are u's too */
+};
+
+/* Without what others brought that draw u as well: `cut` is how much of it, p_seed and M_seed what v owes to none of them. */
+static inline void cut_common(float *p, float *M, float p_seed, float M_seed, float cut)
 {
+	*p -= *p > p_seed ? (*p - p_seed) * cut : 0;
+	*M += *M < M_seed ? (M_seed - *M) * cut : 0;
+}
+
+/* Hop t of v -> u and, for the next, of u -> v. */
+static inline __attribute__((always_inline)) void
+hop_lanes(struct lanes *vu, struct lanes *uv, const struct edges *edges, uint32_t t, float fanout, bool only_new)
+{
+	const float *v_packed = edges->v_packed[t], *u_packed = edges->u_packed[t], *v_degree = edges->v_degree, *u_degree = edges->u_degree;
+	const float *v_seed = edges->v_packed[0], *share = edges->share;
+
 #pragma omp simd
 	for (unsigned i = 0; i < LANES; i++) {
 		struct drawn_float d = { vu->a[i], vu->A[i], vu->before[i], vu->Before[i] };
@@ -171,9 +216,11 @@ hop_lanes(struct lanes *vu, struct lanes *uv, const float *v_packed, const float
 		const float r = is_complement(u_packed[i]) ? 1 - u_stored : u_stored, R = is_complement(u_packed[i]) ? u_stored : 1 - u_stored;
 		const float q_v = v_degree[i] <= fanout ? 1 : fanout / v_degree[i], q_u = u_degree[i] <= fanout ? 1 : fanout / u_degree[i];
 		const float over_A = d.A > 0 ? 1 / d.A : 0, over_B = b.A > 0 ? 1 / b.A : 0;
-		const float p_own = p > b.a ? (p - b.a) * over_B : 0, M_own = M < b.A ? M * over_B : 1;
 		const float r_own = r > d.a ? (r - d.a) * over_A : 0, R_own = R < d.A ? R * over_A : 1;
+		const float seed = fabsf(v_seed[i]), p_seed = is_complement(v_seed[i]) ? 1 - seed : seed;
+		float p_own = p > b.a ? (p - b.a) * over_B : 0, M_own = M < b.A ? M * over_B : 1;
 
+		cut_common(&p_own, &M_own, p_seed, is_complement(v_seed[i]) ? seed : 1 - seed, share[i] * sqrtf(sqrtf(q_v)));
 		drawn_float_hop(&d, p_own, M_own, q_v, only_new);
 		drawn_float_hop(&b, r_own, R_own, q_u, only_new);
 		vu->a[i] = d.a, vu->A[i] = d.A, vu->before[i] = d.before, vu->Before[i] = d.Before;
@@ -181,51 +228,65 @@ hop_lanes(struct lanes *vu, struct lanes *uv, const float *v_packed, const float
 	}
 }
 
-/* Records of up to LANES edges side by side; what is missing is filled up with edges that give nothing. */
-static void turn_records(const struct expected *ex, uint64_t u_first, const uint16_t *u, const float *records, unsigned count,
-                         float v_side[RUNG_HOPS_MAX + 1][LANES], float u_side[RUNG_HOPS_MAX + 1][LANES])
+/* Up to LANES edges from `first` on. What is missing is left as it was: edges like others, whose results nobody takes. */
+static void turn_records(const struct expected *ex, const struct rung__spread_tile *tile, uint64_t first, unsigned count, struct edges *edges)
 {
-	const uint32_t width = ex->hop + 2;
+	const uint32_t width = ex->hop + 3, *signatures = ex->signatures + tile->u_first;
+	const float *in_degree = ex->in_degree + tile->u_first, *records = tile->values + first * width;
+	const uint16_t *u = tile->u + first;
 
-	for (uint32_t t = 0; t < width; t++) {
-		const float *of_u = (t <= ex->hop ? ex->present[t] : ex->in_degree) + u_first;
+	for (uint32_t t = 0; t <= ex->hop; t++) {
+		const float *present = ex->present[t] + tile->u_first;
 
 		for (unsigned i = 0; i < count; i++) {
-			v_side[t][i] = records[(uint64_t)i * width + t];
-			u_side[t][i] = of_u[u[i]];
+			edges->v_packed[t][i] = records[(uint64_t)i * width + t];
+			edges->u_packed[t][i] = present[u[i] & ~RUNG__SPREAD_MUTUAL];
 		}
-		for (unsigned i = count; i < LANES; i++)
-			v_side[t][i] = u_side[t][i] = 0;
 	}
+	for (unsigned i = 0; i < count; i++) {
+		const float *record = records + (uint64_t)i * width + ex->hop + 1;
+		const unsigned vertex = u[i] & ~RUNG__SPREAD_MUTUAL;
+
+		edges->v_degree[i] = record[0];
+		edges->u_degree[i] = vertex != u[i] ? in_degree[vertex] : INFINITY;   /* one way: u does not draw v */
+		memcpy(&edges->v_signature[i], &record[1], sizeof(*record));
+		edges->u_signature[i] = signatures[vertex];
+	}
+#pragma omp simd
+	for (unsigned i = 0; i < LANES; i++)
+		edges->share[i] = rung__minhash_share(edges->u_signature[i], edges->v_signature[i]);
 }
 
-static void meet(void *ctx, uint64_t u_first, const uint16_t *u, const float *records, uint64_t count, double *sums)
+static void meet(void *ctx, const struct rung__spread_tile *tile, double *sums)
 {
 	const struct expected *ex = ctx;
 	const bool only_new = ex->scoring->opts->draws == RUNG_DRAWS_NEW;
-	const uint32_t hops = ex->hop + 1, width = ex->hop + 2;
-	float v_side[RUNG_HOPS_MAX + 1][LANES], u_side[RUNG_HOPS_MAX + 1][LANES], given[LANES];
+	const uint32_t hops = ex->hop + 1;
+	struct edges edges;
+	float given[LANES];
 
-	for (uint64_t first = 0; first < count; first += LANES) {
-		const unsigned here = (unsigned)RUNG__MIN(count - first, (uint64_t)LANES);
+	memset(&edges, 0, sizeof(edges));
+
+	for (uint64_t first = 0; first < tile->count; first += LANES) {
+		const unsigned here = (unsigned)RUNG__MIN(tile->count - first, (uint64_t)LANES);
 		struct lanes vu, uv;
 
-		turn_records(ex, u_first, u + first, records + first * width, here, v_side, u_side);
+		turn_records(ex, tile, first, here, &edges);
 		for (unsigned i = 0; i < LANES; i++) {
 			vu.a[i] = uv.a[i] = vu.before[i] = uv.before[i] = 0;
 			vu.A[i] = uv.A[i] = vu.Before[i] = uv.Before[i] = 1;
 		}
 		for (uint32_t t = 0; t < hops; t++) {
 			if (only_new)
-				hop_lanes(&vu, &uv, v_side[t], u_side[t], v_side[hops], u_side[hops], ex->fanouts[t], true);
+				hop_lanes(&vu, &uv, &edges, t, ex->fanouts[t], true);
 			else
-				hop_lanes(&vu, &uv, v_side[t], u_side[t], v_side[hops], u_side[hops], ex->fanouts[t], false);
+				hop_lanes(&vu, &uv, &edges, t, ex->fanouts[t], false);
 		}
 #pragma omp simd
 		for (unsigned i = 0; i < LANES; i++)
 			given[i] = minus_log_float(vu.a[i], vu.A[i]);
 		for (unsigned i = 0; i < here; i++)
-			sums[u[first + i]] += (double)given[i];
+			sums[tile->u[first + i] & ~RUNG__SPREAD_MUTUAL] += (double)given[i];
 	}
 }
 
@@ -235,6 +296,8 @@ static double take(void *ctx, uint64_t first, uint64_t count, const double *sums
 	const struct rung__scoring *scoring = ex->scoring;
 	const bool last = ex->hop + 1 == scoring->opts->hop_count;
 
+	for (uint64_t v = first; ex->hop == 0 && ex->signatures && v < first + count; v++)
+		ex->signatures[v] = rung__minhash_signature((uint64_t)ex->minima[1][v] << 32 | ex->minima[0][v], ex->drawers[v]);
 	for (uint64_t i = 0; i < count; i++) {
 		const double score = sums[i] + (rung__is_train(scoring, first + i) ? ex->seed_score : 0);
 
@@ -250,14 +313,20 @@ static int take_arrays(struct expected *ex)
 {
 	const uint64_t vertex_count = ex->scoring->vertex_count;
 
-	ex->in_degree = rung__malloc_array(vertex_count, sizeof(*ex->in_degree));
-	for (uint32_t t = 0; t < ex->scoring->opts->hop_count; t++) {
-		ex->present[t] = rung__malloc_array(vertex_count, sizeof(float));
-		if (!ex->present[t] || !ex->in_degree)
-			return rung__fail(RUNG_E_NOMEM, "expected access of %" PRIu64 " vertices and %" PRIu32 " hops: no memory", vertex_count,
-			                  ex->scoring->opts->hop_count);
+	const uint32_t hops = ex->scoring->opts->hop_count;
+	const uint64_t bytes = vertex_count * sizeof(float);   /* fits: there are more bytes of indptr */
+	bool complete;
+
+	ex->in_degree = rung__map_pages(bytes);
+	ex->signatures = hops > 1 ? rung__map_pages(bytes) : NULL;
+	complete = ex->in_degree && (hops == 1 || ex->signatures);
+	for (uint32_t t = 0; t < hops; t++) {
+		ex->present[t] = rung__map_pages(bytes);
+		complete = complete && ex->present[t];
 	}
-	return 0;
+	if (complete)
+		return 0;
+	return rung__fail(RUNG_E_NOMEM, "expected access of %" PRIu64 " vertices and %" PRIu32 " hops: no memory", vertex_count, hops);
 }
 
 static void start(struct expected *ex)
@@ -275,15 +344,33 @@ static void start(struct expected *ex)
 		ex->present[0][v] = rung__is_train(scoring, v) ? seed : 0;
 }
 
+/* The arrays are not needed for anything else before the first hop is done. */
+static void start_signatures(struct expected *ex)
+{
+	const struct rung__scoring *scoring = ex->scoring;
+
+	ex->minima[0] = ex->signatures;
+	ex->minima[1] = (uint32_t *)(void *)ex->present[1];
+	ex->drawers = scoring->score;
+	for (uint64_t v = 0; v < scoring->vertex_count; v++) {
+		ex->minima[0][v] = (uint32_t)RUNG__MINHASH_NONE;
+		ex->minima[1][v] = (uint32_t)(RUNG__MINHASH_NONE >> 32);
+		ex->drawers[v] = 0;
+	}
+}
+
 static int run_hops(struct expected *ex, struct rung__spread *spread)
 {
 	struct rung__spread_rule rule = { .ctx = ex, .send = send, .send_records = send_records, .meet = meet, .receive = take };
 	int rc = 0;
 
+	if (ex->signatures)
+		start_signatures(ex);
 	for (ex->hop = 0; rc == 0 && ex->hop < ex->scoring->opts->hop_count; ex->hop++) {
 		if (ex->hop == 1)   /* nobody has drawn anybody before */
-			rc = rung__spread_find_mutual(spread);
-		rule.width = ex->hop == 0 ? 0 : ex->hop + 2;
+			rc = rung__spread_find_records(spread, ex->signatures);
+		rule.width = ex->hop == 0 ? 0 : ex->hop + 3;
+		rule.add = ex->hop == 0 && ex->signatures ? add_and_sign : NULL;
 		if (rc == 0)
 			rc = rung__spread_pass(spread, &rule, NULL);
 	}
@@ -293,8 +380,9 @@ static int run_hops(struct expected *ex, struct rung__spread *spread)
 int rung__score_expected(const struct rung__scoring *scoring)
 {
 	const uint32_t hops = scoring->opts->hop_count;
-	struct rung__spread_opts opts = { .drop_loops = true, .width_max = hops > 1 ? hops + 1 : 0, .pass_total = hops,
-		.other_bytes = (hops + UINT64_C(1)) * scoring->vertex_count * sizeof(float) };
+	const uint64_t bytes = scoring->vertex_count * sizeof(float);
+	struct rung__spread_opts opts = { .drop_loops = true, .width_max = hops > 1 ? hops + 2 : 0, .pass_total = hops,
+		.other_bytes = (hops + UINT64_C(1) + (hops > 1)) * scoring->vertex_count * sizeof(float) };
 	struct expected ex = { .scoring = scoring };
 	struct rung__spread *spread;
 	int rc = take_arrays(&ex);
@@ -311,7 +399,8 @@ int rung__score_expected(const struct rung__scoring *scoring)
 	rung__spread_close(spread);
 free_arrays:
 	for (uint32_t t = 0; t < hops; t++)
-		rung__free(ex.present[t]);
-	rung__free(ex.in_degree);
+		rung__unmap_pages(ex.present[t], bytes);
+	rung__unmap_pages(ex.in_degree, bytes);
+	rung__unmap_pages(ex.signatures, bytes);
 	return rc;
 }

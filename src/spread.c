@@ -28,7 +28,7 @@ uint64_t rung__spread_room_bytes(const struct rung__spread *spread)
 	const uint64_t width = RUNG__MAX(spread->opts.width_max, 1u);
 
 	return rung__align_up(RUNG__SPREAD_VERTICES_MAX * width * sizeof(float), RUNG__PAGE_BYTES) +
-	       rung__align_up(RUNG__SIDES * (uint64_t)spread->bin_count * sizeof(uint32_t), RUNG__PAGE_BYTES) +
+	       rung__align_up((spread->bin_count + UINT64_C(1)) * sizeof(uint32_t), RUNG__PAGE_BYTES) +
 	       rung__align_up(spread->block_edges * sizeof(uint32_t), RUNG__PAGE_BYTES);
 }
 
@@ -38,7 +38,7 @@ static int take_rooms(struct rung__spread *spread)
 	char *at;
 
 	spread->rooms = rung__zalloc_array(threads, sizeof(*spread->rooms));
-	spread->room_memory = rung__malloc_aligned(RUNG__PAGE_BYTES, (size_t)(threads * bytes));
+	spread->room_memory = rung__map_pages(threads * bytes);   /* huge ones, if there are: accesses are random */
 	if (!spread->rooms || !spread->room_memory)
 		return rung__fail(RUNG_E_NOMEM, "edge passes: no memory for %" PRIu64 " bytes of %" PRIu64 " threads: take fewer", bytes, threads);
 	at = spread->room_memory;
@@ -50,7 +50,7 @@ static int take_rooms(struct rung__spread *spread)
 		at += rung__align_up(RUNG__SPREAD_VERTICES_MAX * (uint64_t)RUNG__MAX(spread->opts.width_max, 1u) * sizeof(float),
 		                     RUNG__PAGE_BYTES);
 		room->next = (uint32_t *)(void *)at;
-		at += rung__align_up(RUNG__SIDES * (uint64_t)spread->bin_count * sizeof(uint32_t), RUNG__PAGE_BYTES);
+		at += rung__align_up((spread->bin_count + UINT64_C(1)) * sizeof(uint32_t), RUNG__PAGE_BYTES);
 		room->pairs = (uint32_t *)(void *)at;
 		at = end;
 	}
@@ -96,13 +96,12 @@ void rung__spread_close(struct rung__spread *spread)
 	rung__free(spread->bin_results);
 	rung__free(spread->blocks);
 	rung__free(spread->starts);
-	rung__free(spread->mutual_starts);
-	rung__free(spread->mutual);
+	rung__free(spread->record_starts);
 	rung__free(spread->indptr_copies);
 	rung__free(spread->mutual_rooms);
 	rung__direct_close(&spread->mutual_file);
 	rung__free(spread->rooms);
-	rung__free(spread->room_memory);
+	rung__unmap_pages(spread->room_memory, (uint64_t)spread->opts.threads * rung__spread_room_bytes(spread));
 	rung__free(spread);
 }
 
@@ -207,9 +206,10 @@ int rung__spread_pass(struct rung__spread *spread, const struct rung__spread_rul
 	return 0;
 }
 
-int rung__spread_find_mutual(struct rung__spread *spread)
+int rung__spread_find_records(struct rung__spread *spread, const uint32_t *signatures)
 {
-	return spread->edges ? rung__spread_mark_mutual_files(spread) : rung__spread_mark_mutual(spread);
+	spread->signatures = signatures;
+	return spread->edges ? rung__spread_mark_mutual_files(spread) : rung__spread_mark_records(spread);
 }
 
 uint64_t rung__spread_passes(const struct rung__spread *spread)

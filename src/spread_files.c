@@ -63,7 +63,7 @@ static int close_block(struct filling *fill)
 	fill->open = false;
 	fill->block_count++;
 	fill->floats += rung__block_values_max(fill->rule, &fill->spread->blocks[i]);
-	return fill->spread->two_sided ? read_mutual(fill->spread, i) : 0;
+	return fill->spread->has_mutual ? read_mutual(fill->spread, i) : 0;
 }
 
 /* A block that begins with edge `edge` of list v; the panel runs first when it is full. */
@@ -245,17 +245,17 @@ static int take_blocks(struct rung__spread *spread)
 	spread->mutual_room_bytes = mutual_room_bytes(spread);
 	spread->blocks = rung__zalloc_array(count, sizeof(*spread->blocks));
 	spread->starts = rung__malloc_array(count * starts, sizeof(*spread->starts));
-	spread->mutual_starts = rung__malloc_array(count * starts, sizeof(*spread->mutual_starts));
+	spread->record_starts = rung__malloc_array(count * starts, sizeof(*spread->record_starts));
 	spread->indptr_copies = rung__malloc_array(count * (RUNG__SPREAD_VERTICES_MAX + UINT64_C(1)), sizeof(*spread->indptr_copies));
 	spread->mutual_rooms = rung__malloc_aligned(RUNG__PAGE_BYTES, (size_t)(count * spread->mutual_room_bytes));
-	if (!spread->blocks || !spread->starts || !spread->mutual_starts || !spread->indptr_copies || !spread->mutual_rooms)
+	if (!spread->blocks || !spread->starts || !spread->record_starts || !spread->indptr_copies || !spread->mutual_rooms)
 		return rung__fail(RUNG_E_NOMEM, "score: no memory for %" PRIu64 " blocks of edges: give a smaller budget", count);
 	for (uint64_t i = 0; i < count; i++) {
 		struct rung__block *block = &spread->blocks[i];
 
 		block->indptr = indptr_of(spread, i);
 		block->starts[RUNG__PLAIN] = spread->starts + i * starts;
-		block->starts[RUNG__MUTUAL] = spread->mutual_starts + i * starts;
+		block->starts[RUNG__RECORDS] = spread->record_starts + i * starts;
 	}
 	return rung__spread_take_panel(spread);
 }

@@ -1,19 +1,103 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which edges are mutual: u -> v is when v -> u is an edge too. The tiles of a bin hold all v that its u are given by, which are the
- * out-lists of these u once they are sorted by u: an edge of in(u) is mutual when its u is in out(u).
+ * Which edges of a graph in memory give records; tiles are marked where they lie.
+ *
+ * Mutual: u -> v is when v -> u is an edge too. The tiles of a bin hold all v that its u are given by, and v must be in in(u). Most that are
+ * not are known by a filter of bits (Bloom, "Space/Time Trade-offs in Hash Coding with Allowable Errors", 1970) of all the lists in(u) of
+ * the bin, which the cache holds. Those it lets through are brought together by u and looked up.
+ *
+ * Ends whose signatures agree: each v gives its own in a pass like others.
  */
 #include <string.h>
 
 #include "graph_internal.h"
 #include "lookup.h"
+#include "minhash.h"
 #include "spread_internal.h"
 
-/* The out-lists of a bin's vertices. */
+/* The edges from a bin's vertices that may be mutual, by vertices. */
 struct out_lists {
 	uint64_t *starts;   /* [bin vertices + 1] */
 	void *ids;          /* [edges_max] of index_bytes */
+	uint64_t *mutual;   /* [edges_max / 64 + 1] a bit an edge */
 };
+
+#define EDGES_PER_WORD 4u   /* on the average; one or two in a hundred that are none pass */
+
+/* An edge is three bits of a word. */
+struct filter {
+	uint64_t *words;
+	unsigned shift;     /* of hashes: their upper bits say which word */
+};
+
+/* A power of two. */
+static uint64_t filter_words(uint64_t edge_count)
+{
+	uint64_t words = 2;
+
+	while (words < edge_count / EDGES_PER_WORD)
+		words *= 2;
+	return words;
+}
+
+static inline uint64_t filter_hash(uint64_t u, uint64_t v)
+{
+	return (v ^ u << 48) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static inline uint64_t filter_bits(uint64_t hash)
+{
+	return UINT64_C(1) << (hash >> 20 & 63) | UINT64_C(1) << (hash >> 26 & 63) | UINT64_C(1) << (hash >> 32 & 63);
+}
+
+static uint64_t first_edge(const struct rung__spread *spread, uint32_t bin)
+{
+	return spread->csc.indptr[RUNG__MIN((uint64_t)bin << spread->bin_bits, spread->csc.vertex_count)];
+}
+
+static inline __attribute__((always_inline)) void fill_list(const struct filter *filter, unsigned index_bytes, const void *ids, uint64_t begin,
+                                                            uint64_t end, uint64_t u)
+{
+	for (uint64_t e = begin; e < end; e++) {
+		const uint64_t v = rung__id_get(ids, index_bytes, e), hash = filter_hash(u, v);
+
+		filter->words[hash >> filter->shift] |= filter_bits(hash);
+	}
+}
+
+/* The lists in(u) of the bin. */
+static void fill_filter(const struct rung__spread *spread, uint32_t bin, struct filter *filter)
+{
+	const struct rung_csc *csc = &spread->csc;
+	const uint64_t first = (uint64_t)bin << spread->bin_bits, edge_count = first_edge(spread, bin + 1) - first_edge(spread, bin);
+	const uint64_t count = RUNG__MIN(UINT64_C(1) << spread->bin_bits, csc->vertex_count - first);
+	const uint64_t words = filter_words(edge_count);
+
+	filter->shift = 64 - (unsigned)__builtin_ctzll(words);
+	memset(filter->words, 0, words * sizeof(*filter->words));
+	for (uint64_t u = 0; u < count; u++) {
+		if (csc->index_bytes == 4)
+			fill_list(filter, 4, csc->indices, csc->indptr[first + u], csc->indptr[first + u + 1], u);
+		else
+			fill_list(filter, 8, csc->indices, csc->indptr[first + u], csc->indptr[first + u + 1], u);
+	}
+}
+
+/* Mark those that may be mutual. */
+static void filter_tiles(const struct rung__spread *spread, uint32_t bin, const struct filter *filter)
+{
+	for (uint64_t i = 0; i < spread->block_count; i++) {
+		const struct rung__block *block = &spread->blocks[i];
+		uint16_t *u = block->tiles;
+		const uint16_t *v = u + block->edge_count;
+
+		for (uint32_t e = block->starts[RUNG__PLAIN][bin]; e < block->starts[RUNG__PLAIN][bin + 1]; e++) {
+			const uint64_t hash = filter_hash(u[e], block->vertex_first + v[e]);
+
+			u[e] |= (filter_bits(hash) & ~filter->words[hash >> filter->shift]) == 0 ? RUNG__SPREAD_MUTUAL : 0;
+		}
+	}
+}
 
 static uint64_t bin_edges(const struct rung__spread *spread, uint32_t bin)
 {
@@ -24,6 +108,17 @@ static uint64_t bin_edges(const struct rung__spread *spread, uint32_t bin)
 	return count;
 }
 
+/* Calls visit(block, e, u) for the marked edges of a bin, always in the same order. */
+#define FOR_EACH_MARKED(spread, bin, visit)                                                                                    \
+	for (uint64_t i = 0; i < (spread)->block_count; i++) {                                                                 \
+		const struct rung__block *block = &(spread)->blocks[i];                                                        \
+		for (uint32_t e = block->starts[RUNG__PLAIN][bin]; e < block->starts[RUNG__PLAIN][(bin) + 1]; e++) {           \
+			const uint16_t u = block->tiles[e];                                                                    \
+			if (u & RUNG__SPREAD_MUTUAL)                                                                           \
+				visit(block, e, u & RUNG__SPREAD_VERTEX);                                                      \
+		}                                                                                                              \
+	}
+
 static void gather_lists(const struct rung__spread *spread, uint32_t bin, const struct out_lists *lists)
 {
 	const uint64_t bin_vertices = UINT64_C(1) << spread->bin_bits;
@@ -31,138 +126,190 @@ static void gather_lists(const struct rung__spread *spread, uint32_t bin, const 
 	uint64_t sum = 0;
 
 	memset(lists->starts, 0, (bin_vertices + 1) * sizeof(*lists->starts));
-	for (uint64_t i = 0; i < spread->block_count; i++) {
-		const struct rung__block *block = &spread->blocks[i];
-
-		for (uint32_t e = block->starts[RUNG__PLAIN][bin]; e < block->starts[RUNG__PLAIN][bin + 1]; e++)
-			lists->starts[block->tiles[e] + 1]++;
-	}
+#define COUNT(block, e, u) lists->starts[(u) + 1]++
+	FOR_EACH_MARKED(spread, bin, COUNT);
+#undef COUNT
 	for (uint64_t u = 1; u <= bin_vertices; u++) {   /* starts[u + 1]: where list u goes on; at the end, where it ends */
 		const uint64_t here = lists->starts[u];
 
 		lists->starts[u] = sum;
 		sum += here;
 	}
-	for (uint64_t i = 0; i < spread->block_count; i++) {
-		const struct rung__block *block = &spread->blocks[i];
-
-		for (uint32_t e = block->starts[RUNG__PLAIN][bin]; e < block->starts[RUNG__PLAIN][bin + 1]; e++)
-			rung__id_set(lists->ids, index_bytes, lists->starts[block->tiles[e] + 1]++,
-			             block->vertex_first + block->tiles[block->edge_count + e]);
-	}
+#define PLACE(block, e, u)                                                                                                     \
+	rung__id_set(lists->ids, index_bytes, lists->starts[(u) + 1]++, (block)->vertex_first + (block)->tiles[(block)->edge_count + (e)])
+	FOR_EACH_MARKED(spread, bin, PLACE);
+#undef PLACE
 }
 
-static void mark_bin(const struct rung__spread *spread, uint32_t bin, const struct out_lists *lists, struct rung__lookup *set)
+/* Take back the marks of those that are not, in the order of gather_lists(), which starts[] go along once more. @return how many stay */
+static uint64_t settle_tiles(const struct rung__spread *spread, uint32_t bin, const struct out_lists *lists)
+{
+	uint64_t marked = 0;
+
+#define SETTLE(block, e, u)                                                                                                    \
+	do {                                                                                                                   \
+		const uint64_t at = lists->starts[u]++, bit = lists->mutual[at / 64] >> (at % 64) & 1;                         \
+		(block)->tiles[e] = (uint16_t)((u) | bit * RUNG__SPREAD_MUTUAL);                                               \
+		marked += bit;                                                                                                 \
+	} while (0)
+	FOR_EACH_MARKED(spread, bin, SETTLE);
+#undef SETTLE
+	return marked;
+}
+
+static uint64_t mark_bin(const struct rung__spread *spread, uint32_t bin, struct filter *filter, const struct out_lists *lists,
+                         struct rung__lookup *set)
 {
 	const struct rung_csc *csc = &spread->csc;
 	const uint64_t first = (uint64_t)bin << spread->bin_bits;
 	const uint64_t count = RUNG__MIN(UINT64_C(1) << spread->bin_bits, csc->vertex_count - first);
 
+	fill_filter(spread, bin, filter);
+	filter_tiles(spread, bin, filter);
 	gather_lists(spread, bin, lists);
+	memset(lists->mutual, 0, (lists->starts[count] / 64 + 1) * sizeof(*lists->mutual));
 	for (uint64_t i = 0; i < count; i++) {
 		const uint64_t begin = lists->starts[i], end = lists->starts[i + 1];
 
-		if (begin == end || csc->indptr[first + i] == csc->indptr[first + i + 1])
+		if (begin == end)
 			continue;
-		rung__lookup_fill(set, first + i, lists->ids, begin, end);
-		rung__lookup_mark(set, first + i, csc->indices, csc->indptr[first + i], csc->indptr[first + i + 1] - csc->indptr[first + i],
-		                  spread->mutual, csc->indptr[first + i]);
+		rung__lookup_fill(set, first + i, csc->indices, csc->indptr[first + i], csc->indptr[first + i + 1], end - begin);
+		rung__lookup_mark(set, first + i, lists->ids, begin, end - begin, lists->mutual, begin);
 	}
+	return settle_tiles(spread, bin, lists);
 }
 
-static int mark_bins(const struct rung__spread *spread)
+struct largest {
+	uint64_t bin_out, bin_in, list;   /* edges */
+};
+
+static struct largest measure(const struct rung__spread *spread)
 {
-	uint64_t edges_max = 0;
+	const struct rung_csc *csc = &spread->csc;
+	struct largest largest = { 0 };
+
+	for (uint32_t bin = 0; bin < spread->bin_count; bin++) {
+		largest.bin_out = RUNG__MAX(largest.bin_out, bin_edges(spread, bin));
+		largest.bin_in = RUNG__MAX(largest.bin_in, first_edge(spread, bin + 1) - first_edge(spread, bin));
+	}
+	for (uint64_t v = 0; v < csc->vertex_count; v++)
+		largest.list = RUNG__MAX(largest.list, csc->indptr[v + 1] - csc->indptr[v]);
+	return largest;
+}
+
+static int mark_bins(const struct rung__spread *spread, uint64_t *marked_out)
+{
+	const struct largest largest = measure(spread);
+	const uint64_t id_bytes = largest.bin_out * spread->csc.index_bytes;
+	const uint64_t slot_bytes = rung__lookup_slots(largest.list) * spread->csc.index_bytes;
+	uint64_t marked = 0;
 	bool complete = true;
 
-	for (uint32_t bin = 0; bin < spread->bin_count; bin++)
-		edges_max = RUNG__MAX(edges_max, bin_edges(spread, bin));
-#pragma omp parallel num_threads(spread->opts.threads)
+#pragma omp parallel num_threads(spread->opts.threads) reduction(+ : marked)
 	{
 		struct out_lists lists = {
 			.starts = rung__malloc_array((UINT64_C(1) << spread->bin_bits) + 1, sizeof(*lists.starts)),
-			.ids = rung__malloc_array(edges_max, spread->csc.index_bytes),
+			.ids = rung__map_pages(id_bytes),
+			.mutual = rung__malloc_array(largest.bin_out / 64 + 1, sizeof(*lists.mutual)),
 		};
 		struct rung__lookup set = {
 			.index_bytes = spread->csc.index_bytes,
-			.slots = rung__malloc_array(rung__lookup_slots(edges_max), spread->csc.index_bytes),   /* touched as needed */
+			.slots = rung__map_pages(slot_bytes),   /* touched as needed */
 		};
-		const bool usable = lists.starts && lists.ids && set.slots;
+		struct filter filter = { .words = rung__map_pages(filter_words(largest.bin_in) * sizeof(uint64_t)) };
+		const bool usable = lists.starts && lists.ids && lists.mutual && set.slots && filter.words;
 
 #pragma omp for schedule(dynamic, 1)
 		for (uint32_t bin = 0; bin < spread->bin_count; bin++) {
 			if (usable)
-				mark_bin(spread, bin, &lists, &set);
+				marked += mark_bin(spread, bin, &filter, &lists, &set);
 		}
 		rung__free(lists.starts);
-		rung__free(lists.ids);
-		rung__free(set.slots);
+		rung__unmap_pages(lists.ids, id_bytes);
+		rung__free(lists.mutual);
+		rung__unmap_pages(set.slots, slot_bytes);
+		rung__unmap_pages(filter.words, filter_words(largest.bin_in) * sizeof(*filter.words));
 		if (!usable) {
 #pragma omp atomic write
 			complete = false;
 		}
 	}
+	*marked_out = marked;
 	if (complete)
 		return 0;
-	return rung__fail(RUNG_E_NOMEM, "mutual edges: no memory for the %" PRIu64 " edges of a bin: take fewer threads", edges_max);
+	return rung__fail(RUNG_E_NOMEM, "mutual edges: no memory for the %" PRIu64 " edges of a bin: take fewer threads", largest.bin_out);
 }
 
-static uint64_t count_bits(const uint64_t *bits, uint64_t words)
+static uint64_t tiled_count(const struct rung__spread *spread)
 {
 	uint64_t count = 0;
 
-#pragma omp parallel for reduction(+ : count) schedule(static)
-	for (uint64_t i = 0; i < words; i++)
-		count += (uint64_t)__builtin_popcountll(bits[i]);
+	for (uint64_t i = 0; i < spread->block_count; i++)
+		count += rung__block_side_count(spread, &spread->blocks[i], RUNG__PLAIN);
 	return count;
 }
 
-static uint64_t loop_count(const struct rung__spread *spread)
-{
-	uint64_t tiled = 0;
-
-	for (uint64_t i = 0; i < spread->block_count; i++)
-		tiled += rung__block_side_count(spread, &spread->blocks[i], RUNG__PLAIN);
-	return spread->csc.edge_count - tiled;
-}
-
 /* From now on blocks have two sides. */
-static int split_sides(struct rung__spread *spread)
+static int split_blocks(struct rung__spread *spread)
 {
 	const uint64_t stride = spread->bin_count + UINT64_C(1);
 
-	spread->mutual_starts = rung__malloc_array(spread->block_count * stride, sizeof(*spread->mutual_starts));
-	if (!spread->mutual_starts)
+	spread->record_starts = rung__malloc_array(spread->block_count * stride, sizeof(*spread->record_starts));
+	if (!spread->record_starts)
 		return rung__fail(RUNG_E_NOMEM, "mutual edges: no memory for the tiles of %" PRIu64 " blocks", spread->block_count);
+#pragma omp parallel for num_threads(spread->opts.threads) schedule(dynamic, 1)
 	for (uint64_t i = 0; i < spread->block_count; i++) {
-		struct rung__block *block = &spread->blocks[i];
-
-		block->starts[RUNG__MUTUAL] = spread->mutual_starts + i * stride;
-		block->mutual = spread->mutual + block->edge_first / 64;
-		block->tiled = false;
+		spread->blocks[i].starts[RUNG__RECORDS] = spread->record_starts + i * stride;
+		rung__block_split(spread, &spread->blocks[i], &spread->rooms[rung__thread_number()]);
 	}
 	spread->two_sided = true;
 	return 0;
 }
 
-int rung__spread_mark_mutual(struct rung__spread *spread)
+static void send_signatures(void *ctx, uint64_t first, uint64_t count, const uint64_t *indptr, float *messages)
 {
-	const uint64_t words = spread->csc.edge_count / 64 + 1;
-	uint64_t marked;
-	int rc;
+	const struct rung__spread *spread = ctx;
 
-	spread->mutual = rung__zalloc_array(words, sizeof(*spread->mutual));
-	if (!spread->mutual)
-		return rung__fail(RUNG_E_NOMEM, "mutual edges: no memory for %" PRIu64 " bits", spread->csc.edge_count);
-	rc = mark_bins(spread);
+	(void)indptr;
+	memcpy(messages, spread->signatures + first, count * sizeof(*messages));
+}
+
+static void mark_agreeing(void *ctx, const struct rung__spread_tile *tile, double *sums)
+{
+	const struct rung__spread *spread = ctx;
+	const uint32_t *of_u = spread->signatures + tile->u_first;
+
+	(void)sums;
+	for (uint64_t i = 0; i < tile->count; i++) {
+		uint32_t of_v;
+
+		memcpy(&of_v, &tile->values[i], sizeof(of_v));
+		tile->u[i] |= rung__minhash_agree(of_u[tile->u[i] & RUNG__SPREAD_VERTEX], of_v) ? RUNG__SPREAD_RECORD : 0;
+	}
+}
+
+static double receive_nothing(void *ctx, uint64_t first, uint64_t count, const double *sums)
+{
+	(void)ctx;
+	(void)first;
+	(void)count;
+	(void)sums;
+	return 0;
+}
+
+int rung__spread_mark_records(struct rung__spread *spread)
+{
+	const struct rung__spread_rule rule = { .ctx = spread, .send = send_signatures, .add = mark_agreeing, .receive = receive_nothing };
+	uint64_t marked;
+	int rc = mark_bins(spread, &marked);
+
 	if (rc < 0)
 		return rc;
 	spread->passes++;
-	marked = count_bits(spread->mutual, words);
-	spread->all_mutual = marked == spread->csc.edge_count - loop_count(spread);
-	if (marked > 0 && !spread->all_mutual)
-		return split_sides(spread);
-	rung__free(spread->mutual);
-	spread->mutual = NULL;
-	return 0;
+	spread->all_mutual = marked == tiled_count(spread);
+	if (spread->all_mutual)
+		return 0;
+	rung__panel_run(spread, &rule, spread->blocks, spread->block_count, true, true);
+	spread->passes++;
+	return split_blocks(spread);
 }

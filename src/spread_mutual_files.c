@@ -144,7 +144,7 @@ static void mark_lists(struct marking *mk, const struct rung__edge_chunk *chunk,
 				__atomic_store_n(&mk->no_memory, true, __ATOMIC_RELAXED);
 				continue;
 			}
-			rung__lookup_fill(&set, v, chunk->indices, begin, end);
+			rung__lookup_fill(&set, v, chunk->indices, begin, end, mk->indptr[k + 1] - mk->indptr[k]);
 			rung__lookup_mark(&set, v, in_ids, mk->indptr[k] - mk->indptr[0], mk->indptr[k + 1] - mk->indptr[k], mk->words,
 			                  mk->indptr[k] - mk->words_first);
 		}
@@ -345,6 +345,7 @@ int rung__spread_mark_mutual_files(struct rung__spread *spread)
 	spread->passes += 2;
 	if (rc == 0)
 		rc = rung__spread_take_panel(spread);
-	spread->two_sided = marked > 0;
+	spread->has_mutual = marked > 0;
+	spread->two_sided = true;
 	return rc;
 }

@@ -53,7 +53,7 @@ static void write_records(const float *records, uint32_t width, const uint16_t *
 /* How a side is served under a rule: its edges as records, or as single values. */
 static bool takes_records(const struct rung__spread *spread, const struct rung__spread_rule *rule, int side)
 {
-	return rule->width > 0 && (side == RUNG__MUTUAL || spread->all_mutual);
+	return rule->width > 0 && (side == RUNG__RECORDS || spread->all_mutual);
 }
 
 static void run_block(struct rung__spread *spread, const struct rung__spread_rule *rule, struct rung__block *block,
@@ -81,28 +81,21 @@ static void run_block(struct rung__spread *spread, const struct rung__spread_rul
 	rung__copy_fence();
 }
 
-/* A tile: count edges, u of each and its value or record. */
-struct tile {
-	const uint16_t *u;
-	const float *values;
-	uint32_t count;
-	bool records;
-};
-
-static struct tile tile_of(const struct rung__spread *spread, const struct rung__spread_rule *rule, const struct rung__block *block,
+static struct rung__spread_tile tile_of(const struct rung__spread *spread, const struct rung__spread_rule *rule, const struct rung__block *block,
                            int side, uint32_t bin)
 {
 	const uint32_t *starts = block->starts[side];
-	struct tile tile = { 0 };
+	struct rung__spread_tile tile = { .u_first = (uint64_t)bin << spread->bin_bits, .v_first = block->vertex_first };
 	const float *values = spread->values + block->value_at;
+	const uint32_t width = takes_records(spread, rule, side) ? rule->width : 1;
 
-	if (side == RUNG__MUTUAL && !block->mutual)
+	if (side == RUNG__RECORDS && !spread->two_sided)
 		return tile;
-	if (side == RUNG__MUTUAL)
+	if (side == RUNG__RECORDS)
 		values += whole_lines(rung__block_side_count(spread, block, RUNG__PLAIN));
-	tile.records = takes_records(spread, rule, side);
 	tile.u = block->tiles + starts[bin];
-	tile.values = values + (uint64_t)(starts[bin] - starts[0]) * (tile.records ? rule->width : 1);
+	tile.v = tile.u + block->edge_count;
+	tile.values = values + (uint64_t)(starts[bin] - starts[0]) * width;
 	tile.count = starts[bin + 1] - starts[bin];
 	return tile;
 }
@@ -110,16 +103,31 @@ static struct tile tile_of(const struct rung__spread *spread, const struct rung_
 static void fetch(const void *from, uint64_t bytes)
 {
 	const char *at = from;
-	const uint64_t lines = RUNG__MIN(bytes / 64 + 1, (uint64_t)AHEAD_LINES_MAX);
+	const uint64_t lines = RUNG__MIN((bytes + 63) / 64, (uint64_t)AHEAD_LINES_MAX);
 
 	for (uint64_t i = 0; i < lines; i++)
 		__builtin_prefetch(at + 64 * i);
 }
 
-static void add_values(const uint16_t *u, const float *values, uint32_t count, double *sums)
+static void add_values(const struct rung__spread_tile *tile, double *sums)
 {
-	for (uint32_t i = 0; i < count; i++)
+	const uint16_t *u = tile->u;
+	const float *values = tile->values;
+
+	for (uint64_t i = 0; i < tile->count; i++)
 		sums[u[i]] += (double)values[i];
+}
+
+static void add_tile(const struct rung__spread_rule *rule, const struct rung__spread_tile *tile, bool records, double *sums)
+{
+	if (tile->count == 0)
+		return;
+	if (records)
+		rule->meet(rule->ctx, tile, sums);
+	else if (rule->add)
+		rule->add(rule->ctx, tile, sums);
+	else
+		add_values(tile, sums);
 }
 
 static void run_bin(const struct rung__spread *spread, const struct rung__spread_rule *rule, const struct rung__block *blocks,
@@ -127,22 +135,20 @@ static void run_bin(const struct rung__spread *spread, const struct rung__spread
 {
 	const uint64_t first = (uint64_t)bin << spread->bin_bits;
 	double *sums = spread->sums + first;
-	struct tile next = tile_of(spread, rule, &blocks[0], RUNG__PLAIN, bin);
+	struct rung__spread_tile next = tile_of(spread, rule, &blocks[0], RUNG__PLAIN, bin);
 
 	for (uint64_t i = 0; i < RUNG__SIDES * block_count; i++) {
-		const struct tile tile = next;
+		const struct rung__spread_tile tile = next;
+		const bool records = takes_records(spread, rule, i % RUNG__SIDES);
 
 		if (i + 1 < RUNG__SIDES * block_count) {
-			next = tile_of(spread, rule, &blocks[(i + 1) / RUNG__SIDES], (i + 1) % RUNG__SIDES, bin);
-			if (next.count) {
-				fetch(next.u, next.count * sizeof(*next.u));
-				fetch(next.values, next.count * (uint64_t)(next.records ? rule->width : 1) * sizeof(*next.values));
-			}
+			const int side = (i + 1) % RUNG__SIDES;
+
+			next = tile_of(spread, rule, &blocks[(i + 1) / RUNG__SIDES], side, bin);
+			fetch(next.u, next.count * sizeof(*next.u));
+			fetch(next.values, next.count * (takes_records(spread, rule, side) ? rule->width : 1) * sizeof(*next.values));
 		}
-		if (tile.count && tile.records)
-			rule->meet(rule->ctx, first, tile.u, tile.values, tile.count, sums);
-		else if (tile.count)
-			add_values(tile.u, tile.values, tile.count, sums);
+		add_tile(rule, &tile, records, sums);
 	}
 }
 

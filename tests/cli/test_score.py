@@ -173,7 +173,7 @@ class Files(ScoreTest):
     def test_every_method(self):
         for method in METHODS:
             with self.subTest(method):
-                self.same("--method", method, runs=(("64MiB", 1), ("48MiB", 3)))
+                self.same("--method", method, runs=(("64MiB", 1), ("56MiB", 3)))
 
     def test_every_form_of_a_graph(self):
         graph, edges = self.graph, self.graph.edges

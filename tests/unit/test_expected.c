@@ -4,13 +4,20 @@
 
 #include "graphs.h"
 #include "internal.h"
+#include "minhash.h"
 #include "rung/rank.h"
 #include "spread.h"
+
+struct drawers {
+	uint64_t least[3];
+	double count;
+};
 
 struct reference {
 	const struct test_graph *graph;
 	const struct rung_score_opts *opts;
 	double *score;   /* [hop_count + 1][vertex_count] S of each hop */
+	struct drawers *drawers;   /* [vertex_count] */
 };
 
 static uint64_t degree_of(const struct reference *ref, uint64_t v)
@@ -45,10 +52,49 @@ static double present(const struct reference *ref, uint32_t t, uint64_t v)
 	return -expm1(-ref->score[t * ref->graph->csc.vertex_count + v]);
 }
 
+/* Three hashes of 21 bits: the least of each over those that have x in their lists. */
+static void find_drawers(struct reference *ref)
+{
+	for (uint64_t x = 0; x < ref->graph->csc.vertex_count; x++)
+		ref->drawers[x] = (struct drawers){ .least = { (1 << 21) - 1, (1 << 21) - 1, (1 << 21) - 1 } };
+	for (uint64_t e = 0; e < ref->graph->csc.edge_count; e++) {
+		struct drawers *drawers = &ref->drawers[ref->graph->sources[e]];
+
+		if (ref->graph->sources[e] == ref->graph->destinations[e])
+			continue;
+		for (unsigned i = 0; i < 3; i++)
+			drawers->least[i] = RUNG__MIN(drawers->least[i], rung__minhash_of(ref->graph->destinations[e]) >> 21 * i & ((1 << 21) - 1));
+		drawers->count++;
+	}
+}
+
+/* Four binary digits of a count. */
+static double rounded(double count)
+{
+	double step = 1;
+
+	while (count / step >= 16)
+		step *= 2;
+	return count < 1 ? 1 : floor(count / step) * step;
+}
+
+/* The share of those that have v in their lists which have u as well. */
+static double shared(const struct reference *ref, uint64_t u, uint64_t v)
+{
+	const struct drawers *of_u = &ref->drawers[u], *of_v = &ref->drawers[v];
+	const double u_count = rounded(of_u->count), v_count = rounded(of_v->count);
+	unsigned equal = 0;
+
+	for (unsigned i = 0; i < 3; i++)
+		equal += of_u->least[i] % 256 == of_v->least[i] % 256;
+	return fmin(1, equal / 3.0 / (1 + equal / 3.0) * (u_count + v_count) / v_count);
+}
+
 /* -log(1 - what v has drawn of u by hop l) */
 static double given(const struct reference *ref, uint64_t v, uint64_t u, uint32_t l)
 {
 	const bool mutual = draws_from(ref, u, v), only_new = ref->opts->draws == RUNG_DRAWS_NEW;
+	const double share = l > 0 ? shared(ref, u, v) : 0;
 	long double a = 0, A = 1, b = 0, B = 1, p_before = 0, P_before = 1, r_before = 0, R_before = 1;
 
 	for (uint32_t t = 0; t <= l; t++) {
@@ -61,6 +107,10 @@ static double given(const struct reference *ref, uint64_t v, uint64_t u, uint32_
 			r = A_old > 0 && r > a_old ? (r - a_old) / A_old : 0;
 			R = A_old > 0 && R < A_old ? R / A_old : 1;
 		}
+		if (p > present(ref, 0, v))
+			p -= (p - present(ref, 0, v)) * share * powl(q_v, 0.25L);
+		if (P < missing(ref, 0, v))
+			P += (missing(ref, 0, v) - P) * share * powl(q_v, 0.25L);
 		if (only_new) {
 			p = fmaxl(p, p_before), P = fminl(P, P_before), r = fmaxl(r, r_before), R = fminl(R, R_before);
 			a += (p - p_before) * q_v;
@@ -103,13 +153,16 @@ static void run_reference(const struct reference *ref)
 static void assert_equals_reference(const struct test_graph *graph, struct rung_score_opts opts)
 {
 	const uint64_t vertex_count = graph->csc.vertex_count;
-	struct reference ref = { graph, &opts, calloc((opts.hop_count + 1) * vertex_count, sizeof(double)) };
+	struct reference ref = {
+		graph, &opts, calloc((opts.hop_count + 1) * vertex_count, sizeof(double)), calloc(vertex_count, sizeof(struct drawers)),
+	};
 	const double *expected = ref.score + opts.hop_count * vertex_count;
 	float *score = malloc(vertex_count * sizeof(*score));
 	struct rung_score_report report;
 
 	opts.size = sizeof(opts);
 	opts.method = RUNG_SCORE_EXPECTED;
+	find_drawers(&ref);
 	run_reference(&ref);
 	cr_assert_eq(rung_score_compute(&graph->csc, &opts, score, &report), 0, "%s", rung_last_error());
 	for (uint64_t v = 0; v < vertex_count; v++) {
@@ -120,6 +173,7 @@ static void assert_equals_reference(const struct test_graph *graph, struct rung_
 	}
 	cr_assert_eq(report.iterations, opts.hop_count);
 	free(ref.score);
+	free(ref.drawers);
 	free(score);
 }
 
@@ -233,6 +287,34 @@ Test(expected, two_hops_worked_out_by_hand)
 	cr_assert_eq(rung_score_compute(&graph.csc, &opts, score, NULL), 0);
 	cr_assert_float_eq(-expm1(-score[1]), 0.25, 1e-6);
 	cr_assert_float_eq(-expm1(-score[2]), 0.25, 1e-6);
+	test_graph_fini(&graph);
+}
+
+/* 2 -> 0, 1 -> 0, 1 -> 2: vertex 0 draws 1 and 2, and 2, which only 0 brings, draws what 0 has drawn. Train 0 and 3. */
+Test(expected, what_the_one_who_brought_it_draws_as_well_is_not_drawn_twice)
+{
+	static const uint64_t from[] = { 2, 1, 1 }, to[] = { 0, 0, 2 }, train[] = { 0, 3 };
+	static const uint32_t fanouts[] = { 2, 2 };
+	uint64_t *sources = malloc(sizeof(from)), *destinations = malloc(sizeof(to));
+	const struct rung_score_opts opts = {
+		.size = sizeof(opts), .method = RUNG_SCORE_EXPECTED, .fanouts = fanouts, .hop_count = 2, .batch_size = 1, .train = train,
+		.train_count = 2,
+	};
+	double share, equal = 0;
+	struct test_graph graph;
+	float score[4];
+
+	for (unsigned i = 0; i < 3; i++)
+		equal += (rung__minhash_of(0) >> 21 * i & 0x1fffff) < (rung__minhash_of(2) >> 21 * i & 0x1fffff);
+	cr_assert_gt(equal, 0);
+	share = fmin(1, equal / (3 + equal) * (2 + 1));   /* of one that draws 2: it is one of the two that draw 1, so in truth 1 */
+	memcpy(sources, from, sizeof(from));
+	memcpy(destinations, to, sizeof(to));
+	graph = test_graph_of_edges(4, 3, sources, destinations, 4);
+	/* 1 is missing where 0 has not drawn it, which is there half the time, and 2 neither */
+	cr_assert_eq(rung_score_compute(&graph.csc, &opts, score, NULL), 0);
+	cr_assert_float_eq(-expm1(-score[2]), 0.5, 1e-6);
+	cr_assert_float_eq(-expm1(-score[1]), 1 - 0.5 * (1 - 0.5 * (1 - share)), 1e-6);
 	test_graph_fini(&graph);
 }
 

@@ -66,7 +66,7 @@ static struct rung_score_opts opts_of(enum rung_score_method method, const uint6
 
 static void assert_same_scores(const struct test_graph *graph, const uint64_t *train, uint64_t train_count)
 {
-	static const uint64_t memory[] = { 0, UINT64_C(3) << 20, UINT64_C(64) << 20 };
+	static const uint64_t memory[] = { 0, UINT64_C(4) << 20, UINT64_C(64) << 20 };
 	const uint64_t bytes = graph->csc.vertex_count * sizeof(float);
 	const struct files files = write_files(&graph->csc);
 	float *score = malloc(bytes), *wanted = malloc(bytes);

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * How far sets of vertices overlap, from 32 bits a set: minwise hashing (Broder, "On the resemblance and containment of documents", 1997)
+ * of which few bits are kept (Li, König, "b-Bit Minwise Hashing", 2010). Private to the core.
+ *
+ * Each of three hashes of 21 bits has a least value over a set. Two sets A and B have the same with probability |A & B| / |A | B|. A
+ * *signature* is the lower 8 bits of the three, and how many vertices the set has, to four binary digits.
+ */
+#ifndef RUNG_MINHASH_H
+#define RUNG_MINHASH_H
+
+#include <stdint.h>
+#include <string.h>
+
+#define RUNG__MINHASHES 3u
+#define RUNG__MINHASH_BITS 21u
+#define RUNG__MINHASH_NONE ((UINT64_C(1) << RUNG__MINHASHES * RUNG__MINHASH_BITS) - 1)   /**< of the empty set */
+
+/** The hashes of a vertex, side by side. Multiplied and shifted as in splitmix64, which has one more of each. */
+static inline uint64_t rung__minhash_of(uint64_t vertex)
+{
+	uint64_t x = (vertex + 1) * UINT64_C(0xbf58476d1ce4e5b9);
+
+	x ^= x >> 32;
+	x *= UINT64_C(0x94d049bb133111eb);
+	return (x ^ x >> 29) & RUNG__MINHASH_NONE;
+}
+
+/** The least of both, hash by hash. */
+static inline uint64_t rung__minhash_min(uint64_t a, uint64_t b)
+{
+	const uint64_t low = (UINT64_C(1) << RUNG__MINHASH_BITS) - 1, middle = low << RUNG__MINHASH_BITS, high = middle << RUNG__MINHASH_BITS;
+
+	return ((a & low) < (b & low) ? a & low : b & low) | ((a & middle) < (b & middle) ? a & middle : b & middle) |
+	       ((a & high) < (b & high) ? a & high : b & high);
+}
+
+/** @param count  vertices of the set; its first four binary digits are kept */
+static inline uint32_t rung__minhash_signature(uint64_t minima, float count)
+{
+	const float number = count > 0 ? count : 1;
+	uint32_t signature = 0, bits;
+
+	for (unsigned i = 0; i < RUNG__MINHASHES; i++)
+		signature |= (uint32_t)(minima >> i * RUNG__MINHASH_BITS & 0xff) << 8 * i;
+	memcpy(&bits, &number, sizeof(bits));   /* 23 bits behind the first; 127 is the exponent of 1 */
+	bits = (bits >> 20) - (127u << 3);
+	return signature | (bits < 255 ? bits : 255) << 24;
+}
+
+/** Number of hashes on which two signatures agree. */
+static inline uint32_t rung__minhash_common(uint32_t a, uint32_t b)
+{
+	const uint32_t differs = a ^ b;
+
+	return (uint32_t)!(differs & 0xff) + (uint32_t)!(differs & 0xff00) + (uint32_t)!(differs & 0xff0000);
+}
+
+/** Whether they agree on any. */
+static inline int rung__minhash_agree(uint32_t a, uint32_t b)
+{
+	const uint32_t differs = (a ^ b) | 0xff000000u;   /* a byte of it is zero when taking 1 from each borrows */
+
+	return ((differs - 0x01010101u) & ~differs & 0x80808080u) != 0;
+}
+
+/** Vertices of the set, at least 1; up to an eighth below the truth from 16 on. */
+static inline float rung__minhash_count(uint32_t signature)
+{
+	const uint32_t bits = ((signature >> 24) + (127u << 3)) << 20;
+	float number;
+
+	memcpy(&number, &bits, sizeof(number));
+	return number;
+}
+
+/** The share of B that is in A as well. */
+static inline float rung__minhash_share(uint32_t a, uint32_t b)
+{
+	const float common = (float)rung__minhash_common(a, b);
+	const float share = common / (RUNG__MINHASHES + common) * (1 + rung__minhash_count(a) / rung__minhash_count(b));
+
+	return share < 1 ? share : 1;
+}
+
+#endif

@@ -102,9 +102,9 @@ uint64_t rung__block_values_max(const struct rung__spread_rule *rule, const stru
 void rung__panel_run(struct rung__spread *spread, const struct rung__spread_rule *rule, struct rung__block *blocks, uint64_t block_count,
                      bool first, bool last);
 
-/* spread_mutual.c */
+/* spread_records.c */
 
-/** Of a graph in memory that is tiled one-sided. */
+/** Of a graph in memory whose tiles have one side. */
 int rung__spread_mark_records(struct rung__spread *spread);
 
 /** Of a graph in files. */

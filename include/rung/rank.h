@@ -145,7 +145,7 @@ RUNG_API const char *rung_score_method_name(enum rung_score_method method);
 RUNG_API int rung_score_method_parse(const char *name, enum rung_score_method *method_out);
 
 /**
- * Rank vertices by descending score: a stable parallel radix sort. Equal scores (0.0 and -0.0 are equal) by ascending id; NaN last.
+ * Rank vertices by descending score, in parallel. Equal scores (0.0 and -0.0 are equal) by ascending id; NaN last.
  *
  * @param score           [vertex_count]
  * @param index_bytes     4 or 8, of both maps; 4 only while every id fits
@@ -154,7 +154,7 @@ RUNG_API int rung_score_method_parse(const char *name, enum rung_score_method *m
  * @param threads         0: as OpenMP has it; the result does not depend on it
  * @return 0, RUNG_E_INVAL, RUNG_E_NOMEM
  *
- * Memory: 8 bytes a vertex, 16 without rank_of_vertex when index_bytes is 4; twice that past 2^32 vertices.
+ * Memory: 8 bytes a vertex, 16 past 2^32 vertices; and about 1 MiB a thread, or 4 bytes for every 1000 vertices if that is more.
  */
 RUNG_API int rung_rank_order(const float *score, uint64_t vertex_count, unsigned index_bytes, uint32_t threads,
                              void *vertex_of_rank, void *rank_of_vertex);

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Pairs of key and id, and ranking a bucket of them in the cache of one core. Private to the core. */
+#ifndef RUNG_RANK_BUCKET_H
+#define RUNG_RANK_BUCKET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RUNG__RANK_DIGITS (1u << 16)
+#define RUNG__LINE_BYTES 64u
+
+/* A pair is one number, the key in its upper half; two past 2^32 vertices, id and key. */
+struct rung__pair {
+	uint64_t id, key;
+};
+
+/* `wide` does not change inside a loop: the compiler makes two loops of it. */
+static inline unsigned rung__pair_words(bool wide)
+{
+	return wide ? 2 : 1;
+}
+
+static inline struct rung__pair rung__pair_get(const uint64_t *pairs, bool wide, uint64_t i)
+{
+	if (wide)
+		return (struct rung__pair){ pairs[2 * i], pairs[2 * i + 1] };
+	return (struct rung__pair){ (uint32_t)pairs[i], pairs[i] >> 32 };
+}
+
+static inline void rung__pair_set(uint64_t *pairs, bool wide, uint64_t i, struct rung__pair pair)
+{
+	if (wide) {
+		pairs[2 * i] = pair.id;
+		pairs[2 * i + 1] = pair.key;
+	} else {
+		pairs[i] = pair.key << 32 | pair.id;
+	}
+}
+
+struct rung__rank_bucket {
+	uint64_t *pairs;         /* [count] by ascending id */
+	bool wide;
+	uint64_t count;          /* less than 2^32, unless it has one key */
+	uint64_t first_rank;     /* the smallest key's, if there is one */
+	uint32_t first_key, last_key;   /* no key lies outside */
+	unsigned index_bytes;
+	void *vertex_of_rank;    /* [first_rank + count] written from first_rank on */
+};
+
+struct rung__rank_room {
+	uint32_t *starts;        /* [RUNG__RANK_DIGITS] */
+	uint32_t *order;         /* [count], if RUNG__RANK_DIGITS keys and more are between the first and the last */
+};
+
+/** Rank the pairs by ascending key, equal ones by id. They stay where they are, each with its rank in place of the key. */
+void rung__rank_bucket(const struct rung__rank_bucket *bucket, const struct rung__rank_room *room);
+
+#endif

@@ -340,6 +340,7 @@ static void start(struct expected *ex)
 	seed = pack(ex->seed_score);
 	for (uint32_t t = 0; t < scoring->opts->hop_count; t++)
 		ex->fanouts[t] = scoring->opts->fanouts[t] == UINT32_MAX ? FLT_MAX : (float)scoring->opts->fanouts[t];
+#pragma omp parallel for num_threads(scoring->threads) schedule(static)
 	for (uint64_t v = 0; v < scoring->vertex_count; v++)
 		ex->present[0][v] = rung__is_train(scoring, v) ? seed : 0;
 }
@@ -352,6 +353,7 @@ static void start_signatures(struct expected *ex)
 	ex->minima[0] = ex->signatures;
 	ex->minima[1] = (uint32_t *)(void *)ex->present[1];
 	ex->drawers = scoring->score;
+#pragma omp parallel for num_threads(scoring->threads) schedule(static)
 	for (uint64_t v = 0; v < scoring->vertex_count; v++) {
 		ex->minima[0][v] = (uint32_t)RUNG__MINHASH_NONE;
 		ex->minima[1][v] = (uint32_t)(RUNG__MINHASH_NONE >> 32);

@@ -15,11 +15,15 @@
 #include "minhash.h"
 #include "spread_internal.h"
 
-/* The edges from a bin's vertices that may be mutual, by vertices. */
-struct out_lists {
-	uint64_t *starts;   /* [bin vertices + 1] */
-	void *ids;          /* [edges_max] of index_bytes */
-	uint64_t *mutual;   /* [edges_max / 64 + 1] a bit an edge */
+/* Edges out of a bin that may be mutual. */
+struct candidates {
+	struct rung__candidate {
+		uint32_t block, edge;   /* of its tiles */
+	} *list;                        /* [edges_max] in the order of the tiles */
+	uint64_t count;
+	uint64_t *starts;               /* [bin vertices + 1] by vertices: where each begins in ids */
+	void *ids;                      /* [edges_max] of index_bytes */
+	uint64_t *mutual;               /* [edges_max / 64 + 1] a bit for each of ids */
 };
 
 #define EDGES_PER_WORD 4u   /* on the average; one or two in a hundred that are none pass */
@@ -83,20 +87,22 @@ static void fill_filter(const struct rung__spread *spread, uint32_t bin, struct 
 	}
 }
 
-/* Mark those that may be mutual. */
-static void filter_tiles(const struct rung__spread *spread, uint32_t bin, const struct filter *filter)
+static void find_candidates(const struct rung__spread *spread, uint32_t bin, const struct filter *filter, struct candidates *found)
 {
+	uint64_t count = 0;
+
 	for (uint64_t i = 0; i < spread->block_count; i++) {
 		const struct rung__block *block = &spread->blocks[i];
-		uint16_t *u = block->tiles;
-		const uint16_t *v = u + block->edge_count;
+		const uint16_t *u = block->tiles, *v = u + block->edge_count;
 
 		for (uint32_t e = block->starts[RUNG__PLAIN][bin]; e < block->starts[RUNG__PLAIN][bin + 1]; e++) {
 			const uint64_t hash = filter_hash(u[e], block->vertex_first + v[e]);
 
-			u[e] |= (filter_bits(hash) & ~filter->words[hash >> filter->shift]) == 0 ? RUNG__SPREAD_MUTUAL : 0;
+			found->list[count] = (struct rung__candidate){ (uint32_t)i, e };
+			count += (filter_bits(hash) & ~filter->words[hash >> filter->shift]) == 0;   /* else the next one takes the place */
 		}
 	}
+	found->count = count;
 }
 
 static uint64_t bin_edges(const struct rung__spread *spread, uint32_t bin)
@@ -108,56 +114,46 @@ static uint64_t bin_edges(const struct rung__spread *spread, uint32_t bin)
 	return count;
 }
 
-/* Calls visit(block, e, u) for the marked edges of a bin, always in the same order. */
-#define FOR_EACH_MARKED(spread, bin, visit)                                                                                    \
-	for (uint64_t i = 0; i < (spread)->block_count; i++) {                                                                 \
-		const struct rung__block *block = &(spread)->blocks[i];                                                        \
-		for (uint32_t e = block->starts[RUNG__PLAIN][bin]; e < block->starts[RUNG__PLAIN][(bin) + 1]; e++) {           \
-			const uint16_t u = block->tiles[e];                                                                    \
-			if (u & RUNG__SPREAD_MUTUAL)                                                                           \
-				visit(block, e, u & RUNG__SPREAD_VERTEX);                                                      \
-		}                                                                                                              \
-	}
-
-static void gather_lists(const struct rung__spread *spread, uint32_t bin, const struct out_lists *lists)
+/* Bring the candidates together by their u. */
+static void gather_candidates(const struct rung__spread *spread, const struct candidates *found)
 {
 	const uint64_t bin_vertices = UINT64_C(1) << spread->bin_bits;
 	const unsigned index_bytes = spread->csc.index_bytes;
 	uint64_t sum = 0;
 
-	memset(lists->starts, 0, (bin_vertices + 1) * sizeof(*lists->starts));
-#define COUNT(block, e, u) lists->starts[(u) + 1]++
-	FOR_EACH_MARKED(spread, bin, COUNT);
-#undef COUNT
-	for (uint64_t u = 1; u <= bin_vertices; u++) {   /* starts[u + 1]: where list u goes on; at the end, where it ends */
-		const uint64_t here = lists->starts[u];
+	memset(found->starts, 0, (bin_vertices + 1) * sizeof(*found->starts));
+	for (uint64_t k = 0; k < found->count; k++)
+		found->starts[spread->blocks[found->list[k].block].tiles[found->list[k].edge] + 1]++;
+	for (uint64_t u = 1; u <= bin_vertices; u++) {   /* starts[u + 1]: where those of u go on; at the end, where they end */
+		const uint64_t here = found->starts[u];
 
-		lists->starts[u] = sum;
+		found->starts[u] = sum;
 		sum += here;
 	}
-#define PLACE(block, e, u)                                                                                                     \
-	rung__id_set(lists->ids, index_bytes, lists->starts[(u) + 1]++, (block)->vertex_first + (block)->tiles[(block)->edge_count + (e)])
-	FOR_EACH_MARKED(spread, bin, PLACE);
-#undef PLACE
+	for (uint64_t k = 0; k < found->count; k++) {
+		const struct rung__block *block = &spread->blocks[found->list[k].block];
+		const uint16_t *edge = block->tiles + found->list[k].edge;
+
+		rung__id_set(found->ids, index_bytes, found->starts[*edge + 1]++, block->vertex_first + edge[block->edge_count]);
+	}
 }
 
-/* Take back the marks of those that are not, in the order of gather_lists(), which starts[] go along once more. @return how many stay */
-static uint64_t settle_tiles(const struct rung__spread *spread, uint32_t bin, const struct out_lists *lists)
+/* Mark the tiles, in the order of gather_candidates(), which starts[] go along once more. @return how many are */
+static uint64_t mark_tiles(const struct rung__spread *spread, const struct candidates *found)
 {
 	uint64_t marked = 0;
 
-#define SETTLE(block, e, u)                                                                                                    \
-	do {                                                                                                                   \
-		const uint64_t at = lists->starts[u]++, bit = lists->mutual[at / 64] >> (at % 64) & 1;                         \
-		(block)->tiles[e] = (uint16_t)((u) | bit * RUNG__SPREAD_MUTUAL);                                               \
-		marked += bit;                                                                                                 \
-	} while (0)
-	FOR_EACH_MARKED(spread, bin, SETTLE);
-#undef SETTLE
+	for (uint64_t k = 0; k < found->count; k++) {
+		uint16_t *u = spread->blocks[found->list[k].block].tiles + found->list[k].edge;
+		const uint64_t at = found->starts[*u]++, bit = found->mutual[at / 64] >> (at % 64) & 1;
+
+		*u |= (uint16_t)(bit * RUNG__SPREAD_MUTUAL);
+		marked += bit;
+	}
 	return marked;
 }
 
-static uint64_t mark_bin(const struct rung__spread *spread, uint32_t bin, struct filter *filter, const struct out_lists *lists,
+static uint64_t mark_bin(const struct rung__spread *spread, uint32_t bin, struct filter *filter, struct candidates *found,
                          struct rung__lookup *set)
 {
 	const struct rung_csc *csc = &spread->csc;
@@ -165,18 +161,18 @@ static uint64_t mark_bin(const struct rung__spread *spread, uint32_t bin, struct
 	const uint64_t count = RUNG__MIN(UINT64_C(1) << spread->bin_bits, csc->vertex_count - first);
 
 	fill_filter(spread, bin, filter);
-	filter_tiles(spread, bin, filter);
-	gather_lists(spread, bin, lists);
-	memset(lists->mutual, 0, (lists->starts[count] / 64 + 1) * sizeof(*lists->mutual));
+	find_candidates(spread, bin, filter, found);
+	gather_candidates(spread, found);
+	memset(found->mutual, 0, (found->count / 64 + 1) * sizeof(*found->mutual));
 	for (uint64_t i = 0; i < count; i++) {
-		const uint64_t begin = lists->starts[i], end = lists->starts[i + 1];
+		const uint64_t begin = found->starts[i], end = found->starts[i + 1];
 
 		if (begin == end)
 			continue;
 		rung__lookup_fill(set, first + i, csc->indices, csc->indptr[first + i], csc->indptr[first + i + 1], end - begin);
-		rung__lookup_mark(set, first + i, lists->ids, begin, end - begin, lists->mutual, begin);
+		rung__lookup_mark(set, first + i, found->ids, begin, end - begin, found->mutual, begin);
 	}
-	return settle_tiles(spread, bin, lists);
+	return mark_tiles(spread, found);
 }
 
 struct largest {
@@ -187,48 +183,73 @@ static struct largest measure(const struct rung__spread *spread)
 {
 	const struct rung_csc *csc = &spread->csc;
 	struct largest largest = { 0 };
+	uint64_t list = 0;
 
 	for (uint32_t bin = 0; bin < spread->bin_count; bin++) {
 		largest.bin_out = RUNG__MAX(largest.bin_out, bin_edges(spread, bin));
 		largest.bin_in = RUNG__MAX(largest.bin_in, first_edge(spread, bin + 1) - first_edge(spread, bin));
 	}
+#pragma omp parallel for num_threads(spread->opts.threads) reduction(max : list) schedule(static)
 	for (uint64_t v = 0; v < csc->vertex_count; v++)
-		largest.list = RUNG__MAX(largest.list, csc->indptr[v + 1] - csc->indptr[v]);
+		list = RUNG__MAX(list, csc->indptr[v + 1] - csc->indptr[v]);
+	largest.list = list;
 	return largest;
+}
+
+/* What a thread marks bins with. */
+struct marker {
+	struct filter filter;
+	struct candidates found;
+	struct rung__lookup set;
+	uint64_t word_bytes, list_bytes, id_bytes, slot_bytes;
+};
+
+static bool marker_init(struct marker *marker, const struct rung__spread *spread, const struct largest *largest)
+{
+	const unsigned index_bytes = spread->csc.index_bytes;
+	struct candidates *found = &marker->found;
+
+	*marker = (struct marker){
+		.set.index_bytes = index_bytes, .word_bytes = filter_words(largest->bin_in) * sizeof(*marker->filter.words),
+		.list_bytes = (largest->bin_out + 1) * sizeof(*found->list), .id_bytes = largest->bin_out * index_bytes,
+		.slot_bytes = rung__lookup_slots(largest->list) * index_bytes,
+	};
+	found->starts = rung__malloc_array((UINT64_C(1) << spread->bin_bits) + 1, sizeof(*found->starts));
+	found->mutual = rung__malloc_array(largest->bin_out / 64 + 1, sizeof(*found->mutual));
+	found->list = rung__map_pages(marker->list_bytes);   /* touched as needed */
+	found->ids = rung__map_pages(marker->id_bytes);
+	marker->set.slots = rung__map_pages(marker->slot_bytes);
+	marker->filter.words = rung__map_pages(marker->word_bytes);
+	return found->starts && found->mutual && found->list && found->ids && marker->set.slots && marker->filter.words;
+}
+
+static void marker_fini(const struct marker *marker)
+{
+	rung__free(marker->found.starts);
+	rung__free(marker->found.mutual);
+	rung__unmap_pages(marker->found.list, marker->list_bytes);
+	rung__unmap_pages(marker->found.ids, marker->id_bytes);
+	rung__unmap_pages(marker->set.slots, marker->slot_bytes);
+	rung__unmap_pages(marker->filter.words, marker->word_bytes);
 }
 
 static int mark_bins(const struct rung__spread *spread, uint64_t *marked_out)
 {
 	const struct largest largest = measure(spread);
-	const uint64_t id_bytes = largest.bin_out * spread->csc.index_bytes;
-	const uint64_t slot_bytes = rung__lookup_slots(largest.list) * spread->csc.index_bytes;
 	uint64_t marked = 0;
 	bool complete = true;
 
 #pragma omp parallel num_threads(spread->opts.threads) reduction(+ : marked)
 	{
-		struct out_lists lists = {
-			.starts = rung__malloc_array((UINT64_C(1) << spread->bin_bits) + 1, sizeof(*lists.starts)),
-			.ids = rung__map_pages(id_bytes),
-			.mutual = rung__malloc_array(largest.bin_out / 64 + 1, sizeof(*lists.mutual)),
-		};
-		struct rung__lookup set = {
-			.index_bytes = spread->csc.index_bytes,
-			.slots = rung__map_pages(slot_bytes),   /* touched as needed */
-		};
-		struct filter filter = { .words = rung__map_pages(filter_words(largest.bin_in) * sizeof(uint64_t)) };
-		const bool usable = lists.starts && lists.ids && lists.mutual && set.slots && filter.words;
+		struct marker marker;
+		const bool usable = marker_init(&marker, spread, &largest);
 
 #pragma omp for schedule(dynamic, 1)
 		for (uint32_t bin = 0; bin < spread->bin_count; bin++) {
 			if (usable)
-				marked += mark_bin(spread, bin, &filter, &lists, &set);
+				marked += mark_bin(spread, bin, &marker.filter, &marker.found, &marker.set);
 		}
-		rung__free(lists.starts);
-		rung__unmap_pages(lists.ids, id_bytes);
-		rung__free(lists.mutual);
-		rung__unmap_pages(set.slots, slot_bytes);
-		rung__unmap_pages(filter.words, filter_words(largest.bin_in) * sizeof(*filter.words));
+		marker_fini(&marker);
 		if (!usable) {
 #pragma omp atomic write
 			complete = false;

@@ -100,6 +100,11 @@ int rung__manifest_plan(struct rung__manifest *m)
 				  "dataset: %" PRIu64 " vertices and %" PRIu64 " edges with rows of %" PRIu64
 				  " bytes make files above 2^63 bytes",
 				  m->vertex_count, m->edge_count, m->features.row_bytes);
+	/* each has its digits in the manifest: more than fit there are refused before memory is taken for them */
+	if (m->checksums.block_count > RUNG__MANIFEST_BYTES_MAX / RUNG__CHECKSUM_DIGITS)
+		return rung__fail(RUNG_E_RANGE,
+				  "dataset: the checksums of its %" PRIu64 " blocks need more than the %u bytes that a manifest may have",
+				  m->block_count, RUNG__MANIFEST_BYTES_MAX);
 	rung__free(m->checksums_sums);
 	m->checksums_sums = rung__zalloc_array(m->checksums.block_count, sizeof(uint64_t));
 	if (!m->checksums_sums)

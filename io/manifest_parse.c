@@ -35,6 +35,7 @@ static bool get_u64(const json_t *object, const char *key, uint64_t max, uint64_
 	return true;
 }
 
+/* Text without control characters: it is printed on terminals. */
 static bool get_text(const json_t *object, const char *key, char *text, size_t text_bytes)
 {
 	const json_t *value = json_object_get(object, key);
@@ -42,6 +43,10 @@ static bool get_text(const json_t *object, const char *key, char *text, size_t t
 	if (!json_is_string(value) || json_string_length(value) >= text_bytes ||
 	    strlen(json_string_value(value)) != json_string_length(value))
 		return false;
+	for (const char *c = json_string_value(value); *c; c++) {
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			return false;
+	}
 	memcpy(text, json_string_value(value), json_string_length(value) + 1);
 	return true;
 }

@@ -42,7 +42,7 @@ static int open_zip(const struct rung_source *src, zip_t **zip_out)
 	return rc;
 }
 
-/* "a, b, c, ..." of what a .npz holds, ".npy" left out. */
+/* "a, b, c, ..." of what a .npz holds, ".npy" left out. A name may hold anything: what does not print becomes '?'. */
 static void list_members(zip_t *zip, char list[LIST_BYTES])
 {
 	zip_int64_t count = zip_get_num_entries(zip, 0);
@@ -63,9 +63,8 @@ static void list_members(zip_t *zip, char list[LIST_BYTES])
 			memcpy(list + used, ", ", 2);
 			used += 2;
 		}
-		if (len > 0)
-			memcpy(list + used, name, len);
-		used += len;
+		for (size_t j = 0; j < len; j++)
+			list[used++] = (unsigned char)name[j] < ' ' || name[j] == 0x7f ? '?' : name[j];
 		list[used] = '\0';
 	}
 }
@@ -133,16 +132,18 @@ static int inflate_all(struct rung_source *src, zip_file_t *file, uint64_t bytes
 	return 0;
 }
 
-static int load_member(struct rung_source *src, zip_t *zip, const zip_stat_t *st)
+/* What the entry claims is held against the file before memory is taken for it. */
+static int load_member(struct rung_source *src, zip_t *zip, const zip_stat_t *st, uint64_t file_bytes)
 {
 	zip_file_t *file;
 	int rc;
 
-	if (st->size / DEFLATE_RATIO_MAX > st->comp_size || (st->comp_method == ZIP_CM_STORE && st->size != st->comp_size))
+	if (st->comp_size > file_bytes || st->size / DEFLATE_RATIO_MAX > st->comp_size ||
+	    (st->comp_method == ZIP_CM_STORE && st->size != st->comp_size))
 		return rung__fail(RUNG_E_FORMAT,
-				  "%s: its zip entry claims %" PRIu64 " bytes out of %" PRIu64
+				  "%s: its zip entry claims %" PRIu64 " bytes out of %" PRIu64 " in a file of %" PRIu64
 				  ", more than can be; copy it again",
-				  src->spec, (uint64_t)st->size, (uint64_t)st->comp_size);
+				  src->spec, (uint64_t)st->size, (uint64_t)st->comp_size, file_bytes);
 	file = zip_fopen_index(zip, st->index, 0);
 	if (!file)
 		return zip_failed(src, "cannot be opened", zip_get_error(zip));
@@ -178,7 +179,7 @@ int rung__source_open_member(struct rung_source *src, const char *member, uint64
 		   rung__zip_stored_offset(src->fd, file_bytes, st.index, zip_get_name(zip, st.index, ZIP_FL_ENC_RAW), st.size,
 					   &offset);
 	if (!in_place)
-		rc = load_member(src, zip, &st);
+		rc = load_member(src, zip, &st, file_bytes);
 	if (rc < 0)
 		goto discard_zip;
 	if (in_place)

@@ -23,6 +23,10 @@ rung_part(BLAS "the trainer `rung train` (CBLAS, OpenBLAS)")
 option(RUNG_WERROR "Treat warnings as errors" ON)
 option(RUNG_STATIC_DEPS "Programs take archives in place of the small shared libraries: a build that can be carried" OFF)
 set(RUNG_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
+option(RUNG_FUZZ "Build the targets of tests/fuzz with libFuzzer, and rung with its instrumentation (clang)" OFF)
+if(RUNG_FUZZ AND NOT CMAKE_C_COMPILER_ID MATCHES "Clang")
+  message(FATAL_ERROR "RUNG_FUZZ=ON needs clang (-DCMAKE_C_COMPILER=clang): libFuzzer is a part of it")
+endif()
 
 # found: a true value; why: version or reason
 macro(rung_decide part found why missing)
@@ -80,6 +84,10 @@ endif()
 if(RUNG_SANITIZE)
   target_compile_options(rung_build INTERFACE -fsanitize=${RUNG_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g)
   target_link_options(rung_build INTERFACE -fsanitize=${RUNG_SANITIZE})
+endif()
+
+if(RUNG_FUZZ)
+  target_compile_options(rung_build INTERFACE -fsanitize=fuzzer-no-link -Wno-pass-failed)   # instrumented loops are not vectorised
 endif()
 
 add_library(rung_deps INTERFACE)

@@ -9,8 +9,9 @@ usage: tests/run.sh [--all] [--no-install | --install-only] [--jobs N]
 
 Builds in build/ and runs the tests there.
 
-  --all           also: the build with clang, with AddressSanitizer and UBSan, the race programs with ThreadSanitizer, and
-                  the build with every option off, each with its tests (build-clang/, build-asan/, build-tsan/, build-minimal/)
+  --all           also: the build with clang, with AddressSanitizer and UBSan, the race programs with ThreadSanitizer,
+                  the build with every option off, each with its tests, and the parsers under libFuzzer for RUNG_FUZZ_SECONDS
+                  each (60; build-clang/, build-asan/, build-tsan/, build-minimal/, build-fuzz/)
   --no-install    install no packages
   --install-only  install the packages and stop
   --jobs N        parallel jobs (as many as there are processors)
@@ -53,15 +54,16 @@ fi
 
 # ThreadSanitizer of gcc 12 and clang 14 finds no room for its shadow where addresses are randomised by more than 28 bits.
 run_ctest() {
-	local prefix=() bits
+	local prefix=() folder=$1 bits
+	shift
 	bits=$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0)
-	if [ "$1" = build-tsan ] && [ "$bits" -gt 28 ] && setarch -R true 2>/dev/null; then
+	if [ "$folder" = build-tsan ] && [ "$bits" -gt 28 ] && setarch -R true 2>/dev/null; then
 		prefix=(setarch -R)
 	fi
-	"${prefix[@]}" ctest --test-dir "$@" --output-on-failure --no-tests=error --parallel "$jobs"
+	"${prefix[@]}" ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel "$jobs" "$@"
 }
 
-passed=() failed=()
+passed=() failed=() target=all
 
 # check WHAT FOLDER CMAKE_OPTION... [-- CTEST_OPTION...]: configure, build, test
 check() {
@@ -73,7 +75,7 @@ check() {
 	done
 	[ $# -eq 0 ] || shift
 	printf '\n== %s: %s\n' "$folder" "$what"
-	if cmake -S . -B "$folder" "${options[@]}" && cmake --build "$folder" --parallel "$jobs" && run_ctest "$folder" "$@"; then
+	if cmake -S . -B "$folder" "${options[@]}" && cmake --build "$folder" --target "$target" --parallel "$jobs" && run_ctest "$folder" "$@"; then
 		passed+=("$folder: $what, $((SECONDS - start)) s")
 	else
 		failed+=("$folder: $what, $((SECONDS - start)) s")
@@ -84,12 +86,15 @@ check "the default build" build
 if [ $all = yes ]; then
 	off=(-DRUNG_IO_URING=OFF -DRUNG_NUMA=OFF -DRUNG_OPENMP=OFF -DRUNG_CUDA=OFF -DRUNG_BLAS=OFF)
 	# another compiler or fewer parts change nothing in what these look at, and they take the most time
-	again="cli/test_(bench|bench_scripts|damage)"
+	again="cli/test_(bench|bench_scripts|damage|verify)"
 	check "clang" build-clang -DCMAKE_C_COMPILER=clang -- --label-exclude "vm|gpu|install" --exclude-regex "$again"
 	check "AddressSanitizer and UBSan" build-asan -DRUNG_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_C_FLAGS_DEBUG=-g -O1" \
 		-- --exclude-regex "gpu/test_gpu_bench"
 	check "race programs under ThreadSanitizer" build-tsan -DRUNG_SANITIZE=thread -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_C_FLAGS_DEBUG=-g -O1"
 	check "every option off" build-minimal "${off[@]}" -- --label-exclude "install|gpu" --exclude-regex "$again"
+	target=fuzz
+	check "parsers under libFuzzer" build-fuzz -DCMAKE_C_COMPILER=clang -DRUNG_FUZZ=ON -DRUNG_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Debug \
+		"-DCMAKE_C_FLAGS_DEBUG=-g -O1" -- --label-regex fuzz --parallel $((jobs + 1))
 fi
 
 printf '\n'

@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The seeds of the fuzz targets. Standard library only.
+
+ok-* is what rung takes, bad-* what it refuses: the replay holds it to that. The rest may be either."""
+import io
+import json
+import os
+import struct
+import zipfile
+import zlib
+
+SEEDS = {}
+
+
+def seed(target, name, content):
+    assert (target, name) not in SEEDS, name
+    SEEDS[target, name] = content.encode() if isinstance(content, str) else content
+
+
+# ---- .npy ----
+
+def npy(text, data=b"", version=(1, 0), length=None):
+    text = text.encode("latin-1") if isinstance(text, str) else text
+    length = len(text) if length is None else length
+    count = struct.pack("<H", length & 0xffff) if version[0] == 1 else struct.pack("<I", length)
+    return b"\x93NUMPY" + bytes(version) + count + text + data
+
+
+def header(descr="'<i4'", fortran="False", shape="(2, 3)"):
+    return "{'descr': %s, 'fortran_order': %s, 'shape': %s, }\n" % (descr, fortran, shape)
+
+
+def npy_seeds():
+    rows = bytes(range(24))
+    good = npy(header(), rows)
+    for version in ((1, 0), (2, 0), (3, 0)):
+        seed("npy", "ok-version-%d" % version[0], npy(header(), rows, version))
+    seed("npy", "ok-no-rows", npy(header(shape="(0, 3)")))
+    seed("npy", "ok-rows-of-nothing", npy(header(shape="(3, 0)")))
+    seed("npy", "ok-fortran-matrix", npy(header(fortran="True"), rows))
+    seed("npy", "ok-python-2", npy(header(shape="(2L, 3L)"), rows))
+    seed("npy", "ok-other-order", npy("{'shape':(6,),'fortran_order':False,'descr':\"<i4\"}", rows))
+    seed("npy", "ok-eight-dimensions", npy(header("'|u1'", shape="(1, 1, 1, 1, 1, 1, 1, 4)"), rows))
+    seed("npy", "ok-void-of-2", npy(header("'|V2'"), rows))
+    seed("npy", "ok-bytes-behind", good + b"more")
+    for name, text in (
+            ("big-endian", header("'>i4'")), ("objects", header("'|O'")), ("text", header("'<U4'")), ("fields", header("[('a', '<i4')]")),
+            ("empty-descr", header("''")), ("long-descr", header("'<i%s'" % ("4" * 5000))), ("escape", header("'<i4\\x00'")),
+            ("terminal-escape", header("'<i4\x1b[2J'")), ("control-key", "{'\x07descr': '<i4'}"),
+            ("fortran-cube", header(fortran="True", shape="(2, 3, 1)")), ("fortran-word", header(fortran="Maybe")),
+            ("fortran-number", header(fortran="1")), ("scalar", header(shape="()")), ("list-shape", header(shape="[2, 3]")),
+            ("negative", header(shape="(-2, 3)")), ("no-comma", header(shape="(2 3)")), ("two-commas", header(shape="(2,, 3)")),
+            ("one-number", header(shape="(6)")), ("real", header(shape="(2.0, 3)")), ("hex", header(shape="(0x2, 3)")),
+            ("nested-shape", header(shape="(2, (3,))")), ("nine-dimensions", header(shape="(1, 1, 1, 1, 1, 1, 1, 1, 6)")),
+            ("huge", header(shape="(9223372036854775807, 9223372036854775807)")), ("2-to-64", header(shape="(18446744073709551616, 1)")),
+            ("2-to-64-less-1", header(shape="(18446744073709551615,)")), ("product-wraps", header(shape="(4611686018427387904, 4)")),
+            ("wraps-to-small", header(shape="(4294967296, 4294967296)")), ("no-rows-of-huge", header(shape="(0, 9223372036854775807, 3)")),
+            ("many-digits", header(shape="(%s, 3)" % ("9" * 4000))),
+            ("nested-dict", "{'descr': {'descr': '<i4'}, 'fortran_order': False, 'shape': (6,)}"),
+            ("deep", "{'shape': " + "(" * 5000), ("deep-dict", "{" * 5000), ("twice", "{'descr': '<i4', 'descr': '<i4', 'fortran_order': "
+             "False, 'shape': (6,)}"), ("unknown-key", header()[:-3] + "'more': 1}"), ("no-shape", "{'descr': '<i4', 'fortran_order': False}"),
+            ("no-descr", "{'fortran_order': False, 'shape': (6,)}"), ("text-behind", header() + "print('hello')"),
+            ("no-dict", "['descr']"), ("open-string", "{'descr"), ("nothing", ""), ("spaces", " " * 1000), ("zeros", "\0" * 100),
+            ("expression", "__import__('os').system('true')")):
+        seed("npy", "bad-" + name, npy(text, rows))
+    for cut in (0, 1, 5, 6, 7, 8, 9, 10, 11, 20, len(good) - 25, len(good) - 24, len(good) - 1):
+        seed("npy", "bad-cut-%d" % cut, good[:cut])
+    seed("npy", "bad-magic", b"\x93NUMPZ" + good[6:])
+    for version in ((0, 0), (1, 1), (4, 0), (255, 255)):
+        seed("npy", "bad-version-%d-%d" % version, npy(header(), rows, version))
+    for length in (0, 1, 10, 50, 120, 65535):
+        seed("npy", "bad-length-%d" % length, npy(header(), rows, length=length))
+    for length in (1 << 20, (1 << 20) + 1, 1 << 31, (1 << 32) - 1, (1 << 32) - 12):
+        seed("npy", "bad-length-%d" % length, npy(header(), rows, (2, 0), length))
+
+
+# ---- .npz ----
+
+def stored(members, method=zipfile.ZIP_STORED):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as file:
+        for name, data in members:
+            file.writestr(zipfile.ZipInfo(name), data, method)
+    return out.getvalue()
+
+
+def patched(data, signature, offset, value, bytes_count, last=False):
+    """A number in the first (or last) record of a kind replaced."""
+    at = (data.rindex if last else data.index)(signature) + offset
+    return data[:at] + value.to_bytes(bytes_count, "little") + data[at + bytes_count:]
+
+
+LOCAL, CENTRAL, END = b"PK\3\4", b"PK\1\2", b"PK\5\6"
+
+
+def raw_zip(name=b"x.npy", data=b"", method=0, flags=0, sizes=None, extra_local=b"", extra=b"", local_name=None, local_at=0,
+            descriptor=b"", size_in_entry=None, comment=b"", before=b"", entries=1, directory_at=None, directory_bytes=None, tail=b""):
+    """A zip file of one member, with every lie that is wanted."""
+    packed, plain = sizes or (len(data), len(data))
+    local_name = name if local_name is None else local_name
+    crc = zlib.crc32(data)
+    in_local = (0, 0, 0) if flags & 8 else (crc, packed, plain)
+    local = LOCAL + struct.pack("<5H3I2H", 20, flags, method, 0, 33, *in_local, len(local_name), len(extra_local))
+    local += local_name + extra_local + data + descriptor
+    at = len(before) + len(local)
+    packed, plain = size_in_entry or (packed, plain)
+    entry = CENTRAL + struct.pack("<6H3I5H2I", 20, 20, flags, method, 0, 33, crc, packed, plain, len(name), len(extra), 0, 0, 0, 0,
+                                  local_at + len(before)) + name + extra
+    end = tail + END + struct.pack("<4H2IH", 0, 0, entries, entries, len(entry) if directory_bytes is None else directory_bytes,
+                                   at if directory_at is None else directory_at, len(comment)) + comment
+    return before + local + entry + end
+
+
+def zip64(member, sizes=None, local_at=0, offset=None, extra_bytes=None, locator_at=None, entries=1):
+    """A member whose numbers are all in zip64 fields."""
+    packed, plain = sizes or (len(member), len(member))
+    name, most = b"x.npy", 0xffffffff
+    extra_local = struct.pack("<HHQQ", 1, 16, plain, packed)
+    local = LOCAL + struct.pack("<5H3I2H", 45, 0, 0, 0, 33, zlib.crc32(member), most, most, len(name), len(extra_local))
+    local += name + extra_local + member
+    extra = struct.pack("<HHQQQ", 1, 24, plain, packed, local_at)
+    if extra_bytes is not None:
+        extra = struct.pack("<HH", 1, extra_bytes) + extra[4:]
+    entry = CENTRAL + struct.pack("<6H3I5H2I", 45, 45, 0, 0, 0, 33, zlib.crc32(member), most, most, len(name), len(extra), 0, 0, 0, 0,
+                                  most) + name + extra
+    at = len(local) + len(entry)
+    end64 = b"PK\6\6" + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, entries, entries, len(entry), len(local) if offset is None else offset)
+    locator = b"PK\6\7" + struct.pack("<IQI", 0, at if locator_at is None else locator_at, 1)
+    return local + entry + end64 + locator + END + struct.pack("<4H2IH", 0, 0, 0xffff, 0xffff, most, most, 0)
+
+
+def npz_seeds():
+    member = npy(header(), bytes(range(24)))
+    good, packed = stored([("x.npy", member)]), stored([("x.npy", member)], zipfile.ZIP_DEFLATED)
+    seed("npz", "ok-stored", good)
+    seed("npz", "ok-deflated", packed)
+    seed("npz", "ok-second", stored([("y.npy", b"no npy"), ("x.npy", member)]))
+    seed("npz", "ok-without-npy", stored([("x", member)]))
+    seed("npz", "ok-zeros", stored([("x.npy", npy(header("'|u1'", shape="(100000,)"), bytes(100000)))], zipfile.ZIP_DEFLATED))
+    seed("npz", "ok-raw", raw_zip(data=member))
+    seed("npz", "ok-zip64", zip64(member))
+    seed("npz", "ok-comment", raw_zip(data=member, comment=b"c" * 300))
+    seed("npz", "ok-extra", raw_zip(data=member, extra_local=b"ab\4\0what"))
+    seed("npz", "data-descriptor", raw_zip(data=member, flags=8, descriptor=b"PK\7\10" + struct.pack("<3I", zlib.crc32(member), *[len(member)] * 2)))
+    seed("npz", "before", raw_zip(data=member, before=b"#!/bin/sh\n" * 3))
+    seed("npz", "end-in-comment", raw_zip(data=member, comment=END + bytes(18)))
+    seed("npz", "two-ends", raw_zip(data=member, tail=END + bytes(18)))
+    seed("npz", "duplicate", raw_zip(data=member) + raw_zip(data=npy(header("'<f4'"), bytes(24))))
+    seed("npz", "local-sizes-differ", patched(good, LOCAL, 22, 7, 4))
+    seed("npz", "crc-differs", patched(patched(good, LOCAL, 14, 7, 4), CENTRAL, 16, 7, 4))
+    seed("npz", "deflated-64", patched(patched(packed, LOCAL, 8, 9, 2), CENTRAL, 10, 9, 2))
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as file:
+        file.writestr("x.npy", member)
+        file.fp.seek(0, 2)
+        file._didModify = True   # pylint: disable=protected-access
+        file.NameToInfo.clear()
+        file.writestr("x.npy", npy(header("'<f4'"), bytes(24)))
+    seed("npz", "twice-the-same-name", out.getvalue())
+    many = stored([("%s%d" % ("long" * 30, i), b"") for i in range(9)])
+    seed("npz", "bad-many-names", many)
+    for name, data in (
+            ("nothing", b""), ("no-zip", b"no zip at all"), ("end-alone", END + bytes(18)), ("no-member", stored([("y.npy", member)])),
+            ("terminal-escape", stored([("\x1b[2J\x07.npy", member)])), ("no-npy", stored([("x.npy", b"no npy")])),
+            ("empty-member", stored([("x.npy", b"")])), ("encrypted", raw_zip(data=bytes(12) + member, flags=1)),
+            ("strong", raw_zip(data=member, flags=0x41)), ("unknown-method", raw_zip(data=member, method=77)),
+            ("bomb", patched(packed, CENTRAL, 24, 0x7fffffff, 4)),
+            ("sizes", raw_zip(data=member, size_in_entry=(0x7fffffff, 0x7fffffff))),
+            ("packed-beyond-the-file", patched(patched(packed, CENTRAL, 20, 0x70000000, 4), CENTRAL, 24, 0x70000000, 4)),
+            ("larger-by-1", raw_zip(data=member, size_in_entry=(len(member) + 1,) * 2)),
+            ("plain-differs", raw_zip(data=member, size_in_entry=(len(member), len(member) + 1))),
+            ("smaller-by-1", raw_zip(data=member, size_in_entry=(len(member) - 1,) * 2)),
+            ("cut-deflate", patched(packed, CENTRAL, 20, 10, 4)),
+            ("local-beyond", patched(good, CENTRAL, 42, 0x7fffffff, 4)), ("local-negative", patched(good, CENTRAL, 42, 0xfffffffe, 4)),
+            ("local-inside", patched(good, CENTRAL, 42, 3, 4)), ("directory-beyond", raw_zip(data=member, directory_at=0x7fffffff)),
+            ("directory-negative", raw_zip(data=member, directory_at=0xfffffff0)),
+            ("directory-bytes", raw_zip(data=member, directory_bytes=0x7fffffff)),
+            ("local-name-length", patched(good, LOCAL, 26, 0xffff, 2)), ("local-extra-length", patched(good, LOCAL, 28, 0xffff, 2)),
+            ("name-length", patched(good, CENTRAL, 28, 0xffff, 2)), ("extra-length", patched(good, CENTRAL, 30, 0xffff, 2)),
+            ("comment-length", patched(good, CENTRAL, 32, 0xffff, 2)), ("end-comment", patched(good, END, 20, 0xffff, 2)),
+            ("zip64-offset", zip64(member, offset=(1 << 64) - 8)), ("zip64-local", zip64(member, local_at=(1 << 64) - 30)),
+            ("zip64-sizes", zip64(member, sizes=((1 << 63) - 1,) * 2)), ("zip64-wrap", zip64(member, sizes=((1 << 64) - 1,) * 2)),
+            ("zip64-extra", zip64(member, extra_bytes=8)), ("zip64-extra-long", zip64(member, extra_bytes=0xffff)),
+            ("zip64-locator", zip64(member, locator_at=(1 << 64) - 1)), ("zip64-entries", zip64(member, entries=(1 << 64) - 1))):
+        seed("npz", ("bad-" if name not in ("larger-by-1", "local-name-length") else "") + name, data)
+    for cut in (1, 4, 29, 60, len(good) - 60, len(good) - 22, len(good) - 1):
+        seed("npz", "bad-cut-%d" % cut, good[:cut])
+
+
+# ---- specs ----
+
+def spec_seeds():
+    seed("spec", "ok-raw", "0raw:@f,u32,2x512")
+    seed("spec", "ok-raw-offset", "1raw:@f,u32,2x100,512")
+    seed("spec", "ok-npy", "2@e.npy")
+    seed("spec", "ok-two", "3@e.npy\nraw:@f,u32,2x8")
+    seed("spec", "graph-csc", "0csc:raw:@p,u64,65,raw:@f,u32,64")
+    seed("spec", "graph-csr", "1csr:raw:@p,u64,65,0,raw:@f,u32,64,0")
+    for name, text in (
+            ("empty", ""), ("raw", "raw:"), ("commas", "raw:,,,"), ("more-commas", "raw:" + "," * 900), ("no-dtype", "raw:@f,2x512"),
+            ("dtype", "raw:@f,u7,2x512"), ("no-dims", "raw:@f,u32,"), ("x", "raw:@f,u32,x"), ("2x", "raw:@f,u32,2x"), ("0x", "raw:@f,u32,0x10g"),
+            ("negative", "raw:@f,u32,-2x3"), ("plus", "raw:@f,u32,+2x3"), ("space", "raw:@f,u32, 2x3"), ("nine", "raw:@f,u8,1x1x1x1x1x1x1x1x1"),
+            ("large", "raw:@f,u32,2x513"), ("huge", "raw:@f,u64,9223372036854775807x9223372036854775807"),
+            ("2-to-64", "raw:@f,u8,18446744073709551616"), ("wraps", "raw:@f,u8,4294967296x4294967296"),
+            ("offset", "raw:@f,u32,2x512,1"), ("offset-huge", "raw:@f,u8,1,18446744073709551615"), ("offset-negative", "raw:@f,u8,1,-1"),
+            ("offset-text", "raw:@f,u8,1,a"), ("folder", "raw:@,u8,1"), ("missing", "raw:@none,u8,1"), ("no-npy", "@f"),
+            ("npz", "@n.npz"), ("npz-member", "@n.npz:x"), ("npz-colons", "@n.npz:.npz:.npz:"), ("npz-twice", "@n.npz:x.npz:y"),
+            ("csc", "csc:"), ("csc-comma", "csc:,"), ("csc-commas", "csc:" + "," * 900), ("csc-one", "csc:@e.npy"),
+            ("csc-nested", "csc:csc:@e.npy,@e.npy,@e.npy"), ("csc-and", "csc:raw:@p,u64,65,raw:@f,u32,64\n@e.npy"),
+            ("csr-short", "csr:raw:@p,u64,64,raw:@f,u32,64"), ("percent", "%s%s%s%n%n"), ("long", "a" * 1000)):
+        seed("spec", "bad-" + name, "0" + text)
+    seed("spec", "not-utf-8", b"0raw:@\xff\xfe,u8,1")
+
+
+# ---- graphs ----
+
+def graph(flags, vertices, ids, offsets=()):
+    code = "Q" if flags & 16 else "I"
+    return bytes([flags, vertices]) + struct.pack("<%dQ" % len(offsets), *[o % (1 << 64) for o in offsets]) + \
+        struct.pack("<%d%s" % (len(ids), code), *ids)
+
+
+def graph_seeds():
+    ids = [0, 1, 2, 3, 3, 2, 1, 1, 0, 0]
+    for flags in (0, 1, 2, 3):
+        for shape in (0, 16, 32, 48):
+            seed("graph", "ok-list-%d" % (flags | shape), graph(flags | shape, 4, ids))
+        for kind in (4, 8):
+            for wide in (0, 16):
+                seed("graph", "ok-lists-%d" % (flags | kind | wide), graph(flags | kind | wide, 4, ids, (0, 3, 3, 9, 10)))
+    seed("graph", "ok-none", graph(0, 4, []))
+    seed("graph", "ok-empty-lists", graph(4, 4, [], (0,) * 5))
+    seed("graph", "ok-long-list", graph(4, 4, [i % 4 for i in range(1000)], (0, 0, 1000, 1000, 1000)))
+    for flags in (0, 16):
+        seed("graph", "bad-id-%d" % flags, graph(flags, 4, [0, 1, 2, 4]))
+        seed("graph", "bad-id-max-%d" % flags, graph(flags, 4, [0, 1, 2, (1 << (64 if flags else 32)) - 1]))
+    for kind in (4, 8):
+        for name, offsets in (("falls", (0, 3, 2, 9, 10)), ("first", (1, 3, 3, 9, 10)), ("last", (0, 3, 3, 9, 9)), ("beyond", (0, 3, 3, 9, 11)),
+                              ("negative", (0, -1, 3, 9, 10)), ("huge", (0, 3, 1 << 63, 9, 10)), ("wraps", (0, 3, (1 << 64) - 4, 2, 10))):
+            seed("graph", "bad-%s-%d" % (name, kind), graph(kind, 4, ids, offsets))
+        seed("graph", "bad-id-%d" % kind, graph(kind, 4, [0, 1, 2, 3, 4], (0, 1, 2, 3, 5)))
+
+
+# ---- manifests ----
+
+def base():
+    """As FORMAT.md has it: 5 vertices, 7 edges, rows of 3 f32."""
+    files, first = [], 0
+    for name, dtype, shape, size in (
+            ("features.000.npy", "f32", [5, 3], 60), ("graph_indptr.npy", "u64", [6], 48), ("graph_indices.npy", "u32", [7], 28),
+            ("vertex_of_rank.npy", "u32", [5], 20), ("rank_of_vertex.npy", "u32", [5], 20), ("score.npy", "f32", [5], 20),
+            ("labels.npy", "i64", [5], 40), ("split_train.npy", "u32", [2], 8), ("split_a-B_9.npy", "u32", [0], 0)):
+        files.append({"name": name, "bytes": 4096 + size, "dtype": dtype, "shape": shape, "first_block": first, "blocks": 1})
+        first += 1
+    return {
+        "format": "rung-dataset", "version": 1, "producer": "a test", "vertices": 5, "edges": 7, "index_bytes": 4,
+        "features": {"files": ["features.000.npy"], "dtype": "f32", "shape": [5, 3], "row_bytes": 12, "row_stride": 12, "data_offset": 4096},
+        "score": {"method": "wrpagerank", "iterations": 20, "damping": 0.85, "tolerance": None, "batches": None, "seed": None},
+        "fanouts": [25, 10], "batch_size": 1024, "draws": "all", "labels": True, "splits": ["train", "a-B_9"], "files": files,
+        "checksums": {"algorithm": "xxh3-64", "block_bytes": 1048576, "file": "checksums.npy", "bytes": 4096 + 8 * len(files),
+                      "blocks": ["0123456789abcdef"]}}
+
+
+def manifest_text(root):
+    """Without its last key, which the target puts behind it."""
+    return json.dumps(root, indent=1)[:-2] + ","
+
+
+def changed(*path, value):
+    root = base()
+    at = root
+    for key in path[:-1]:
+        at = at[key]
+    if value is KeyError:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = value
+    return manifest_text(root)
+
+
+def manifest_seeds():
+    text = manifest_text(base())
+    seed("manifest", "ok-base", text)
+    seed("manifest", "ok-end", text + '\n "checksum": "%s"\n}\n' % ("0" * 16))
+    seed("manifest", "ok-without-draws", changed("draws", value=KeyError))
+    seed("manifest", "ok-more-keys", changed("another", value={"of": ["any", "kind", 1e300]}))
+    root = base()
+    root["features"].update(files=["features.%03d.npy" % f for f in range(2)], block_rows=2)
+    root["files"][0].update(bytes=4096 + 36, shape=[3, 3])
+    root["files"].insert(1, {"name": "features.001.npy", "bytes": 4096 + 24, "dtype": "f32", "shape": [2, 3], "blocks": 1})
+    for i, file in enumerate(root["files"]):
+        file["first_block"] = i
+    root["checksums"]["bytes"] += 8
+    seed("manifest", "ok-two-files", manifest_text(root))
+    for key in list(base()):
+        if key != "draws":
+            seed("manifest", "bad-without-" + key, changed(key, value=KeyError))
+        for name, value in (("null", None), ("text", "text"), ("number", 1 << 62), ("negative", -1), ("real", 0.5), ("list", []),
+                            ("object", {}), ("lists", [[[]]])):
+            if (key, name) not in (("producer", "text"), ("fanouts", "list"), ("edges", "number")):
+                seed("manifest", "bad-%s-is-%s" % (key, name), changed(key, value=value))
+    for name, path, value in (
+            ("version", ("version",), 2), ("vertices-0", ("vertices",), 0), ("vertices-max", ("vertices",), (1 << 63) - 1),
+            ("edges", ("edges",), (1 << 62) + 5), ("index-bytes", ("index_bytes",), 8), ("shape", ("features", "shape"), [5, 3, 1 << 62, 4]),
+            ("shape-deep", ("features", "shape"), [[5], 3]), ("shape-real", ("features", "shape"), [5.0, 3]), ("rows", ("features", "shape"), [6, 3]),
+            ("row-bytes", ("features", "row_bytes"), 13), ("stride", ("features", "row_stride"), 4), ("offset", ("features", "data_offset"), 0),
+            ("feature-name", ("features", "files"), ["../features.npy"]), ("feature-names", ("features", "files"), ["features.000.npy"] * 17),
+            ("no-rows-of-features", ("features", "shape"), [5, 0]), ("dtype", ("features", "dtype"), "none"),
+            ("method-long", ("score", "method"), "m" * 32), ("method-escape", ("score", "method"), "\x1b[2J"), ("producer-long", ("producer",), "p" * 96),
+            ("producer-escape", ("producer",), "a\nb\x1b[2J"), ("iterations", ("score", "iterations"), 1 << 32),
+            ("fanouts", ("fanouts",), [1] * 17), ("fanout-0", ("fanouts",), [0]), ("fanout-large", ("fanouts",), [1 << 32]),
+            ("draws", ("draws",), "some"), ("split-path", ("splits",), ["train", "../a"]), ("split-twice", ("splits",), ["train", "train"]),
+            ("split-empty", ("splits",), ["train", ""]), ("splits-many", ("splits",), ["s%d" % i for i in range(300)]),
+            ("name", ("files", 1, "name"), "other.npy"), ("bytes", ("files", 2, "bytes"), 4095), ("first", ("files", 2, "first_block"), 0),
+            ("blocks", ("files", 0, "blocks"), 1 << 40), ("labels-shape", ("files", 6, "shape"), [6]),
+            ("split-shape", ("files", 7, "shape"), [6]), ("split-large", ("files", 7, "shape"), [(1 << 63) - 1]),
+            ("sums", ("checksums", "blocks"), []), ("sums-many", ("checksums", "blocks"), ["0" * 16] * 2), ("sum-short", ("checksums", "blocks"), ["0"]),
+            ("sum-upper", ("checksums", "blocks"), ["A" * 16]), ("algorithm", ("checksums", "algorithm"), "md5")):
+        seed("manifest", "bad-" + name, changed(*path, value=value))
+    for name, value in (("nan", "NaN"), ("infinity", "-Infinity"), ("large-real", "1e999"), ("large-integer", "9" * 400), ("hex", "0x5"),
+                        ("leading-0", "05"), ("plus", "+5"), ("2-to-63", str(1 << 63)), ("exponent", "5e0"), ("single-quotes", "'5'"), ("bare", "five")):
+        seed("manifest", "bad-number-" + name, text.replace('"vertices": 5', '"vertices": ' + value))
+    seed("manifest", "bad-twice", text.replace('"edges": 7', '"edges": 7, "edges": 7'))
+    seed("manifest", "bad-twice-inside", text.replace('"row_bytes": 12', '"row_bytes": 12, "row_bytes": 12'))
+    seed("manifest", "bad-deep-list", '{"format": ' + "[" * 20000 + "]" * 20000 + ",")
+    seed("manifest", "bad-deep-object", '{"a":' * 8000)
+    seed("manifest", "bad-nul", text.replace("a test", "a\\u0000test"))
+    seed("manifest", "bad-nul-byte", text.replace("a test", "a\0test"))
+    seed("manifest", "bad-surrogate", text.replace("a test", "\\ud800"))
+    seed("manifest", "bad-not-utf-8", text.encode().replace(b"a test", b"\xff\xfe"))
+    seed("manifest", "bad-long-key", '{"%s": 1,' % ("k" * 60000))
+    for cut in (0, 1, 10, len(text) // 3, len(text) - 1):
+        seed("manifest", "bad-cut-%d" % cut, text[:cut])
+    big = base()   # files of 2^60 bytes: 2^40 checksums, for which there is neither room nor a list
+    big["vertices"], big["features"]["shape"] = 1 << 57, [1 << 57, 3]
+    seed("manifest", "bad-room", manifest_text(big))
+
+
+def make(target, folder):
+    """All seeds of a target as files, and nothing else, in a folder."""
+    os.makedirs(folder, exist_ok=True)
+    for name in os.listdir(folder):
+        os.remove(os.path.join(folder, name))
+    globals()[target + "_seeds"]()
+    for (_, name), content in SEEDS.items():
+        with open(os.path.join(folder, name), "wb") as file:
+            file.write(content)

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The target as libFuzzer wants it. */
+#include "fuzz.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	return fuzz_try(data, bytes) == FUZZ_UNTRIED ? -1 : 0;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Members of .npz files. The input is a zip file, of which the member "x" is opened. What rung reads of it where it lies must be
+ * what libzip reads: the two find it each in their own way.
+ */
+#include <string.h>
+#include <zip.h>
+
+#include "fuzz.h"
+#include "npy.h"
+#include "rung/rung.h"
+#include "source_private.h"
+
+const size_t fuzz_bytes_max = 1 << 16;
+const size_t fuzz_places_max = 150;
+
+/* As libzip has it, without its look at the CRC; NULL when it cannot. */
+static unsigned char *read_with_libzip(const char *path, const char *member, uint64_t *bytes_out)
+{
+	zip_t *zip = zip_open(path, ZIP_RDONLY, NULL);
+	zip_int64_t idx = zip ? zip_name_locate(zip, member, 0) : -1;
+	zip_file_t *file = idx >= 0 ? zip_fopen_index(zip, (zip_uint64_t)idx, ZIP_FL_COMPRESSED) : NULL;
+	unsigned char *data = NULL;
+	zip_stat_t st;
+
+	if (file && zip_stat_index(zip, (zip_uint64_t)idx, 0, &st) == 0 && st.size <= fuzz_bytes_max) {
+		data = malloc(st.size + 1);
+		FUZZ_CHECK(data);
+		if (zip_fread(file, data, st.size) != (zip_int64_t)st.size) {
+			free(data);
+			data = NULL;
+		}
+		*bytes_out = st.size;
+	}
+	if (file)
+		zip_fclose(file);
+	if (zip)
+		zip_discard(zip);
+	return data;
+}
+
+static void compare(const struct rung_source *src, const char *path, const unsigned char *rows, uint64_t bytes)
+{
+	uint64_t member_bytes = 0;
+	unsigned char *member = read_with_libzip(path, "x", &member_bytes);
+	struct rung__npy npy;
+
+	if (!member)
+		member = read_with_libzip(path, "x.npy", &member_bytes);
+	FUZZ_CHECK(member);
+	FUZZ_CHECK(rung__npy_parse("member", member, member_bytes, member_bytes, &npy) == 0);
+	FUZZ_CHECK(rung__array_equal(&npy.array, rung_source_info(src)));
+	FUZZ_CHECK(memcmp(member + npy.data_offset, rows, bytes) == 0);
+	free(member);
+}
+
+/* Of one read where it lies: deflated ones libzip has read. */
+static void read_all(const struct rung_source *src, const char *path)
+{
+	const struct rung_array_info *info = rung_source_info(src);
+	uint64_t bytes = info->row_count * info->row_bytes;
+	unsigned char *rows;
+
+	FUZZ_CHECK(src->data || bytes <= fuzz_bytes_max);
+	if (bytes == 0 || src->data)
+		return;
+	rows = malloc(bytes);
+	FUZZ_CHECK(rows && rung_source_read_bytes(src, 0, bytes, rows) == 0);
+	compare(src, path, rows, bytes);
+	free(rows);
+}
+
+int fuzz_one(const uint8_t *data, size_t bytes)
+{
+	const char *path = fuzz_file(0, "input.npz", data, bytes);
+	struct rung_source *src;
+	char spec[160];
+	int transposed, rc;
+
+	FUZZ_CHECK(rung_source_open(path, &src) < 0); /* no member is named: lists those there are */
+	snprintf(spec, sizeof(spec), "%s:x", path);
+	rc = rung_source_open_either_order(spec, &transposed, &src);
+	if (rc < 0)
+		return rc;
+	read_all(src, path);
+	rung_source_close(src);
+	return 0;
+}

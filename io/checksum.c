@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checksums of blocks. */
 #include <stdio.h>
+#include <string.h>
 #include <xxhash.h>
 
 #include "checksum.h"
@@ -14,6 +15,20 @@ uint64_t rung__checksum(const void *data, size_t bytes)
 void rung__checksum_text(uint64_t sum, char text_out[RUNG__CHECKSUM_DIGITS + 1])
 {
 	snprintf(text_out, RUNG__CHECKSUM_DIGITS + 1, "%016" PRIx64, sum);
+}
+
+void rung__fingerprint(const void *row, size_t bytes, unsigned char out[RUNG__FINGERPRINT_BYTES])
+{
+	if (bytes > RUNG__FINGERPRINT_BYTES) {
+		const XXH128_hash_t hash = XXH3_128bits(row, bytes);
+
+		memcpy(out, &hash.low64, 8);
+		memcpy(out + 8, &hash.high64, 8);
+		return;
+	}
+	memset(out, 0, RUNG__FINGERPRINT_BYTES);
+	if (bytes > 0)
+		memcpy(out, row, bytes);
 }
 
 void rung__checksum_blocks(const void *data, size_t bytes, int threads, uint64_t *sums_out)

@@ -16,6 +16,11 @@ uint64_t rung__checksum(const void *data, size_t bytes);
 /** As RUNG__CHECKSUM_DIGITS lower-case digits and a NUL. */
 void rung__checksum_text(uint64_t sum, char text_out[RUNG__CHECKSUM_DIGITS + 1]);
 
+#define RUNG__FINGERPRINT_BYTES 16u
+
+/** What tells rows apart: the row itself when it has at most 16 bytes, zeros behind it, else 128 bits of XXH3, seed 0. */
+void rung__fingerprint(const void *row, size_t bytes, unsigned char out[RUNG__FINGERPRINT_BYTES]);
+
 /** Blocks of a file. */
 static inline uint64_t rung__block_count(uint64_t file_bytes)
 {

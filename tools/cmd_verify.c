@@ -1,22 +1,97 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rung verify: re-read a staged dataset and compare all checksums, and its rows with their source. */
+/* rung verify: re-read a staged dataset and compare all checksums, and what is in it with its sources; repair what is bad. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "json.h"
 #include "tool.h"
 
 #define BAD_LINES_MAX 20   /* of the human output; JSON lists all */
 
-enum { KEY_SOURCE = 0x1001 };
+enum {
+	KEY_SOURCE = 0x1001,
+	KEY_LABELS,
+	KEY_SPLIT,
+	KEY_SCORE,
+	KEY_SAMPLE,
+	KEY_SEED,
+	KEY_MEMORY,
+	KEY_REPAIR,
+};
 
 struct verify_args {
 	const char *dir;
-	const char *source;
+	struct rung_verify_opts opts;
+	char **split_names;          /* [opts.split_count] ours */
+	const char **split_specs;
+	struct tool_graph_args graph;
 	struct tool_common common;
 };
 
 static const struct argp_option options[] = {
 	{ "source", KEY_SOURCE, "SRC", 0, "Also compare every row with the features it was staged from", 1 },
+	{ "labels", KEY_LABELS, "SRC", 0, "The same for the labels", 1 },
+	{ "split", KEY_SPLIT, "NAME=SRC", 0, "The same for a split (repeatable)", 1 },
+	{ "score", KEY_SCORE, "SRC", 0, "The same for the score, a float32 by original vertex as rung score writes it", 1 },
+	{ "sample", KEY_SAMPLE, "SHARE|ROWS", 0, "Compare rows and lists of so many vertices only: 1%, 0.01 or 100000", 3 },
+	{ "seed", KEY_SEED, "N", 0, "Draw others with another number (default 0)", 3 },
+	{ "memory", KEY_MEMORY, "SIZE", 0, "Most memory to take for comparing (default: a quarter of the machine's)", 3 },
+	{ "repair", KEY_REPAIR, NULL, 0, "Make bad blocks again out of the sources given and of each other", 5 },
 	{ 0 },
 };
+
+static void add_split(const struct argp_state *state, struct verify_args *args, const char *text)
+{
+	const char *equals = strchr(text, '=');
+	const size_t count = args->opts.split_count + 1;
+	char **names = realloc(args->split_names, count * sizeof(*names));
+	const char **specs = realloc(args->split_specs, count * sizeof(*specs));
+
+	args->split_names = names ? names : args->split_names;
+	args->split_specs = specs ? specs : args->split_specs;
+	if (!equals || equals == text || !equals[1])
+		argp_error(state, "--split: '%s' is not NAME=SRC; write train=ids.npy", text);
+	if (names && specs)
+		names[count - 1] = strndup(text, (size_t)(equals - text));
+	if (!names || !specs || !names[count - 1])
+		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
+	specs[count - 1] = equals + 1;
+	args->opts.split_count = count;
+}
+
+/* "1%" and "0.01" are shares, whole numbers are rows. */
+static void set_sample(const struct argp_state *state, struct rung_verify_opts *opts, const char *text)
+{
+	opts->sample_rows = 0;
+	opts->sample_share = 0;
+	if (strchr(text, '%'))
+		opts->sample_share = tool_arg_size(state, "--sample", text).share;
+	else if (strchr(text, '.'))
+		opts->sample_share = tool_arg_double(state, "--sample", text, 0, 1, TOOL_OPEN_LOW);
+	else
+		opts->sample_rows = tool_arg_u64(state, "--sample", text, 1, UINT64_MAX);
+	if (opts->sample_rows == 0 && !(opts->sample_share > 0))
+		argp_error(state, "--sample: '%s' is nothing; give 1%%, 0.01 or 100000", text);
+}
+
+static uint64_t arg_memory(const struct argp_state *state, const char *text)
+{
+	const struct tool_size size = tool_arg_size(state, "--memory", text);
+
+	if (size.share >= 0 || size.bytes == 0 || size.bytes == RUNG_BYTES_MAX)
+		argp_error(state, "--memory: '%s' is not in bytes; give 64MiB or 4GiB", text);
+	return size.bytes;
+}
+
+static void check_complete(const struct argp_state *state, const struct verify_args *args)
+{
+	const struct rung_verify_opts *opts = &args->opts;
+
+	if (!args->dir)
+		argp_error(state, "DIR is missing: the staged dataset");
+	if ((opts->sample_rows || opts->sample_share > 0) && !opts->source && args->graph.opts.spec_count == 0)
+		argp_error(state, "--sample says how much to compare: give --source or --graph as well");
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -25,102 +100,221 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &args->common;
+		state->child_inputs[1] = &args->graph;
 		return 0;
 	case KEY_SOURCE:
-		args->source = arg;
+		args->opts.source = arg;
+		return 0;
+	case KEY_LABELS:
+		args->opts.labels = arg;
+		return 0;
+	case KEY_SPLIT:
+		add_split(state, args, arg);
+		return 0;
+	case KEY_SCORE:
+		args->opts.score = arg;
+		return 0;
+	case KEY_SAMPLE:
+		set_sample(state, &args->opts, arg);
+		return 0;
+	case KEY_SEED:
+		args->opts.seed = tool_arg_u64(state, "--seed", arg, 0, UINT64_MAX);
+		return 0;
+	case KEY_MEMORY:
+		args->opts.memory_bytes = arg_memory(state, arg);
+		return 0;
+	case KEY_REPAIR:
+		args->opts.repair = 1;
 		return 0;
 	case ARGP_KEY_ARG:
 		tool_arg_dir(state, arg, &args->dir);
 		return 0;
 	case ARGP_KEY_END:
-		if (!args->dir)
-			argp_error(state, "DIR is missing: the staged dataset");
+		check_complete(state, args);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
 }
 
-static const struct argp_child children[] = { { &tool_common_argp, 0, NULL, 0 }, { 0 } };
+static const struct argp_child children[] = { { &tool_common_argp, 0, NULL, 0 }, { &tool_graph_argp, 0, NULL, 0 }, { 0 } };
 static const struct argp verify_argp = {
 	.options = options,
 	.parser = parse,
 	.args_doc = "DIR",
-	.doc = "Re-read every file of the staged dataset DIR and compare the checksums of all blocks. Exit status 3: something "
-	       "differs, and the "
-	       "output names file, block and offset.",
+	.doc = "Re-read every file of the staged dataset DIR and compare the checksums of all blocks; with its sources, also what "
+	       "is in it with what it was staged from. Exit status 3: something differs, and the output names file, block and "
+	       "offset, rows and lists.",
 	.children = children,
 };
 
-static json_t *report_json(const struct rung_verify_report *report, int ok, int with_source)
-{
-	json_t *root = json_object(), *bad = json_array();
-	int differ = report->rows_different > 0;
+/* ---- JSON ---- */
 
-	for (uint64_t i = 0; i < report->bad_count; i++) {
+static json_t *blocks_json(const struct rung_bad_block *blocks, uint64_t count)
+{
+	json_t *list = json_array();
+
+	for (uint64_t i = 0; i < count; i++) {
 		json_t *entry = json_object();
-		tool_json_set(entry, "file", tool_json_text(report->bad[i].file));
-		tool_json_set(entry, "block", tool_json_u64(report->bad[i].block));
-		tool_json_set(entry, "offset", tool_json_u64(report->bad[i].offset));
-		tool_json_append(bad, entry);
+
+		tool_json_set(entry, "file", tool_json_text(blocks[i].file));
+		tool_json_set(entry, "block", tool_json_u64(blocks[i].block));
+		tool_json_set(entry, "offset", tool_json_u64(blocks[i].offset));
+		tool_json_append(list, entry);
 	}
+	return list;
+}
+
+/* Three keys of what was compared, null when it was not; `first` only when something differs. */
+struct compared {
+	const char *keys[3];
+	uint64_t compared, different, first;
+	int given;
+};
+
+static void set_compared(json_t *root, const struct compared *c)
+{
+	tool_json_set(root, c->keys[0], c->given ? tool_json_u64(c->compared) : json_null());
+	tool_json_set(root, c->keys[1], c->given ? tool_json_u64(c->different) : json_null());
+	if (c->keys[2])
+		tool_json_set(root, c->keys[2], c->different ? tool_json_u64(c->first) : json_null());
+}
+
+static void set_all_compared(json_t *root, const struct verify_args *args, const struct rung_verify_report *r)
+{
+	const struct rung_verify_opts *opts = &args->opts;
+	const struct compared all[] = {
+		{ { "rows_compared", "rows_different", "first_different" }, r->rows_compared, r->rows_different, r->first_different,
+		  opts->source != NULL },
+		{ { "lists_compared", "lists_different", "first_list_different" }, r->lists_compared, r->lists_different,
+		  r->first_list_different, opts->graph != NULL },
+		{ { "labels_compared", "labels_different", "first_label_different" }, r->labels_compared, r->labels_different,
+		  r->first_label_different, opts->labels != NULL },
+		{ { "scores_compared", "scores_different", "first_score_different" }, r->scores_compared, r->scores_different,
+		  r->first_score_different, opts->score != NULL },
+		{ { "split_ids_compared", "split_ids_different", NULL }, r->split_ids_compared, r->split_ids_different, 0,
+		  opts->split_count > 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		set_compared(root, &all[i]);
+}
+
+static double bytes_per_s(const struct rung_verify_report *report)
+{
+	return report->block_seconds > 0 ? (double)report->bytes_checked / report->block_seconds : 0;
+}
+
+static json_t *report_json(const struct verify_args *args, const struct rung_verify_report *report, int ok)
+{
+	json_t *root = json_object();
+
 	tool_json_set(root, "ok", json_boolean(ok));
 	tool_json_set(root, "blocks_checked", tool_json_u64(report->blocks_checked));
 	tool_json_set(root, "bytes_checked", tool_json_u64(report->bytes_checked));
-	tool_json_set(root, "bad", bad);
-	tool_json_set(root, "rows_compared", with_source ? tool_json_u64(report->rows_compared) : json_null());
-	tool_json_set(root, "rows_different", with_source ? tool_json_u64(report->rows_different) : json_null());
-	tool_json_set(root, "first_different", differ ? tool_json_u64(report->first_different) : json_null());
+	tool_json_set(root, "bytes_per_s", tool_json_real(bytes_per_s(report)));
+	tool_json_set(root, "bad", blocks_json(report->bad, report->bad_count));
+	tool_json_set(root, "repaired", args->opts.repair ? blocks_json(report->repaired, report->repaired_count) : json_null());
+	tool_json_set(root, "unrepaired", report->unrepaired ? tool_json_text(report->unrepaired) : json_null());
+	tool_json_set(root, "maps_agree", json_boolean(!report->maps_disagree));
+	set_all_compared(root, args, report);
+	tool_json_set(root, "seed", args->opts.sample_rows || args->opts.sample_share > 0 ? tool_json_u64(args->opts.seed) : json_null());
 	tool_json_set(root, "seconds", tool_json_real(report->seconds));
 	return root;
 }
 
-static void print_report(const char *dir, const struct rung_verify_report *report, int ok, int with_source)
-{
-	char bytes[TOOL_TEXT_BYTES], time[TOOL_TEXT_BYTES];
+/* ---- text ---- */
 
-	for (uint64_t i = 0; i < report->bad_count && i < BAD_LINES_MAX; i++) {
-		printf("%s/%s: block %llu at offset %llu differs from its checksum\n", dir, report->bad[i].file,
-		       (unsigned long long)report->bad[i].block, (unsigned long long)report->bad[i].offset);
+static void print_blocks(const char *dir, const struct rung_bad_block *blocks, uint64_t count, const char *what)
+{
+	for (uint64_t i = 0; i < count && i < BAD_LINES_MAX; i++) {
+		printf("%s/%s: block %llu at offset %llu %s\n", dir, blocks[i].file, (unsigned long long)blocks[i].block,
+		       (unsigned long long)blocks[i].offset, what);
 	}
-	if (report->bad_count > BAD_LINES_MAX)
-		printf("… and %llu more blocks (--json lists all)\n", (unsigned long long)(report->bad_count - BAD_LINES_MAX));
-	if (report->rows_different) {
-		printf("%llu rows differ from the source, the first is that of vertex %llu\n",
-		       (unsigned long long)report->rows_different, (unsigned long long)report->first_different);
-	}
-	printf("%s: %llu blocks, %s", ok ? "ok" : "does not verify", (unsigned long long)report->blocks_checked,
-	       tool_bytes_text(bytes, (double)report->bytes_checked));
-	if (with_source)
-		printf(", %llu rows compared with the source", (unsigned long long)report->rows_compared);
-	printf(", %s\n", tool_seconds_text(time, report->seconds));
-	if (!ok)
-		printf("Stage it again from its source: rung stage ... --out %s --force\n", dir);
+	if (count > BAD_LINES_MAX)
+		printf("… and %llu more blocks (--json lists all)\n", (unsigned long long)(count - BAD_LINES_MAX));
 }
 
-int cmd_verify(int argc, char **argv)
+static void print_different(const char *what, const char *source, uint64_t different, uint64_t first)
 {
-	struct verify_args args = { 0 };
-	struct rung_verify_opts opts = RUNG_VERIFY_OPTS_INIT;
+	if (different)
+		printf("%llu %s differ from the %s, the first is that of vertex %llu\n", (unsigned long long)different, what, source,
+		       (unsigned long long)first);
+}
+
+static void print_compared(const char *what, uint64_t count)
+{
+	if (count)
+		printf(", %llu %s compared with the source", (unsigned long long)count, what);
+}
+
+static void print_report(const struct verify_args *args, const struct rung_verify_report *r, int ok)
+{
+	char bytes[TOOL_TEXT_BYTES], rate[TOOL_TEXT_BYTES], time[TOOL_TEXT_BYTES];
+
+	print_blocks(args->dir, r->repaired, r->repaired_count, "differed from its checksum, and is repaired");
+	print_blocks(args->dir, r->bad, r->bad_count, "differs from its checksum");
+	if (r->unrepaired)
+		printf("not repaired: %s\n", r->unrepaired);
+	if (r->maps_disagree)
+		printf("vertex_of_rank.npy and rank_of_vertex.npy are not each other's inverse: nothing was compared through them\n");
+	print_different("rows", "source", r->rows_different, r->first_different);
+	print_different("lists", "graph", r->lists_different, r->first_list_different);
+	print_different("labels", "source", r->labels_different, r->first_label_different);
+	print_different("scores", "source", r->scores_different, r->first_score_different);
+	if (r->split_ids_different)
+		printf("%llu ids of the splits differ from their sources\n", (unsigned long long)r->split_ids_different);
+	printf("%s: %llu blocks, %s, %s/s", ok ? "ok" : "does not verify", (unsigned long long)r->blocks_checked,
+	       tool_bytes_text(bytes, (double)r->bytes_checked), tool_bytes_text(rate, bytes_per_s(r)));
+	print_compared("rows", r->rows_compared);
+	print_compared("lists", r->lists_compared);
+	print_compared("labels", r->labels_compared);
+	print_compared("scores", r->scores_compared);
+	print_compared("ids of splits", r->split_ids_compared);
+	printf(", %s\n", tool_seconds_text(time, r->seconds));
+	if (!ok && r->bad_count > 0 && !args->opts.repair)
+		printf("Repair it with what it was staged from: rung verify %s --repair --source ... --graph ... --labels ...\n", args->dir);
+	else if (!ok)
+		printf("Stage it again from its source: rung stage ... --out %s --force\n", args->dir);
+}
+
+static int run(const char *name, struct verify_args *args)
+{
 	struct rung_verify_report report = { 0 };
 	struct tool_progress progress;
 	int rc, ok;
 
-	argp_parse(&verify_argp, argc, argv, 0, NULL, &args);
-	tool_progress_init(&progress, argv[0], args.common.quiet);
-	opts.source = args.source;
-	opts.threads = args.common.threads;
-	opts.progress = tool_progress;
-	opts.progress_ctx = &progress;
-	rc = rung_dataset_verify(args.dir, &opts, &report);
+	tool_progress_init(&progress, name, args->common.quiet);
+	args->opts.graph = args->graph.opts.spec_count > 0 ? &args->graph.opts : NULL;
+	args->opts.split_names = (const char *const *)args->split_names;
+	args->opts.split_specs = args->split_specs;
+	args->opts.threads = args->common.threads;
+	args->opts.progress = tool_progress;
+	args->opts.progress_ctx = &progress;
+	rc = rung_dataset_verify(args->dir, &args->opts, &report);
 	tool_progress_end(&progress);
 	if (rc < 0 && rc != RUNG_E_CORRUPT)
-		return tool_fail(argv[0], rc);
+		return tool_fail(name, rc);
 	ok = rc >= 0;
-	if (!args.common.json)
-		print_report(args.dir, &report, ok, args.source != NULL);
-	else if (tool_json_print(argv[0], report_json(&report, ok, args.source != NULL)) < 0)
+	if (!args->common.json)
+		print_report(args, &report, ok);
+	else if (tool_json_print(name, report_json(args, &report, ok)) < 0)
 		ok = -1;
 	rung_verify_report_fini(&report);
 	return ok < 0 ? TOOL_FAILED : ok ? TOOL_DONE : TOOL_CORRUPT;
+}
+
+int cmd_verify(int argc, char **argv)
+{
+	struct verify_args args = { .opts = RUNG_VERIFY_OPTS_INIT, .graph = { .opts = RUNG_GRAPH_OPTS_INIT } };
+	int code;
+
+	argp_parse(&verify_argp, argc, argv, 0, NULL, &args);
+	code = run(argv[0], &args);
+	for (size_t i = 0; i < args.opts.split_count; i++)
+		free(args.split_names[i]);
+	free(args.split_names);
+	free(args.split_specs);
+	free(args.graph.specs);
+	return code;
 }

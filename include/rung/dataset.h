@@ -97,9 +97,21 @@ struct rung_bad_block {
 struct rung_verify_opts {
 	size_t size;                 /**< sizeof(struct rung_verify_opts), set by the initialiser */
 	const char *source;          /**< SRC of the features it was staged from, to compare row by row; NULL: do not */
-	uint32_t threads;            /**< 0: as OpenMP has it */
+	uint32_t threads;            /**< 0: as OpenMP has it; a few more wait for the disk */
 	rung_progress_fn progress;   /**< may be NULL */
 	void *progress_ctx;
+	const struct rung_graph_opts *graph;  /**< what it was staged from, to compare list by list; NULL: do not. Its vertex_count is not used */
+	const char *labels;          /**< SRC of the labels, likewise */
+	const char *score;           /**< SRC float32 [vertices] of the score by original id, likewise */
+	const char *const *split_names;   /**< [split_count] of the dataset's splits, and in the same order */
+	const char *const *split_specs;   /**< [split_count] SRC of each, likewise */
+	size_t split_count;
+	uint64_t sample_rows;        /**< compare the rows and lists of so many vertices, drawn by `seed`; 0: of all. Labels and splits always whole */
+	double sample_share;         /**< the same as a share of the vertices, 0 to 1; 0: as sample_rows says */
+	uint64_t seed;
+	uint64_t memory_bytes;       /**< of all buffers and maps; 0: a quarter of the machine's */
+	const char *temp_dir;        /**< for a graph that has to be sorted; NULL: $TMPDIR, or /var/tmp */
+	int repair;                  /**< nonzero: make bad blocks again, out of the sources given above and of each other */
 };
 
 #ifdef __cplusplus
@@ -116,21 +128,42 @@ static inline struct rung_verify_opts rung_verify_opts_init(void)
 struct rung_verify_report {
 	uint64_t blocks_checked;
 	uint64_t bytes_checked;
-	struct rung_bad_block *bad;   /**< [bad_count]; free the report with rung_verify_report_fini() */
+	struct rung_bad_block *bad;   /**< [bad_count] those that are bad now; free the report with rung_verify_report_fini() */
 	uint64_t bad_count;
 	uint64_t rows_compared;
 	uint64_t rows_different;
 	uint64_t first_different;     /**< original vertex of the first row that differs; valid while rows_different > 0 */
 	double seconds;
+	double block_seconds;         /**< of them for the blocks: bytes_checked / block_seconds is the rate */
+	uint64_t lists_compared;
+	uint64_t lists_different;
+	uint64_t first_list_different;    /**< original vertex; valid while lists_different > 0 */
+	uint64_t labels_compared, labels_different, first_label_different;      /**< likewise */
+	uint64_t scores_compared, scores_different, first_score_different;      /**< likewise */
+	uint64_t split_ids_compared, split_ids_different;                       /**< of all splits together */
+	int maps_disagree;            /**< nonzero: vertex_of_rank and rank_of_vertex are not each other's inverse; nothing was compared */
+	struct rung_bad_block *repaired;  /**< [repaired_count] those that were bad, and are not now */
+	uint64_t repaired_count;
+	char *unrepaired;             /**< why the first of `bad` could not be repaired; NULL: nothing was tried, or all could */
 };
 
 /**
- * Re-read every file and compare the checksums of all blocks, the manifest's and the checksum file's own included;
- * with `source` also compare every row with the source through the maps.
+ * Re-read every file and compare the checksums of all blocks, the manifest's and the checksum file's own included. Reads go past
+ * the page cache, several at a time.
+ *
+ * With sources also compare what was staged from them: every byte of every row (or 128 bits of a hash of rows longer than 16 bytes,
+ * when all are compared: the source is then read once from end to end, and so are the staged rows), and every entry of every
+ * list, all through the maps.
+ *
+ * With `repair` bad blocks are made again, held against their recorded checksum, and only then written in their place and synced.
+ * Features, labels, score and splits come from their sources, graph files from the graph, each map from the other one, and
+ * checksums.npy from the files. The manifest cannot be made again. Killed at any moment, no block is worse than before.
+ *
  * A manifest that no longer parses is reported as its block 0, not as an error.
  *
  * @param report_out  written on 0 and on RUNG_E_CORRUPT
- * @return 0 when everything agrees, RUNG_E_CORRUPT with the places in the report when not, RUNG_E_NOENT, RUNG_E_IO, RUNG_E_FORMAT …
+ * @return 0 when everything agrees, RUNG_E_CORRUPT with the places in the report when not, RUNG_E_NOENT, RUNG_E_IO, RUNG_E_FORMAT,
+ *         RUNG_E_INVAL (memory_bytes too small: says the least that works) …
  */
 RUNG_API int rung_dataset_verify(const char *dir, const struct rung_verify_opts *opts, struct rung_verify_report *report_out);
 

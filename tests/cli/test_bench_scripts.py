@@ -112,6 +112,12 @@ class BenchScripts(CliTest):
             self.assertEqual(set(rates), {"1", "2"})
             self.assertGreater(rates["2"]["median"], 0)
 
+    def test_verify_speed_compares_every_row(self):
+        record = self.run_script("verify_speed.py", "--small")
+        (sample,) = record["rounds"]
+        self.assertEqual(sample["rows"], (8 << 20) // 1536)
+        self.assertEqual(record["of_read"]["median"], sample["verify"] / sample["read"])
+
     @unittest.skipUnless(shutil.which("fio"), "fio is not there: Debian fio")
     def test_cold_vs_fio_reads_the_same_file(self):
         record = self.run_script("cold_vs_fio.py", "--small", "--row-bytes", "512", "--depth", "32")

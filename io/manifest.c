@@ -54,10 +54,22 @@ static struct rung_array_info vector(enum rung_dtype dtype, uint64_t count)
 	return (struct rung_array_info){ .dtype = dtype, .dim_count = 1, .dims = { count } };
 }
 
+/* Rows with bytes between them are a matrix whose columns are elements, the last of which mean nothing. */
+static struct rung_array_info features_array(const struct rung__manifest *m)
+{
+	struct rung_array_info array = m->features;
+
+	if (m->row_stride == m->features.row_bytes)
+		return array;
+	array.dim_count = 2;
+	array.dims[1] = m->row_stride / rung_dtype_bytes(array.dtype);
+	return array;
+}
+
 static bool add_features(struct rung__manifest *m)
 {
 	const struct rung__layout layout = { .file_count = m->feature_file_count, .block_rows = m->block_rows };
-	struct rung_array_info part = m->features;
+	struct rung_array_info part = features_array(m);
 	char name[RUNG__SPLIT_NAME_BYTES];
 
 	for (uint32_t f = 0; f < m->feature_file_count; f++) {

@@ -135,7 +135,8 @@ static int get_features(const char *path, const json_t *root, struct rung__manif
 	     (m->feature_file_count - 1) * m->block_rows >= m->vertex_count))
 		return bad_field(path, "features: block_rows");
 	if (!get_u64(features, "row_bytes", INT64_MAX, &row_bytes) || row_bytes != m->features.row_bytes ||
-	    !get_u64(features, "row_stride", INT64_MAX, &m->row_stride) || m->row_stride != row_bytes ||
+	    !get_u64(features, "row_stride", INT64_MAX, &m->row_stride) || m->row_stride < row_bytes ||
+	    m->row_stride % rung_dtype_bytes(m->features.dtype) != 0 ||
 	    !get_u64(features, "data_offset", INT64_MAX, &m->data_offset) || m->data_offset != RUNG__NPY_DATA_OFFSET)
 		return bad_field(path, "features: row_bytes, row_stride, data_offset");
 	return 0;

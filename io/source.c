@@ -177,6 +177,28 @@ static bool ends_in(const char *text, const char *end)
 	return len >= end_len && strcmp(text + len - end_len, end) == 0;
 }
 
+int rung__source_stat(const char *spec, struct stat *st_out)
+{
+	const char *colon = member_colon(spec);
+	char *path = rung__strdup(strncmp(spec, "raw:", 4) == 0 ? spec + 4 : spec);
+	struct rung_array_info info;
+	uint64_t offset;
+	size_t path_len;
+	int rc;
+
+	if (!path) {
+		errno = ENOMEM;
+		return -1;
+	}
+	if (path[0] && strncmp(spec, "raw:", 4) == 0)
+		parse_raw(path, &info, &offset, &path_len);   /* ends it behind the file's name */
+	else if (colon)
+		path[colon - spec] = '\0';
+	rc = stat(path, st_out);
+	rung__free(path);
+	return rc;
+}
+
 int rung_source_open_either_order(const char *spec, int *transposed_out, struct rung_source **src_out)
 {
 	struct rung_source *src;

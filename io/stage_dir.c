@@ -2,11 +2,13 @@
 /*
  * The folder that staging writes. Whatever moment the process is killed at, OUT is absent, the old dataset or the new one:
  * files are made and synced in OUT.partial, its manifest gets its name last, and one rename makes OUT of it. The lock is on
- * the folder itself (flock), so it ends with the process and moves with the folder.
+ * the folder itself (flock), so it ends with the process and moves with the folder. The journal moves with it, too, and is removed then:
+ * killed in between, the next run finds it in OUT and knows that this was all that was left to do.
  */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,12 +75,27 @@ static int open_parent(struct rung__stage_dir *dir)
 	return rc;
 }
 
+/* Temporary files that have a name for a moment, or while they are written: edges in files make them. */
+static bool is_temporary(const char *name)
+{
+	return strcmp(name, RUNG__INDPTR ".partial") == 0 || strcmp(name, RUNG__INDICES ".partial") == 0 ||
+	       (strncmp(name, "rung-", 5) == 0 && strlen(name) == 5 + 6);
+}
+
+static bool is_features(const char *name)
+{
+	const size_t prefix = strlen(RUNG__FEATURES_PREFIX);
+
+	return strncmp(name, RUNG__FEATURES_PREFIX, prefix) == 0 && strspn(name + prefix, "0123456789") == 3 &&
+	       strcmp(name + prefix + 3, ".npy") == 0;
+}
+
 static bool is_ours(const char *name)
 {
 	static const char *const fixed[] = { RUNG__MANIFEST,       RUNG__MANIFEST_PARTIAL, RUNG__CHECKSUMS,
-					     RUNG__FEATURES,       RUNG__INDPTR,           RUNG__INDICES,
+					     RUNG__INDPTR,         RUNG__INDICES,
 					     RUNG__VERTEX_OF_RANK, RUNG__RANK_OF_VERTEX,   RUNG__SCORE,
-					     RUNG__LABELS };
+					     RUNG__LABELS,         RUNG__JOURNAL };
 	const char *dot = strrchr(name, '.');
 	char split[RUNG__SPLIT_NAME_BYTES];
 	size_t prefix = strlen(RUNG__SPLIT_PREFIX), len;
@@ -87,6 +104,8 @@ static bool is_ours(const char *name)
 		if (strcmp(name, fixed[i]) == 0)
 			return true;
 	}
+	if (is_temporary(name) || is_features(name))
+		return true;
 	if (strncmp(name, RUNG__SPLIT_PREFIX, prefix) != 0 || !dot || strcmp(dot, ".npy") != 0 || dot < name + prefix)
 		return false;
 	len = (size_t)(dot - name) - prefix;
@@ -98,7 +117,7 @@ static bool is_ours(const char *name)
 }
 
 /* Call `each` for the entries of a folder. */
-static int for_entries(int fd, const char *path, int (*each)(int fd, const char *path, const char *name))
+static int for_entries(int fd, const char *path, int (*each)(int fd, const char *path, const char *name, void *ctx), void *ctx)
 {
 	int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
 	DIR *entries = copy >= 0 ? fdopendir(copy) : NULL;
@@ -112,25 +131,34 @@ static int for_entries(int fd, const char *path, int (*each)(int fd, const char 
 	}
 	while (rc == 0 && (entry = readdir(entries)) != NULL) {
 		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-			rc = each(fd, path, entry->d_name);
+			rc = each(fd, path, entry->d_name, ctx);
 	}
 	closedir(entries);
 	return rc;
 }
 
-static int check_entry(int fd, const char *path, const char *name)
+static int check_entry(int fd, const char *path, const char *name, void *ctx)
 {
+	char target[PATH_MAX];
 	struct stat st;
 
-	if (is_ours(name) && fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+	(void)ctx;
+	if (is_ours(name) && fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    (S_ISREG(st.st_mode) || (S_ISLNK(st.st_mode) && is_features(name) && rung__stripe_link_ok(fd, name, target))))
 		return 0;
 	return rung__fail(RUNG_E_EXIST, "%s: holds '%s', which rung did not write; move it away or choose another output", path,
 			  name);
 }
 
-static int remove_entry(int fd, const char *path, const char *name)
+static int remove_entry(int fd, const char *path, const char *name, void *ctx)
 {
+	int rc;
+
+	(void)ctx;
 	rung__stage_step("unlink");
+	rc = is_features(name) ? rung__stripe_remove(fd, name) : 0;
+	if (rc < 0)
+		return rc;
 	if (unlinkat(fd, name, 0) < 0 && errno != ENOENT)
 		return rung__fail_errno(errno, "%s/%s: cannot be removed", path, name);
 	return 0;
@@ -139,11 +167,11 @@ static int remove_entry(int fd, const char *path, const char *name)
 /* Remove all files, the manifest first: what is left of it does not open. */
 static int empty(int fd, const char *path)
 {
-	int rc = for_entries(fd, path, check_entry);
+	int rc = for_entries(fd, path, check_entry, NULL);
 
 	if (rc == 0)
-		rc = remove_entry(fd, path, RUNG__MANIFEST);
-	return rc < 0 ? rc : for_entries(fd, path, remove_entry);
+		rc = remove_entry(fd, path, RUNG__MANIFEST, NULL);
+	return rc < 0 ? rc : for_entries(fd, path, remove_entry, NULL);
 }
 
 /* Is the folder a dataset of any version, even a damaged one? Only such a one is replaced. */
@@ -158,20 +186,34 @@ static int check_replaceable(int fd, const char *path)
 	if (got != (ssize_t)sizeof(FORMAT_LINE) - 1 || memcmp(line, FORMAT_LINE, sizeof(FORMAT_LINE) - 1) != 0)
 		return rung__fail(RUNG_E_EXIST,
 				  "%s: exists and is no staged dataset, so it is not replaced; choose another output", path);
-	return for_entries(fd, path, check_entry);
+	return for_entries(fd, path, check_entry, NULL);
 }
 
-/* Look at OUT. Sets `replaces`. @param fd_out  OUT when it is to be replaced, else -1; NULL: not wanted */
+/* An OUT that was just given its name. */
+static bool holds_journal(const struct rung__stage_dir *dir)
+{
+	char path[NAME_MAX + sizeof("/" RUNG__JOURNAL)];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/" RUNG__JOURNAL, dir->name);
+	return fstatat(dir->parent_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* Look at OUT. Sets `replaces` and `published`. @param fd_out  OUT when it is to be replaced, else -1; NULL: not wanted */
 static int check_out(struct rung__stage_dir *dir, int *fd_out)
 {
 	struct stat st;
 	int fd, rc;
 
-	dir->replaces = false;
+	dir->replaces = dir->published = false;
 	if (fd_out)
 		*fd_out = -1;
 	if (fstatat(dir->parent_fd, dir->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : rung__fail_errno(errno, "%s", dir->path);
+	if (dir->resume && holds_journal(dir)) {
+		dir->published = true;
+		return 0;
+	}
 	if (!dir->force)
 		return rung__fail(RUNG_E_EXIST, "%s: exists; choose another output, or replace it with --force", dir->path);
 	fd = openat(dir->parent_fd, dir->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -187,11 +229,11 @@ static int check_out(struct rung__stage_dir *dir, int *fd_out)
 	return rc;
 }
 
-int rung__stage_dir_init(struct rung__stage_dir *dir, const char *out_dir, bool force)
+int rung__stage_dir_init(struct rung__stage_dir *dir, const char *out_dir, bool force, bool resume)
 {
 	int rc;
 
-	*dir = (struct rung__stage_dir){ .parent_fd = -1, .fd = -1, .force = force };
+	*dir = (struct rung__stage_dir){ .parent_fd = -1, .fd = -1, .force = force, .resume = resume };
 	if ((rc = make_paths(dir, out_dir)) < 0 || (rc = check_name(dir)) < 0 || (rc = open_parent(dir)) < 0)
 		return rc;
 	return check_out(dir, NULL);
@@ -216,8 +258,30 @@ static bool still_named(int parent_fd, const char *name, int fd)
 	       named.st_ino == held.st_ino && named.st_dev == held.st_dev;
 }
 
+/* What an earlier run left: is it worth keeping? */
+static int settle_leftover(struct rung__stage_dir *dir, int fd, struct rung__journal *journal)
+{
+	int rc = for_entries(fd, dir->partial_path, check_entry, NULL);
+
+	rung__journal_fini(journal);
+	if (rc == 0)
+		rc = rung__journal_read(journal, fd, dir->partial_path);
+	if (rc < 0)
+		return rc;
+	dir->keep = rung__journal_last(journal, RUNG__JOURNAL_RANKED) != NULL;
+	if (dir->keep && dir->resume)
+		return 0;
+	if (dir->keep && !dir->force)
+		return rung__fail(RUNG_E_EXIST, "%s: holds the half-done work of a run that was stopped; finish it with --resume, or "
+				  "throw it away and begin anew with --force", dir->partial_path);
+	dir->keep = false;
+	rung__journal_fini(journal);
+	rc = empty(fd, dir->partial_path);
+	return rc < 0 ? rc : rung__journal_read(journal, fd, dir->partial_path);
+}
+
 /* @return 0 with fd set or, when the name was lost meanwhile, with fd -1 */
-static int acquire_once(struct rung__stage_dir *dir)
+static int acquire_once(struct rung__stage_dir *dir, struct rung__journal *journal)
 {
 	int fd, rc;
 
@@ -232,11 +296,12 @@ static int acquire_once(struct rung__stage_dir *dir)
 				  dir->partial_path);
 	rc = lock_folder(fd, dir->partial_path);
 	if (rc == 0 && still_named(dir->parent_fd, dir->partial_name, fd)) {
-		rc = empty(fd, dir->partial_path); /* a leftover of a run that was killed */
+		rc = settle_leftover(dir, fd, journal);
 		if (rc == 0) {
 			dir->fd = fd;
 			return 0;
 		}
+		unlinkat(dir->parent_fd, dir->partial_name, AT_REMOVEDIR); /* if it is empty: we made it */
 	}
 	close(fd);
 	return rc;
@@ -263,18 +328,30 @@ static int settle_aside(struct rung__stage_dir *dir)
 	return rc;
 }
 
-int rung__stage_dir_acquire(struct rung__stage_dir *dir)
+int rung__stage_dir_acquire(struct rung__stage_dir *dir, struct rung__journal *journal)
 {
 	int rc = 0;
 
 	for (int i = 0; i < ACQUIRE_TRIES && rc == 0 && dir->fd < 0; i++)
-		rc = acquire_once(dir);
+		rc = acquire_once(dir, journal);
 	if (rc == 0 && dir->fd < 0)
 		return rung__fail(RUNG_E_BUSY, "%s: comes and goes, other processes are staging into it; choose another output",
 				  dir->partial_path);
 	if (rc == 0)
 		rc = settle_aside(dir);
 	return rc < 0 ? rc : check_out(dir, NULL);
+}
+
+int rung__stage_dir_acquire_published(struct rung__stage_dir *dir, struct rung__journal *journal)
+{
+	int rc;
+
+	dir->keep = true;
+	dir->fd = openat(dir->parent_fd, dir->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (dir->fd < 0)
+		return rung__fail_errno(errno, "%s: cannot be opened", dir->path);
+	rc = lock_folder(dir->fd, dir->path);
+	return rc < 0 ? rc : rung__journal_read(journal, dir->fd, dir->path);
 }
 
 static int sync_folder(int fd, const char *path)
@@ -355,6 +432,37 @@ static int publish_over(struct rung__stage_dir *dir, int old)
 	return rc;
 }
 
+static int drop_journal(const struct rung__stage_dir *dir)
+{
+	int rc = remove_entry(dir->fd, dir->path, RUNG__JOURNAL, NULL);
+
+	return rc < 0 ? rc : sync_folder(dir->fd, dir->path);
+}
+
+/* A dataset that was replaced has the name OUT.partial; nobody works in it, and what else has that name is left alone. */
+static void drop_replaced(const struct rung__stage_dir *dir)
+{
+	int fd = openat(dir->parent_fd, dir->partial_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	struct stat st;
+
+	if (fd < 0)
+		return;
+	if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstatat(fd, RUNG__JOURNAL, &st, AT_SYMLINK_NOFOLLOW) < 0 &&
+	    empty(fd, dir->partial_path) == 0)
+		unlinkat(dir->parent_fd, dir->partial_name, AT_REMOVEDIR);
+	close(fd);
+}
+
+int rung__stage_dir_finish(struct rung__stage_dir *dir)
+{
+	int rc = drop_journal(dir);
+
+	if (rc < 0)
+		return rc;
+	drop_replaced(dir);
+	return settle_aside(dir);
+}
+
 int rung__stage_dir_publish(struct rung__stage_dir *dir)
 {
 	int old = -1, rc = check_out(dir, &old);
@@ -370,9 +478,11 @@ int rung__stage_dir_publish(struct rung__stage_dir *dir)
 		rc = dir->replaces ? publish_over(dir, old) : publish_new(dir);
 	if (rc == 0) {
 		rung__stage_step("sync parent");
-		close(dir->fd); /* it is OUT now */
-		dir->fd = -1;
 		rc = sync_folder(dir->parent_fd, dir->path);
+		if (rc == 0)
+			rc = drop_journal(dir); /* of OUT */
+		close(dir->fd);
+		dir->fd = -1;
 	}
 	if (old >= 0)
 		close(old);
@@ -381,13 +491,18 @@ int rung__stage_dir_publish(struct rung__stage_dir *dir)
 
 void rung__stage_dir_fini(struct rung__stage_dir *dir)
 {
+	const uint64_t least = rung_last_error_least();
 	char text[RUNG__ERROR_BYTES];
 
 	/* the failure that led here is what the caller is to read */
 	snprintf(text, sizeof(text), "%s", rung_last_error());
-	if (dir->fd >= 0 && still_named(dir->parent_fd, dir->partial_name, dir->fd) && empty(dir->fd, dir->partial_path) == 0)
+	if (dir->fd >= 0 && !dir->keep && still_named(dir->parent_fd, dir->partial_name, dir->fd) &&
+	    empty(dir->fd, dir->partial_path) == 0)
 		unlinkat(dir->parent_fd, dir->partial_name, AT_REMOVEDIR);
-	rung__fail_text(0, text);
+	if (least)
+		rung__fail_least(least, "%s", text);
+	else
+		rung__fail_text(0, text);
 	if (dir->fd >= 0)
 		close(dir->fd);
 	if (dir->parent_fd >= 0)
@@ -397,13 +512,48 @@ void rung__stage_dir_fini(struct rung__stage_dir *dir)
 	rung__free(dir->aside_path);
 }
 
+static bool is_finished(const struct rung__journal *journal, const char *name)
+{
+	const bool features = strncmp(name, RUNG__FEATURES_PREFIX, strlen(RUNG__FEATURES_PREFIX)) == 0;
+	const char *first = features ? RUNG__FEATURES : name;   /* lines of rows name the first of their files */
+
+	if (strcmp(name, RUNG__INDPTR) == 0)   /* the two are made together */
+		name = RUNG__INDICES;
+	return strcmp(name, RUNG__JOURNAL) == 0 || rung__journal_last_of(journal, "file", name) ||
+	       rung__journal_last_of(journal, "dealt", first) || rung__journal_last_of(journal, "rows", first);
+}
+
+static int remove_unfinished(int fd, const char *path, const char *name, void *ctx)
+{
+	return is_finished(ctx, name) ? 0 : remove_entry(fd, path, name, NULL);
+}
+
+int rung__stage_dir_drop_unfinished(struct rung__stage_dir *dir, struct rung__journal *journal)
+{
+	return for_entries(dir->fd, dir->partial_path, remove_unfinished, journal);
+}
+
+static int add_taken(int fd, const char *path, const char *name, void *ctx)
+{
+	uint64_t *bytes = ctx;
+	struct stat st;
+
+	(void)path;
+	if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+		*bytes += (uint64_t)st.st_blocks * 512;
+	return 0;
+}
+
 int rung__stage_dir_free_bytes(const struct rung__stage_dir *dir, uint64_t *free_out)
 {
 	struct statvfs vfs;
+	uint64_t taken = 0;
+	int rc;
 
 	if (fstatvfs(dir->parent_fd, &vfs) < 0)
 		return rung__fail_errno(errno, "%s: free space is not known", dir->path);
-	if (!rung__mul(vfs.f_bavail, vfs.f_frsize, free_out))
+	rc = dir->fd >= 0 ? for_entries(dir->fd, dir->partial_path, add_taken, &taken) : 0;
+	if (!rung__mul(vfs.f_bavail, vfs.f_frsize, free_out) || !rung__add(*free_out, taken, free_out))
 		*free_out = UINT64_MAX;
-	return 0;
+	return rc;
 }

@@ -43,11 +43,8 @@ static int open_features(struct rung__stage *stage)
 	stage->manifest->vertex_count = info->row_count;
 	stage->manifest->index_bytes = rung_index_bytes(info->row_count);
 	stage->manifest->features = *info;
-	stage->manifest->feature_file_count = 1;
-	stage->manifest->block_rows = info->row_count;
-	stage->manifest->row_stride = info->row_bytes;
 	stage->manifest->data_offset = RUNG__NPY_DATA_OFFSET;
-	return 0;
+	return rung__stage_plan_layout(stage);
 }
 
 static int open_labels(struct rung__stage *stage)

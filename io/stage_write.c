@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of a dataset, written block by block; each block's checksum is taken from memory, before it is written. */
+/*
+ * The files of what is in memory, written block by block past the page cache; each block's checksum is taken from memory, before it is
+ * written. Those of the journal are taken into sums[] when it is read.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -9,7 +12,6 @@
 #include "file.h"
 #include "internal.h"
 #include "npy.h"
-#include "rows.h"
 #include "stage_private.h"
 
 #define CHUNK_ITEMS 65536u /* of an array that is converted on the way */
@@ -19,7 +21,7 @@ struct output {
 	const struct rung__manifest_file *file;
 	uint64_t *sums; /* of its blocks */
 	char *path;
-	int fd;
+	struct rung__direct direct;
 	size_t used;      /* bytes in stage->buffer */
 	uint64_t written; /* bytes in the file */
 };
@@ -28,23 +30,37 @@ struct output {
 static int reserve(const struct output *out)
 {
 	rung__stage_step("reserve");
-	if (fallocate(out->fd, 0, 0, (off_t)out->file->bytes) == 0 || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL)
+	if (fallocate(out->direct.fd, 0, 0, (off_t)out->file->bytes) == 0 || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL)
 		return 0;
 	return rung__fail_errno(errno, "%s: reserving %" PRIu64 " bytes; make room, or choose an output elsewhere", out->path,
 				out->file->bytes);
+}
+
+static int open_file(struct output *out, int dir_fd, const char *name)
+{
+	int fd, rc;
+
+	rung__stage_step("create");
+	fd = openat(dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (fd < 0)
+		return rung__fail_errno(errno, "%s: cannot be made", out->path);
+	rc = rung__direct_open_write(&out->direct, fd, out->path);
+	close(fd);
+	out->direct.bytes_needed = out->file->bytes;
+	return rc;
 }
 
 static int open_output(struct output *out, struct rung__stage *stage, const struct rung__manifest_file *file, uint64_t *sums)
 {
 	int rc;
 
-	*out = (struct output){ .stage = stage, .file = file, .sums = sums, .fd = -1 };
+	*out = (struct output){ .stage = stage, .file = file, .sums = sums, .direct.fd = -1 };
 	out->path = rung__format("%s/%s", stage->dir.partial_path, file->name);
 	if (!out->path)
 		return rung__fail(RUNG_E_NOMEM, "%s", file->name);
-	rung__stage_step("create");
-	out->fd = openat(stage->dir.fd, file->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-	rc = out->fd < 0 ? rung__fail_errno(errno, "%s: cannot be made", out->path) : reserve(out);
+	rc = open_file(out, stage->dir.fd, file->name);
+	if (rc == 0)
+		rc = reserve(out);
 	if (rc < 0)
 		return rc;
 	rung__npy_format(&file->array, stage->buffer);
@@ -55,17 +71,18 @@ static int open_output(struct output *out, struct rung__stage *stage, const stru
 static int flush(struct output *out)
 {
 	struct rung__stage *stage = out->stage;
+	const size_t used = out->used, bytes = (size_t)rung__align_up(used, RUNG__PAGE_BYTES);
 	int rc;
 
-	rung__checksum_blocks(stage->buffer, out->used, stage->threads, out->sums + out->written / RUNG__BLOCK_BYTES);
+	rung__checksum_blocks(stage->buffer, used, stage->threads, out->sums + out->written / RUNG__BLOCK_BYTES);
+	memset(stage->buffer + used, 0, bytes - used);
 	rung__stage_step("write");
-	rc = rung__pwrite_all(out->fd, out->path, stage->buffer, out->used, out->written);
+	rc = rung__direct_write(&out->direct, stage->buffer, bytes, out->written);
 	if (rc < 0)
 		return rc;
-	out->written += out->used;
-	stage->step_done += out->used;
+	out->written += used;
 	out->used = 0;
-	return rung__stage_progress(stage, stage->step, stage->step_done, stage->step_total);
+	return rung__stage_advance(stage, "files", used);
 }
 
 static int append(struct output *out, const void *data, uint64_t bytes)
@@ -96,13 +113,24 @@ static int close_output(struct output *out, int rc)
 		rc = flush(out);
 	if (rc == 0) {
 		rung__stage_step("sync");
-		if (fsync(out->fd) < 0)
+		if (ftruncate(out->direct.fd, (off_t)out->file->bytes) < 0 || fsync(out->direct.fd) < 0)
 			rc = rung__fail_errno(errno, "%s: cannot be synced to the device", out->path);
 	}
-	if (out->fd >= 0 && close(out->fd) < 0 && rc == 0)
-		rc = rung__fail_errno(errno, "%s", out->path);
+	rung__direct_close(&out->direct);
 	rung__free(out->path);
 	return rc;
+}
+
+bool rung__stage_file_done(const struct rung__stage *stage, const char *name)
+{
+	return rung__journal_last_of(&stage->journal, "file", name) != NULL;
+}
+
+static int note_file(struct rung__stage *stage, const struct rung__manifest_file *file)
+{
+	int rc = rung__journal_add_sums(&stage->journal, file->first_block, file->block_count, stage->sums + file->first_block);
+
+	return rc < 0 ? rc : rung__journal_add(&stage->journal, "file %s", file->name);
 }
 
 static int write_array(struct rung__stage *stage, const struct rung__manifest_file *file, const void *data, uint64_t *sums)
@@ -115,50 +143,75 @@ static int write_array(struct rung__stage *stage, const struct rung__manifest_fi
 	return close_output(&out, rc);
 }
 
-static int append_rows(struct output *out, struct rung__rows *rows, unsigned char *block)
+int rung__stage_write_array(struct rung__stage *stage, const char *name, const void *data)
 {
-	const struct rung__stage *stage = out->stage;
-	const struct rung__manifest *m = stage->manifest;
-	const uint64_t row_bytes = out->file->array.row_bytes;
+	const struct rung__manifest_file *file = rung__manifest_file(stage->manifest, name);
+	int rc = write_array(stage, file, data, stage->sums + file->first_block);
+
+	return rc < 0 ? rc : note_file(stage, file);
+}
+
+/* Read a file of ours once, in buffers of whole blocks. `to`: NULL, or gets its data. Sums are taken, or compared. */
+static int read_file(struct rung__stage *stage, const struct rung__manifest_file *file, const struct rung__direct *direct, bool compare,
+		     unsigned char *to)
+{
+	uint64_t sums[RUNG__STAGE_BUFFER_BYTES / RUNG__BLOCK_BYTES], *known = stage->sums + file->first_block;
 	int rc = 0;
 
-	for (uint64_t first = 0; first < m->vertex_count && rc == 0; first += rows->count_max) {
-		uint64_t count = RUNG__MIN(rows->count_max, m->vertex_count - first);
+	for (uint64_t at = 0; at < file->bytes && rc == 0; at += RUNG__STAGE_BUFFER_BYTES) {
+		const uint64_t bytes = RUNG__MIN(file->bytes - at, RUNG__STAGE_BUFFER_BYTES), skip = at ? 0 : RUNG__NPY_DATA_OFFSET;
 
-		rc = rung__rows_gather(rows, stage->vertex_of_rank, m->index_bytes, first, count, block);
-		if (rc == 0)
-			rc = append(out, block, count * row_bytes);
+		rc = rung__direct_read(direct, stage->buffer, bytes, at);
+		if (rc < 0)
+			return rc;
+		rung__checksum_blocks(stage->buffer, (size_t)bytes, stage->threads, sums);
+		for (uint64_t i = 0; i < rung__block_count(bytes); i++, known++) {
+			if (compare && *known != sums[i])
+				return rung__fail(RUNG_E_CORRUPT, "%s: is not what the journal says was written; begin anew with --force",
+						  direct->name);
+			*known = sums[i];
+		}
+		if (to)
+			memcpy(to + (at + skip - RUNG__NPY_DATA_OFFSET), stage->buffer + skip, (size_t)(bytes - skip));
+		rc = rung__stage_advance(stage, "files", bytes);
 	}
 	return rc;
 }
 
-/* Rows of a source, in rank order. */
-static int write_rows(struct rung__stage *stage, const struct rung_source *src, const char *name)
+static int open_and_read(struct rung__stage *stage, const char *name, bool compare, void *to)
 {
 	const struct rung__manifest_file *file = rung__manifest_file(stage->manifest, name);
-	const uint64_t row_bytes = file->array.row_bytes;
-	const uint64_t count_max = RUNG__MIN(rung__rows_per_block(row_bytes), stage->manifest->vertex_count);
-	unsigned char *block = rung__malloc_array(count_max, (size_t)row_bytes);
-	struct rung__rows rows;
-	struct output out;
-	int rc;
+	char *path = rung__format("%s/%s", stage->dir.partial_path, name);
+	struct rung__direct direct;
+	int fd, rc;
 
-	if (!block)
-		return rung__fail(RUNG_E_NOMEM, "%s: a block of %" PRIu64 " rows", name, count_max);
-	rc = rung__rows_init(&rows, src, count_max, stage->threads);
-	if (rc < 0)
-		goto free_block;
-	rc = open_output(&out, stage, file, stage->sums + file->first_block);
-	if (rc == 0)
-		rc = append_rows(&out, &rows, block);
-	rc = close_output(&out, rc);
-	rung__rows_fini(&rows);
-free_block:
-	rung__free(block);
+	if (!path)
+		return rung__fail(RUNG_E_NOMEM, "%s", name);
+	fd = openat(stage->dir.fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	rc = fd < 0 ? rung__fail_errno(errno, "%s: cannot be opened", path) : rung__direct_open(&direct, fd, path);
+	if (fd >= 0)
+		close(fd);
+	if (rc == 0) {
+		rc = read_file(stage, file, &direct, compare, to);
+		rung__direct_close(&direct);
+	}
+	rung__free(path);
 	return rc;
 }
 
-static int write_score(struct rung__stage *stage)
+int rung__stage_sum_file(struct rung__stage *stage, const char *name)
+{
+	int rc = open_and_read(stage, name, false, NULL);
+
+	return rc < 0 ? rc : note_file(stage, rung__manifest_file(stage->manifest, name));
+}
+
+int rung__stage_read_array(struct rung__stage *stage, const char *name, void *data_out)
+{
+	return open_and_read(stage, name, true, data_out);
+}
+
+int rung__stage_write_score(struct rung__stage *stage)
 {
 	const struct rung__manifest *m = stage->manifest;
 	const struct rung__manifest_file *file = rung__manifest_file(m, RUNG__SCORE);
@@ -178,7 +231,7 @@ static int write_score(struct rung__stage *stage)
 	}
 	rc = close_output(&out, rc);
 	rung__free(chunk);
-	return rc;
+	return rc < 0 ? rc : note_file(stage, file);
 }
 
 /* A split as ranks, in the order it was given. */
@@ -193,31 +246,23 @@ static int write_split(struct rung__stage *stage, const struct rung__manifest_fi
 		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " ids", file->name, split->count);
 	for (uint64_t i = 0; i < split->count; i++)
 		rung__id_set(ranks, index_bytes, i, rung__id_get(stage->rank_of_vertex, index_bytes, split->ids[i]));
-	rc = write_array(stage, file, ranks, stage->sums + file->first_block);
+	rc = rung__stage_write_array(stage, file->name, ranks);
 	rung__free(ranks);
 	return rc;
 }
 
-/* The arrays of the graph and the maps, which are in memory as they are written. */
-static int write_graph(struct rung__stage *stage)
+int rung__stage_write_splits(struct rung__stage *stage)
 {
-	const struct {
-		const char *name;
-		const void *data;
-	} arrays[] = {
-		{ RUNG__INDPTR, stage->indptr },
-		{ RUNG__INDICES, stage->indices },
-		{ RUNG__VERTEX_OF_RANK, stage->vertex_of_rank },
-		{ RUNG__RANK_OF_VERTEX, stage->rank_of_vertex },
-	};
+	const struct rung__manifest *m = stage->manifest;
 	int rc = 0;
 
-	for (size_t i = 0; i < RUNG__ARRAY_LEN(arrays) && rc == 0; i++) {
-		const struct rung__manifest_file *file = rung__manifest_file(stage->manifest, arrays[i].name);
+	for (uint32_t i = 0; i < m->split_count && rc == 0; i++) {
+		const struct rung__manifest_file *file = &m->files[m->file_count - m->split_count + i];
 
-		rc = write_array(stage, file, arrays[i].data, stage->sums + file->first_block);
+		if (!rung__stage_file_done(stage, file->name))
+			rc = write_split(stage, file, &stage->splits[i]);
 	}
-	return rc;
+	return rc < 0 ? rc : rung__journal_commit(&stage->journal, stage->dir.fd);
 }
 
 static int write_text(struct rung__stage *stage, const char *path, const char *text)
@@ -250,38 +295,10 @@ static int write_manifest(struct rung__stage *stage)
 	return rc;
 }
 
-static int write_others(struct rung__stage *stage)
+int rung__stage_write_manifest(struct rung__stage *stage)
 {
 	struct rung__manifest *m = stage->manifest;
-	int rc;
+	int rc = write_array(stage, &m->checksums, stage->sums, m->checksums_sums);
 
-	if ((rc = write_graph(stage)) < 0 || (rc = write_score(stage)) < 0)
-		return rc;
-	if (stage->labels && (rc = write_rows(stage, stage->labels, RUNG__LABELS)) < 0)
-		return rc;
-	for (uint32_t i = 0; i < m->split_count; i++) {
-		rc = write_split(stage, &m->files[m->file_count - m->split_count + i], &stage->splits[i]);
-		if (rc < 0)
-			return rc;
-	}
-	return write_array(stage, &m->checksums, stage->sums, m->checksums_sums);
-}
-
-int rung__stage_write_all(struct rung__stage *stage)
-{
-	const struct rung__manifest *m = stage->manifest;
-	int rc;
-
-	stage->step = "features";
-	stage->step_total = rung__manifest_file(m, RUNG__FEATURES)->bytes;
-	rc = write_rows(stage, stage->features, RUNG__FEATURES);
-	if (rc < 0)
-		return rc;
-	stage->step = "files";
-	stage->step_done = 0;
-	stage->step_total = m->checksums.bytes;
-	for (uint32_t i = 1; i < m->file_count; i++)
-		stage->step_total += m->files[i].bytes;
-	rc = write_others(stage);
 	return rc < 0 ? rc : write_manifest(stage);
 }

@@ -3,6 +3,8 @@
 #ifndef RUNG_SOURCE_PLACE_H
 #define RUNG_SOURCE_PLACE_H
 
+#include <sys/stat.h>
+
 #include "rung/source.h"
 
 struct rung__source_place {
@@ -14,5 +16,8 @@ struct rung__source_place {
 
 /** Valid until the source is closed. */
 struct rung__source_place rung__source_place(const struct rung_source *src);
+
+/** stat() of the file that a spec names, which is not opened. @return 0, or -1 with errno */
+int rung__source_stat(const char *spec, struct stat *st_out);
 
 #endif

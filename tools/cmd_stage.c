@@ -20,11 +20,14 @@ enum {
 	KEY_IN_PLACE,
 	KEY_MEMORY,
 	KEY_RESUME,
+	KEY_PLAN,
+	KEY_PAD,
 };
 
 struct stage_args {
 	struct rung_stage_opts opts;
 	struct rung_stage_split *splits;     /* [opts.split_count]; their names are copies of ours */
+	const char *stripes[RUNG_FEATURE_FILES_MAX];
 	struct tool_graph_args graph;
 	struct tool_score_args score;
 	struct tool_common common;
@@ -39,13 +42,18 @@ static const struct argp_option options[] = {
 	{ "score", KEY_SCORE, "METHOD|SRC", 0,
 	  "Rank by blend (default), expected, presample, ppr, wrpagerank, rpagerank or degree, or by the float32 values of a file", 3 },
 	{ "order", KEY_ORDER, "NAME", 0, "Order of the rows in the file: rank", 3 },
-	{ "force", KEY_FORCE, NULL, 0, "Replace DIR when it is a staged dataset", 5 },
+	{ "stripe", KEY_STRIPE, "DIR", 0, "Deal the rows over folders on several devices (repeatable)", 3 },
+	{ "pad", KEY_PAD, "NAME", 0,
+	  "Bytes between rows: none (default), sector: to the next 512, auto: so that no row up to 4 KiB lies in two blocks, when that costs "
+	  "less than it saves", 3 },
+	{ "force", KEY_FORCE, NULL, 0, "Replace DIR when it is a staged dataset, and begin anew where there is half-done work", 5 },
+	{ "resume", KEY_RESUME, NULL, 0, "Go on with what a run of the same job that was stopped has finished", 5 },
+	{ "memory", KEY_MEMORY, "SIZE", 0, "Take at most so much memory (default: a quarter of RAM, or what a control group leaves)", 7 },
+	{ "plan", KEY_PLAN, "NAME", 0,
+	  "How rows are brought into order: passes, deal, gather, or auto (default): the fastest by what the devices are measured to do", 7 },
 	{ "dry-run", KEY_DRY_RUN, NULL, 0, "Check inputs and space, say what will be written, write nothing", 5 },
 	{ "border", KEY_BORDER, "SHARE", OPTION_HIDDEN, NULL, 9 },
-	{ "stripe", KEY_STRIPE, "DIR", OPTION_HIDDEN, NULL, 9 },
 	{ "in-place", KEY_IN_PLACE, NULL, OPTION_HIDDEN, NULL, 9 },
-	{ "memory", KEY_MEMORY, "SIZE", OPTION_HIDDEN, NULL, 9 },
-	{ "resume", KEY_RESUME, NULL, OPTION_HIDDEN, NULL, 9 },
 	{ 0 },
 };
 
@@ -82,6 +90,15 @@ static void set_score(const struct argp_state *state, struct stage_args *args, c
 			   text);
 }
 
+static uint64_t arg_memory(const struct argp_state *state, const char *arg)
+{
+	const struct tool_size size = tool_arg_size(state, "--memory", arg);
+
+	if (size.share >= 0 || size.bytes == RUNG_BYTES_MAX)
+		argp_error(state, "--memory: '%s' is not in bytes; give 512MiB, 4GiB, or leave it out for a quarter of RAM", arg);
+	return size.bytes ? size.bytes : 1;   /* 0 is too little like any other size */
+}
+
 static int parse_not_yet(int key, const char *arg, const struct argp_state *state)
 {
 	switch (key) {
@@ -94,17 +111,8 @@ static int parse_not_yet(int key, const char *arg, const struct argp_state *stat
 	case KEY_BORDER:
 		tool_not_yet(state, "--border");
 		return 0;
-	case KEY_STRIPE:
-		tool_not_yet(state, "--stripe");
-		return 0;
 	case KEY_IN_PLACE:
 		tool_not_yet(state, "--in-place");
-		return 0;
-	case KEY_MEMORY:
-		tool_not_yet(state, "--memory");
-		return 0;
-	case KEY_RESUME:
-		tool_not_yet(state, "--resume");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -152,6 +160,25 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_DRY_RUN:
 		args->opts.dry_run = 1;
 		return 0;
+	case KEY_RESUME:
+		args->opts.resume = 1;
+		return 0;
+	case KEY_MEMORY:
+		args->opts.memory_bytes = arg_memory(state, arg);
+		return 0;
+	case KEY_STRIPE:
+		if (args->opts.stripe_count == RUNG_FEATURE_FILES_MAX)
+			argp_error(state, "--stripe: at most %d folders", RUNG_FEATURE_FILES_MAX);
+		args->stripes[args->opts.stripe_count++] = arg;
+		return 0;
+	case KEY_PAD:
+		if (rung_stage_pad_parse(arg, &args->opts.pad) < 0)
+			argp_error(state, "--pad: '%s' is none; give none, sector or auto", arg);
+		return 0;
+	case KEY_PLAN:
+		if (rung_stage_plan_parse(arg, &args->opts.plan) < 0)
+			argp_error(state, "--plan: '%s' is none; give auto, passes, deal or gather", arg);
+		return 0;
 	case ARGP_KEY_ARG:
 		argp_error(state, "'%s' belongs to no option; the folder to make is --out %s", arg, arg);
 		return 0;
@@ -196,6 +223,48 @@ static json_t *score_json(const struct stage_args *args, const struct rung_score
 	return root;
 }
 
+/* 0: it was not measured. */
+static json_t *measured(double value)
+{
+	return value > 0 ? tool_json_real(value) : json_null();
+}
+
+static json_t *rows_json(const struct rung_stage_report *report)
+{
+	json_t *root = json_object(), *expected = json_object();
+
+	tool_json_set(root, "plan", tool_json_text(rung_stage_plan_name(report->plan)));
+	tool_json_set(root, "ranges", tool_json_u64(report->range_count));
+	tool_json_set(root, "bytes_read", tool_json_u64(report->rows_bytes_read));
+	tool_json_set(root, "bytes_written", tool_json_u64(report->rows_bytes_written));
+	tool_json_set(root, "temp_bytes", tool_json_u64(report->temp_bytes));
+	for (int plan = RUNG_STAGE_PLAN_PASSES; plan <= RUNG_STAGE_PLAN_GATHER; plan++)
+		tool_json_set(expected, rung_stage_plan_name((enum rung_stage_plan)plan), measured(report->plan_seconds[plan]));
+	tool_json_set(root, "expected_seconds", expected);
+	tool_json_set(root, "read_bytes_per_s", measured(report->read_bytes_per_s));
+	tool_json_set(root, "write_bytes_per_s", measured(report->write_bytes_per_s));
+	tool_json_set(root, "row_reads_per_s", measured(report->row_reads_per_s));
+	tool_json_set(root, "resumed_rows", tool_json_u64(report->rows_resumed));
+	return root;
+}
+
+static json_t *phases_json(const struct rung_stage_report *report)
+{
+	json_t *phases = json_array();
+
+	for (size_t i = 0; i < report->phase_count; i++) {
+		const struct rung_stage_phase *phase = &report->phases[i];
+		json_t *entry = json_object();
+
+		tool_json_set(entry, "name", tool_json_text(phase->name));
+		tool_json_set(entry, "seconds", tool_json_real(phase->seconds));
+		tool_json_set(entry, "bytes_read", tool_json_u64(phase->bytes_read));
+		tool_json_set(entry, "bytes_written", tool_json_u64(phase->bytes_written));
+		tool_json_append(phases, entry);
+	}
+	return phases;
+}
+
 static json_t *report_json(const struct stage_args *args, const struct rung_stage_report *report)
 {
 	json_t *root = json_object();
@@ -205,14 +274,43 @@ static json_t *report_json(const struct stage_args *args, const struct rung_stag
 	tool_json_set(root, "vertices", tool_json_u64(report->vertex_count));
 	tool_json_set(root, "edges", tool_json_u64(report->edge_count));
 	tool_json_set(root, "row_bytes", tool_json_u64(report->row_bytes));
+	tool_json_set(root, "row_stride", tool_json_u64(report->row_stride));
+	tool_json_set(root, "feature_files", tool_json_u64(report->feature_file_count));
 	tool_json_set(root, "feature_bytes", tool_json_u64(report->feature_bytes));
 	tool_json_set(root, "bytes_written", tool_json_u64(report->bytes_written));
 	tool_json_set(root, "free_bytes", tool_json_u64(report->free_bytes));
 	tool_json_set(root, "memory_bytes", tool_json_u64(report->memory_bytes));
+	tool_json_set(root, "budget_bytes", tool_json_u64(report->budget_bytes));
+	tool_json_set(root, "graph_in_files", json_boolean(report->graph_in_files));
+	tool_json_set(root, "resumed", json_boolean(report->resumed));
+	tool_json_set(root, "rows", rows_json(report));
+	tool_json_set(root, "phases", args->opts.dry_run ? json_null() : phases_json(report));
 	tool_json_set(root, "score", score_json(args, &report->score));
 	tool_json_set(root, "seconds", tool_json_real(report->seconds));
 	tool_json_set(root, "peak_rss_bytes", tool_json_u64(tool_peak_rss()));
 	return root;
+}
+
+/* How the rows go, and why so: "rows by deal in 31 parts (reads 24.0 GiB, writes 24.0 GiB): 58 s expected; passes 210 s, gather 97 s". */
+static void print_plan(const struct rung_stage_report *report)
+{
+	char in[TOOL_TEXT_BYTES], out[TOOL_TEXT_BYTES], text[TOOL_TEXT_BYTES];
+
+	printf("rows by %s in %llu parts: reads %s, writes %s", rung_stage_plan_name(report->plan), (unsigned long long)report->range_count,
+	       tool_bytes_text(in, (double)report->rows_bytes_read), tool_bytes_text(out, (double)report->rows_bytes_written));
+	if (report->temp_bytes)
+		printf(", %s more meanwhile", tool_bytes_text(text, (double)report->temp_bytes));
+	if (report->rows_seconds > 0)
+		printf("\n%s expected", tool_seconds_text(text, report->rows_seconds));
+	for (int plan = RUNG_STAGE_PLAN_PASSES; plan <= RUNG_STAGE_PLAN_GATHER; plan++) {
+		if (plan != (int)report->plan && report->plan_seconds[plan] > 0)
+			printf(", %s with %s", tool_seconds_text(text, report->plan_seconds[plan]),
+			       rung_stage_plan_name((enum rung_stage_plan)plan));
+	}
+	if (report->rows_seconds > 0)
+		printf(": measured %s/s read, %s/s written, %.0f rows/s read one by one", tool_bytes_text(in, report->read_bytes_per_s),
+		       tool_bytes_text(out, report->write_bytes_per_s), report->row_reads_per_s);
+	printf("\n");
 }
 
 static void print_report(const struct stage_args *args, const struct rung_stage_report *report)
@@ -221,10 +319,14 @@ static void print_report(const struct stage_args *args, const struct rung_stage_
 
 	printf("%llu vertices, %llu edges, rows of %llu bytes\n", (unsigned long long)report->vertex_count,
 	       (unsigned long long)report->edge_count, (unsigned long long)report->row_bytes);
+	if (report->row_stride != report->row_bytes)
+		printf("%llu bytes from row to row: %.1f %% more\n", (unsigned long long)report->row_stride,
+		       100.0 * (double)(report->row_stride - report->row_bytes) / (double)report->row_bytes);
 	if (args->opts.dry_run) {
 		printf("would write %s to %s", tool_bytes_text(text, (double)report->bytes_written), args->opts.out_dir);
 		printf(" (%s free), holding %s in memory\n", tool_bytes_text(text, (double)report->free_bytes),
 		       tool_bytes_text(more, (double)report->memory_bytes));
+		print_plan(report);
 		return;
 	}
 	printf("ranked by %s", score_name(args));
@@ -256,6 +358,7 @@ int cmd_stage(int argc, char **argv)
 	args.opts.graph = args.graph.opts;
 	args.opts.score = args.score.opts;
 	args.opts.splits = args.splits;
+	args.opts.stripe_dirs = args.stripes;
 	args.opts.fanouts = args.score.fanouts.hops;
 	args.opts.fanout_count = args.score.fanouts.count;
 	args.opts.batch_size = args.score.opts.batch_size;

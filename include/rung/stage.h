@@ -16,6 +16,21 @@ struct rung_stage_split {
 	const char *spec;  /**< SRC: integer ids [K] by original id, or bool [vertices] */
 };
 
+/** How rows are brought into rank order. All give the same files. */
+enum rung_stage_plan {
+	RUNG_STAGE_PLAN_AUTO = 0,   /**< the one that takes least, by what the devices are measured to do */
+	RUNG_STAGE_PLAN_PASSES,     /**< read all rows once for each part of the output that fits memory */
+	RUNG_STAGE_PLAN_DEAL,       /**< read them once, write them as they come to the part they belong to, and put each part in order */
+	RUNG_STAGE_PLAN_GATHER      /**< read each row where it lies, in the order of the output */
+};
+
+/** Bytes between rows in the features files. */
+enum rung_stage_pad {
+	RUNG_STAGE_PAD_NONE = 0,   /**< a row begins where the one before ends */
+	RUNG_STAGE_PAD_SECTOR,     /**< at the next multiple of 512 bytes */
+	RUNG_STAGE_PAD_AUTO        /**< rows up to 4 KiB: so that none lies in two blocks of 4 KiB, when the file grows less than reads shrink */
+};
+
 struct rung_stage_opts {
 	size_t size;                              /**< sizeof(struct rung_stage_opts), set by the initialiser */
 	struct rung_graph_opts graph;             /**< its own size set too; vertex_count 0: as many as the features have rows */
@@ -32,8 +47,14 @@ struct rung_stage_opts {
 	uint32_t threads;                         /**< 0: as OpenMP has it */
 	int force;                                /**< nonzero: replace out_dir when it is a staged dataset */
 	int dry_run;                              /**< nonzero: check inputs and space, fill the report, write nothing */
-	rung_progress_fn progress;                /**< may be NULL */
+	rung_progress_fn progress;                /**< may be NULL; steps "graph", "score", "relabel", then "features" and "files" in bytes */
 	void *progress_ctx;
+	uint64_t memory_bytes;                    /**< most that may be held; 0: a quarter of RAM, or less where a control group says so */
+	int resume;                               /**< nonzero: go on with what a stopped run of the same job left in OUT.partial, if anything */
+	enum rung_stage_plan plan;
+	enum rung_stage_pad pad;
+	const char *const *stripe_dirs;           /**< [stripe_count] folders, on other devices, that the rows are dealt over; links lead there */
+	size_t stripe_count;                      /**< at most RUNG_FEATURE_FILES_MAX; 0: one file in out_dir */
 };
 
 #ifdef __cplusplus
@@ -53,6 +74,15 @@ static inline struct rung_stage_opts rung_stage_opts_init(void)
 	}
 #endif
 
+#define RUNG_STAGE_PHASES_MAX 8
+
+/** A step of staging, and what the process read and wrote meanwhile. */
+struct rung_stage_phase {
+	const char *name;          /**< "graph", "score", "rank", "relabel", "features", "labels", "files" */
+	double seconds;
+	uint64_t bytes_read, bytes_written;   /**< as the kernel counts them for the process, page cache included; 0 where it does not */
+};
+
 struct rung_stage_report {
 	uint64_t vertex_count;
 	uint64_t edge_count;
@@ -63,23 +93,55 @@ struct rung_stage_report {
 	uint64_t memory_bytes;     /**< most memory the call holds at once, by its own count */
 	struct rung_score_report score;
 	double seconds;
+	uint64_t budget_bytes;     /**< what memory_bytes of the options came to */
+	int graph_in_files;        /**< 1: the graph did not fit and stayed in files */
+	int resumed;               /**< 1: an earlier run's work was gone on with */
+	uint64_t rows_resumed;     /**< rows of the features that it had finished */
+	enum rung_stage_plan plan; /**< of the features, and what it takes: */
+	uint64_t range_count;      /**< parts of the output */
+	uint64_t rows_bytes_read, rows_bytes_written;
+	uint64_t temp_bytes;       /**< more than their size that the feature files take meanwhile */
+	double rows_seconds;       /**< expected; 0: devices were not measured, as there is too little to read */
+	double plan_seconds[RUNG_STAGE_PLAN_GATHER + 1];   /**< expected of each plan; 0: it cannot be, or not measured */
+	double read_bytes_per_s, write_bytes_per_s, row_reads_per_s;   /**< measured: large reads and writes, single rows; 0: not */
+	uint64_t row_stride;       /**< bytes from row to row */
+	uint32_t feature_file_count;
+	size_t phase_count;
+	struct rung_stage_phase phases[RUNG_STAGE_PHASES_MAX];
 };
 
+/** "passes" …; "auto" for RUNG_STAGE_PLAN_AUTO, NULL for a value that is none. */
+RUNG_API const char *rung_stage_plan_name(enum rung_stage_plan plan);
+
+/** 0 and the plan of a name, RUNG_E_INVAL when there is none. */
+RUNG_API int rung_stage_plan_parse(const char *name, enum rung_stage_plan *plan_out);
+
+/** "none" …; NULL for a value that is no padding. */
+RUNG_API const char *rung_stage_pad_name(enum rung_stage_pad pad);
+
+/** 0 and the padding of a name, RUNG_E_INVAL when there is none. */
+RUNG_API int rung_stage_pad_parse(const char *name, enum rung_stage_pad *pad_out);
+
 /**
- * Score, rank, relabel, and write a staged dataset (docs/FORMAT.md).
+ * Score, rank, relabel, and write a staged dataset (docs/FORMAT.md), whatever its size: what does not fit `memory_bytes` stays in files.
  *
  * The folder appears under its name only when every file in it is complete and synced; its manifest is the last thing
- * written. Until then the work lies in "OUT.partial", which a later run removes; a second run on the same folder while
- * one is at work returns RUNG_E_BUSY. Inputs and free disk space are checked before the first byte is written. After an
- * error nothing is left of the folder, and with `force` the folder that was to be replaced is untouched. (One exception: when only
- * the last sync, of the parent folder, fails, the complete dataset stays; it opens and verifies.)
+ * written. Until then the work lies in "OUT.partial", with a journal of what is finished; a second run on the same folder while
+ * one is at work returns RUNG_E_BUSY. Inputs, memory and free disk space are checked before the first byte is written.
  *
- * Memory in this version: the graph twice (CSC and relabelled), or once and what the score takes (rank.h), whichever is more, and a
- * few bytes per vertex; the features are streamed.
+ * A run that fails, is canceled or killed before the ranks are known leaves nothing that is worth keeping: it, or the next run, removes the
+ * folder. Later, OUT.partial stays. With `resume` the same job goes on behind what is finished, to the same bytes; another
+ * job or inputs that have changed are RUNG_E_INVAL. Without, RUNG_E_EXIST says so; `force` begins anew. A folder
+ * that was to be replaced is untouched until the new one is whole. (When only the last sync, of the parent folder,
+ * fails, the complete dataset stays; it opens and verifies.)
+ *
+ * Memory: a map of the vertices (4 bytes each, 8 past 2^32 of them) is always held, two while the graph is relabelled, and what the score
+ * takes a vertex (rank.h) while it is computed; the rest is buffers. The graph goes into memory where that fits. A deflated
+ * member of a .npz is inflated into memory.
  *
  * @param report_out  may be NULL
- * @return 0, RUNG_E_EXIST (out_dir is there), RUNG_E_BUSY, RUNG_E_NOSPC, RUNG_E_RANGE, RUNG_E_FORMAT, RUNG_E_NOENT, RUNG_E_IO,
- *         RUNG_E_INVAL, RUNG_E_NOMEM, RUNG_E_CANCELED
+ * @return 0, RUNG_E_EXIST (out_dir is there, or half-done work), RUNG_E_BUSY, RUNG_E_NOSPC, RUNG_E_RANGE, RUNG_E_FORMAT, RUNG_E_NOENT,
+ *         RUNG_E_IO, RUNG_E_INVAL (also memory_bytes too small: says the least that works), RUNG_E_NOMEM, RUNG_E_CANCELED
  */
 RUNG_API int rung_stage(const struct rung_stage_opts *opts, struct rung_stage_report *report_out);
 

@@ -263,7 +263,9 @@ class BadInput(CliTest):
         before = sorted(os.listdir(self.folder))
         self.fails("stage", *graph.options(), "--out", self.out, code=1, says=[self.out, "File too large"],
                    preexec_fn=self.limit_file_size)
-        self.assertEqual(sorted(os.listdir(self.folder)), before)
+        self.assertEqual(sorted(os.listdir(self.folder)), sorted(before + [os.path.basename(self.out) + ".partial"]))
+        self.run_rung("stage", *graph.options(), "--out", self.out, "--resume")   # with room it ends
+        self.run_rung("verify", self.out, "--source", graph.features)
 
     def on_a_small_disk(self, size, *args):
         """Run the command with self.out on a tmpfs of `size`; returns what was done and what is on it at the end."""

@@ -4,6 +4,7 @@
 #define SUPPORT_STAGE_FIXTURE_H
 
 #include <criterion/criterion.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,6 +69,46 @@ static inline bool opens(const char *path)
 
 	rung_dataset_close(ds);
 	return rc == 0;
+}
+
+/* All files of two datasets are the same bytes. */
+static inline void same_files(const char *one, const char *other)
+{
+	struct rung_dataset *ds = NULL;
+
+	cr_assert_eq(rung_dataset_open(one, &ds), 0, "%s", rung_last_error());
+	for (size_t i = 0; i < rung_dataset_info(ds)->file_count; i++) {
+		size_t a_bytes = 0, b_bytes = 0;
+		unsigned char *a, *b;
+		char path[500];
+
+		snprintf(path, sizeof(path), "%s/%s", one, rung_dataset_file(ds, i)->name);
+		a = support_read_file(path, &a_bytes);
+		snprintf(path, sizeof(path), "%s/%s", other, rung_dataset_file(ds, i)->name);
+		b = support_read_file(path, &b_bytes);
+		cr_assert(a && b && a_bytes == b_bytes && memcmp(a, b, a_bytes) == 0, "%s", path);
+		free(a);
+		free(b);
+	}
+	rung_dataset_close(ds);
+}
+
+/* Nothing but what a dataset is made of. */
+static inline void no_leftovers(const char *folder)
+{
+	struct rung_dataset *ds = NULL;
+	DIR *entries = opendir(folder);
+	struct dirent *entry;
+	size_t count = 0;
+
+	cr_assert(entries != NULL);
+	cr_assert_eq(rung_dataset_open(folder, &ds), 0, "%s", rung_last_error());
+	while ((entry = readdir(entries)) != NULL)
+		count += entry->d_name[0] != '.';
+	cr_assert_eq(count, rung_dataset_info(ds)->file_count);
+	cr_assert_not(exists(partial));
+	closedir(entries);
+	rung_dataset_close(ds);
 }
 
 static inline void fails(int status, const char *words)

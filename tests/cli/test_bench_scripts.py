@@ -53,6 +53,15 @@ class BenchScripts(CliTest):
             self.assertEqual(len({strategy["samples"][0]["rows"] for strategy in result["strategies"].values()}), 1, "the same rows")
             self.assertIn("pread", result["strategies"]["rung"]["times_the_rows_per_s_of"])
 
+    def test_stage_speed_stages_within_its_limit(self):
+        record = self.run_script("stage_speed.py", "--folder", self.folder, "--rows", "20000", "--row-bytes", "1000", "--edges", "30000",
+                                 "--memory", "16MiB", "--limit", "512MiB", "--numpy-rows", "0")
+        report = record["stage"]["report"]
+        self.assertGreater(report["rows"]["ranges"], 1)
+        self.assertLessEqual(report["memory_bytes"], 16 << 20)
+        self.assertEqual(len(record["ratio_to_floor"]), 2)
+        self.assertIsNone(record["numpy"])
+
     @is_built("rung_score_speed")
     def test_edge_passes_come_to_the_scores_of_the_baseline(self):
         record = self.run_script("score_speed.py", "--programs", PROGRAMS, "--small")

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A limit on the memory of a command and its children, page cache included: a control group of ours where we may make one, else of
+systemd's."""
+import os
+import shutil
+import subprocess
+
+V1 = "/sys/fs/cgroup/memory"
+V2 = "/sys/fs/cgroup"
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read().strip()
+
+
+class Limit:
+    """with Limit(bytes) as limit: subprocess.run(limit.wrap(command), preexec_fn=limit.enter); limit.kind, limit.peak()."""
+
+    def __init__(self, limit_bytes):
+        self.bytes = limit_bytes
+        self.kind = self.group = None
+
+    def __enter__(self):
+        v2 = os.path.exists(V2 + "/cgroup.controllers") and "memory" in read(V2 + "/cgroup.controllers")
+        base, name = (V2, "memory.max") if v2 else (V1, "memory.limit_in_bytes")
+        group = "%s/rung-bench-%d" % (base, os.getpid())
+        self.peak_file = "memory.peak" if v2 else "memory.max_usage_in_bytes"
+        try:
+            os.mkdir(group)
+            self.group = group
+            with open(group + "/" + name, "w", encoding="utf-8") as file:
+                file.write(str(self.bytes))
+            self.kind = "cgroup v2" if v2 else "cgroup v1"
+        except OSError:
+            self.__exit__()
+            if shutil.which("systemd-run") and subprocess.run(self.scope() + ["true"], stdin=subprocess.DEVNULL, capture_output=True,
+                                                              check=False).returncode == 0:
+                self.kind = "systemd-run"
+        return self
+
+    def scope(self):
+        return ["systemd-run", "--quiet", "--scope", "--user", "-p", "MemoryMax=%d" % self.bytes, "-p", "MemorySwapMax=0"]
+
+    def wrap(self, command):
+        return self.scope() + command if self.kind == "systemd-run" else command
+
+    def enter(self):
+        """In the child, before it runs."""
+        if self.group:
+            with open(self.group + "/cgroup.procs", "w", encoding="utf-8") as file:
+                file.write(str(os.getpid()))
+
+    def peak(self):
+        """Most bytes used at once, page cache included; None where that is not told."""
+        try:
+            return int(read(self.group + "/" + self.peak_file)) if self.group else None
+        except OSError:
+            return None
+
+    def __exit__(self, *_):
+        if self.group:
+            os.rmdir(self.group)
+            self.group = None

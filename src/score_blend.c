@@ -85,7 +85,11 @@ int rung__score_blend(const struct rung__scoring *scoring)
 {
 	const struct rung__run run = sampled_run(scoring, scoring->opts->batches_max ? scoring->opts->batches_max : BLEND_BATCHES);
 	struct sampling sampling;
-	int rc = rung__score_expected(scoring);   /* which takes more memory than sampling: it knows the least */
+	/*
+	 * Which takes more memory than sampling: it knows the least. It leaves overlaps to the counts, and is wrong about alike vertices, of one
+	 * bin, alike; with estimates of them it would be wrong by chance, and counts be believed where they are high by chance.
+	 */
+	int rc = rung__score_expected(scoring);
 
 	if (rc == 0)
 		rc = plan_sampling(scoring, &sampling);

@@ -39,7 +39,7 @@ struct expected {
 	float fanouts[RUNG_HOPS_MAX];         /* FLT_MAX: all */
 	float *present[RUNG_HOPS_MAX];        /* [vertex_count] P_t, packed; of the hops so far */
 	float *in_degree;                     /* [vertex_count] INFINITY where it is 0, so that q is 0 */
-	uint32_t *signatures;                 /* [vertex_count] of the sets of vertices that have it in their lists; NULL: one hop */
+	uint32_t *signatures;                 /* [vertex_count] of the sets of vertices that have it in their lists; NULL: not asked for */
 	uint32_t *minima[2];                  /* [vertex_count] lower and upper half, */
 	float *drawers;                       /* [vertex_count] and size of these sets (up to 2^24), until there are signatures */
 	double seed_score;                    /* -log(1 - P_0) of a train vertex */
@@ -139,18 +139,24 @@ static void add_and_sign(void *ctx, const struct rung__spread_tile *tile, double
 	}
 }
 
-/* A record: P_0 .. P_hop packed, in_degree, signature. */
+static uint32_t record_width(const struct expected *ex)
+{
+	return ex->hop + 2 + (ex->signatures ? 1 : 0);
+}
+
+/* A record: P_0 .. P_hop packed, in_degree, signature if there are any. */
 static void send_records(void *ctx, uint64_t first, uint64_t count, const uint64_t *indptr, float *records)
 {
 	const struct expected *ex = ctx;
-	const uint32_t width = ex->hop + 3;
+	const uint32_t width = record_width(ex);
 
 	(void)indptr;
 	for (uint64_t i = 0; i < count; i++, records += width) {
 		for (uint32_t t = 0; t <= ex->hop; t++)
 			records[t] = ex->present[t][first + i];
 		records[ex->hop + 1] = ex->in_degree[first + i];
-		memcpy(&records[ex->hop + 2], &ex->signatures[first + i], sizeof(*records));
+		if (ex->signatures)
+			memcpy(&records[ex->hop + 2], &ex->signatures[first + i], sizeof(*records));
 	}
 }
 
@@ -231,7 +237,7 @@ hop_lanes(struct lanes *vu, struct lanes *uv, const struct edges *edges, uint32_
 /* Up to LANES edges from `first` on. What is missing is left as it was: edges like others, whose results nobody takes. */
 static void turn_records(const struct expected *ex, const struct rung__spread_tile *tile, uint64_t first, unsigned count, struct edges *edges)
 {
-	const uint32_t width = ex->hop + 3, *signatures = ex->signatures + tile->u_first;
+	const uint32_t width = record_width(ex);
 	const float *in_degree = ex->in_degree + tile->u_first, *records = tile->values + first * width;
 	const uint16_t *u = tile->u + first;
 
@@ -249,9 +255,13 @@ static void turn_records(const struct expected *ex, const struct rung__spread_ti
 
 		edges->v_degree[i] = record[0];
 		edges->u_degree[i] = vertex != u[i] ? in_degree[vertex] : INFINITY;   /* one way: u does not draw v */
-		memcpy(&edges->v_signature[i], &record[1], sizeof(*record));
-		edges->u_signature[i] = signatures[vertex];
+		if (ex->signatures) {
+			memcpy(&edges->v_signature[i], &record[1], sizeof(*record));
+			edges->u_signature[i] = ex->signatures[tile->u_first + vertex];
+		}
 	}
+	if (!ex->signatures)
+		return;   /* share stays 0 */
 #pragma omp simd
 	for (unsigned i = 0; i < LANES; i++)
 		edges->share[i] = rung__minhash_share(edges->u_signature[i], edges->v_signature[i]);
@@ -309,7 +319,7 @@ static double take(void *ctx, uint64_t first, uint64_t count, const double *sums
 	return 0;
 }
 
-static int take_arrays(struct expected *ex)
+static int take_arrays(struct expected *ex, bool overlaps)
 {
 	const uint64_t vertex_count = ex->scoring->vertex_count;
 
@@ -318,8 +328,8 @@ static int take_arrays(struct expected *ex)
 	bool complete;
 
 	ex->in_degree = rung__map_pages(bytes);
-	ex->signatures = hops > 1 ? rung__map_pages(bytes) : NULL;
-	complete = ex->in_degree && (hops == 1 || ex->signatures);
+	ex->signatures = overlaps ? rung__map_pages(bytes) : NULL;
+	complete = ex->in_degree && (!overlaps || ex->signatures);
 	for (uint32_t t = 0; t < hops; t++) {
 		ex->present[t] = rung__map_pages(bytes);
 		complete = complete && ex->present[t];
@@ -371,7 +381,7 @@ static int run_hops(struct expected *ex, struct rung__spread *spread)
 	for (ex->hop = 0; rc == 0 && ex->hop < ex->scoring->opts->hop_count; ex->hop++) {
 		if (ex->hop == 1)   /* nobody has drawn anybody before */
 			rc = rung__spread_find_records(spread, ex->signatures);
-		rule.width = ex->hop == 0 ? 0 : ex->hop + 3;
+		rule.width = ex->hop == 0 ? 0 : record_width(ex);
 		rule.add = ex->hop == 0 && ex->signatures ? add_and_sign : NULL;
 		if (rc == 0)
 			rc = rung__spread_pass(spread, &rule, NULL);
@@ -382,12 +392,13 @@ static int run_hops(struct expected *ex, struct rung__spread *spread)
 int rung__score_expected(const struct rung__scoring *scoring)
 {
 	const uint32_t hops = scoring->opts->hop_count;
+	const bool overlaps = hops > 1 && scoring->opts->method == RUNG_SCORE_EXPECTED;
 	const uint64_t bytes = scoring->vertex_count * sizeof(float);
-	struct rung__spread_opts opts = { .drop_loops = true, .width_max = hops > 1 ? hops + 2 : 0, .pass_total = hops,
-		.other_bytes = (hops + UINT64_C(1) + (hops > 1)) * scoring->vertex_count * sizeof(float) };
+	struct rung__spread_opts opts = { .drop_loops = true, .width_max = hops > 1 ? hops + 1 + overlaps : 0, .pass_total = hops,
+		.other_bytes = (hops + UINT64_C(1) + overlaps) * bytes };
 	struct expected ex = { .scoring = scoring };
 	struct rung__spread *spread;
-	int rc = take_arrays(&ex);
+	int rc = take_arrays(&ex, overlaps);
 
 	if (rc < 0)
 		goto free_arrays;

@@ -32,7 +32,7 @@ int rung__scoring_spread(const struct rung__scoring *scoring, struct rung__sprea
 int rung__score_degree(const struct rung__scoring *scoring);
 int rung__score_pagerank(const struct rung__scoring *scoring);
 
-/** expected. score_expected.c */
+/** expected, and what blend corrects: the same without o(v,u). score_expected.c */
 int rung__score_expected(const struct rung__scoring *scoring);
 
 /** presample, blend. score_blend.c */

@@ -81,7 +81,7 @@ int rung__spread_pass(struct rung__spread *spread, const struct rung__spread_rul
 
 /**
  * Find the edges that give records; until then none does, from then on rules have width. Reads all edges once or twice more.
- * @param signatures  [vertex_count] minhash.h, as long as `spread`
+ * @param signatures  [vertex_count] minhash.h, as long as `spread`; NULL: mutual edges alone give records
  * @return 0, RUNG_E_NOMEM, RUNG_E_CANCELED, of files what a pass over them returns
  */
 int rung__spread_find_records(struct rung__spread *spread, const uint32_t *signatures);

@@ -43,7 +43,7 @@ struct rung__spread {
 	struct rung__spread_opts opts;
 	struct rung_csc csc;             /* of a graph in files its counts and index_bytes alone */
 	struct rung_edges *edges;        /* NULL: in memory */
-	const uint32_t *signatures;      /* [vertex_count] NULL: records are not wanted yet */
+	const uint32_t *signatures;      /* [vertex_count] of the vertices; NULL: none, or not yet */
 	bool all_mutual;                 /* every edge is, and gives a record */
 	bool two_sided;                  /* some give one */
 	struct rung__direct mutual_file; /* of files: [edge_count / 64 + 1] words, a bit an edge */

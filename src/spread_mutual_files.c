@@ -346,6 +346,6 @@ int rung__spread_mark_mutual_files(struct rung__spread *spread)
 	if (rc == 0)
 		rc = rung__spread_take_panel(spread);
 	spread->has_mutual = marked > 0;
-	spread->two_sided = true;
+	spread->two_sided = marked > 0 || spread->signatures;
 	return rc;
 }

@@ -328,9 +328,11 @@ int rung__spread_mark_records(struct rung__spread *spread)
 		return rc;
 	spread->passes++;
 	spread->all_mutual = marked == tiled_count(spread);
-	if (spread->all_mutual)
+	if (spread->all_mutual || (marked == 0 && !spread->signatures))
 		return 0;
-	rung__panel_run(spread, &rule, spread->blocks, spread->block_count, true, true);
-	spread->passes++;
+	if (spread->signatures) {
+		rung__panel_run(spread, &rule, spread->blocks, spread->block_count, true, true);
+		spread->passes++;
+	}
 	return split_blocks(spread);
 }

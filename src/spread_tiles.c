@@ -199,7 +199,7 @@ void rung__block_tile(const struct rung__spread *spread, struct rung__block *blo
 	starts[spread->bin_count] = sum;
 	place_edges(&s, index_bytes);
 	/* the ids may lie where the tiles are to be: these are not written before the ids are no longer needed */
-	for (uint32_t bin = 0; spread->two_sided && bin < spread->bin_count; bin++)
+	for (uint32_t bin = 0; spread->two_sided && spread->signatures && bin < spread->bin_count; bin++)
 		mark_records(spread, block, bin, s.pairs, starts[bin], starts[bin + 1]);
 	if (spread->two_sided)
 		write_sides(spread, block, room);

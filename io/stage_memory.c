@@ -30,9 +30,9 @@ static uint64_t score_bytes(const struct rung__stage *stage, uint64_t edge_count
 	if (stage->method == RUNG_SCORE_PRESAMPLE)
 		return sampling;
 	if (stage->method == RUNG_SCORE_EXPECTED || stage->method == RUNG_SCORE_BLEND) {
-		per_vertex = 4 * hops + 16;
+		per_vertex = 4 * hops + 20;
 		per_edge = 9;   /* a bit, rounded up */
-		records = hops + 1;
+		records = hops + 2;
 	}
 	return RUNG__MAX(sampling, per_vertex * m->vertex_count + per_edge * edge_count + (threads + records) * SCORE_BLOCK_BYTES);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "edge_lists.h"
 #include "graph_internal.h"
 #include "internal.h"
 #include "source_place.h"
@@ -76,6 +77,28 @@ static void source_line(struct job *job, const char *key, const char *spec)
 		stat_line(job, key, spec, &st);
 }
 
+/* An edge list, without what its spec says of ids. */
+static void list_line(struct job *job, const char *key, const char *spec)
+{
+	struct rung__edge_spec parts;
+	struct stat st;
+	char *src;
+
+	if (job->rc < 0)
+		return;
+	job->rc = rung__edge_spec_parse(spec, &parts);
+	if (job->rc < 0)
+		return;
+	src = rung__format("%.*s", (int)parts.src_length, spec);
+	if (!src)
+		job->rc = rung__fail(RUNG_E_NOMEM, "%s", spec);
+	else if (rung__source_stat(src, &st) < 0)
+		job->rc = rung__fail_errno(errno, "%s: cannot be found again", src);
+	else
+		stat_line(job, key, spec, &st);
+	rung__free(src);
+}
+
 /* The first comma at which both sides are files separates the two sources of a csc: or csr:. */
 static void columns_line(struct job *job, const char *key, const char *spec)
 {
@@ -114,7 +137,7 @@ static void inputs(struct job *job)
 		if (rung__spec_is_csc(spec) || rung__spec_is_csr(spec))
 			columns_line(job, key, spec);
 		else
-			source_line(job, key, spec);
+			list_line(job, key, spec);
 	}
 	source_line(job, "features", opts->features);
 	source_line(job, "labels", opts->labels);

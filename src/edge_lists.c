@@ -10,6 +10,7 @@ struct rung__edge_list {
 	enum rung_dtype dtype;
 	uint64_t edge_count;
 	bool by_side;           /* [2,E]: all sources, then all destinations; else [E,2] */
+	struct rung__id_range source, destination;
 };
 
 /* A chunk of one list in lists->raw: source i at element source_at + stride * i. */
@@ -23,13 +24,31 @@ struct chunk {
 
 typedef int (*chunk_fn)(struct rung__edge_lists *lists, const struct chunk *chunk, void *ctx);
 
+static int open_source(const char *spec, int *transposed_out, struct rung__edge_list *list)
+{
+	struct rung__edge_spec parts;
+	char *src_spec;
+	int rc = rung__edge_spec_parse(spec, &parts);
+
+	if (rc < 0)
+		return rc;
+	src_spec = rung__format("%.*s", (int)parts.src_length, spec);
+	if (!src_spec)
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory", spec);
+	rc = rung__ids_open_matrix(src_spec, "an edge index", transposed_out, &list->src);
+	rung__free(src_spec);
+	list->source = parts.source;
+	list->destination = parts.destination;
+	return rc;
+}
+
 static int open_list(const char *spec, struct rung__edge_list *list)
 {
 	const struct rung_array_info *info;
 	uint64_t first, second;   /* dimensions as the file states them */
 	int transposed, rc;
 
-	rc = rung__ids_open_matrix(spec, "an edge index", &transposed, &list->src);
+	rc = open_source(spec, &transposed, list);
 	if (rc < 0)
 		return rc;
 	info = rung_source_info(list->src);
@@ -105,48 +124,76 @@ static int for_each_chunk(struct rung__edge_lists *lists, chunk_fn fn, void *ctx
 	return 0;
 }
 
+/* First value of one side of a list that is no id there, whatever `first` is added to. */
+static uint64_t id_limit(const struct rung__edge_lists *lists, enum rung_dtype dtype, const struct rung__id_range *range)
+{
+	uint64_t limit = UINT64_MAX - range->first;
+
+	if (lists->vertex_count > 0)
+		limit = lists->vertex_count > range->first ? lists->vertex_count - range->first : 0;
+	return rung__ids_limit(dtype, RUNG__MIN(limit, range->count));
+}
+
 static int fail_id(const struct rung__edge_lists *lists, const struct chunk *chunk, uint64_t i)
 {
 	const enum rung_dtype dtype = chunk->list->dtype;
-	const bool known = lists->vertex_count > 0;
-	uint64_t value = rung__ids_get(lists->raw, dtype, chunk->stride * i);
+	const struct rung__id_range *range = &chunk->list->source;
+	uint64_t value = rung__ids_get(lists->raw, dtype, chunk->stride * i), limit = id_limit(lists, dtype, range);
 	const char *side = "source";
-	char text[RUNG__ID_TEXT_BYTES];
+	char text[RUNG__ID_TEXT_BYTES], last[RUNG__ID_TEXT_BYTES] = "none";
 
-	if (value < rung__ids_limit(dtype, known ? lists->vertex_count : UINT64_MAX)) {
+	if (value < limit) {
+		range = &chunk->list->destination;
 		value = rung__ids_get(lists->raw, dtype, chunk->destination_at + chunk->stride * i);
+		limit = id_limit(lists, dtype, range);
 		side = "destination";
 	}
-	return rung__fail(RUNG_E_RANGE, "%s: edge %" PRIu64 ": %s id %s is out of range 0..%" PRIu64 "; %s",
-	                  rung_source_spec(chunk->list->src), chunk->first + i, side, rung__ids_text(text, dtype, value),
-	                  known ? lists->vertex_count - 1 : rung__ids_limit(dtype, UINT64_MAX) - 1,
-	                  known ? "correct the edge or give the right vertex count" : "correct the edge");
+	if (limit > 0)
+		rung__ids_text(last, RUNG_U64, limit - 1);
+	return rung__fail(RUNG_E_RANGE, "%s: edge %" PRIu64 ": %s id %s is out of range 0..%s; %s",
+	                  rung_source_spec(chunk->list->src), chunk->first + i, side, rung__ids_text(text, dtype, value), last,
+	                  limit == range->count ? "correct the edge or the count of ids" :
+	                  lists->vertex_count > 0 ? "correct the edge or give the right vertex count" : "correct the edge");
+}
+
+static bool is_stray(const struct rung__edge_lists *lists, const struct chunk *chunk, uint64_t i)
+{
+	const struct rung__edge_list *list = chunk->list;
+
+	return rung__ids_get(lists->raw, list->dtype, chunk->stride * i) >= id_limit(lists, list->dtype, &list->source) ||
+	       rung__ids_get(lists->raw, list->dtype, chunk->destination_at + chunk->stride * i) >=
+		       id_limit(lists, list->dtype, &list->destination);
+}
+
+static uint64_t larger_end(const struct rung__edge_lists *lists, const struct chunk *chunk, uint64_t i)
+{
+	const struct rung__edge_list *list = chunk->list;
+	const uint64_t source = rung__ids_get(lists->raw, list->dtype, chunk->stride * i) + list->source.first;
+	const uint64_t destination = rung__ids_get(lists->raw, list->dtype, chunk->destination_at + chunk->stride * i);
+
+	return RUNG__MAX(source, destination + list->destination.first);
 }
 
 static int find_largest(struct rung__edge_lists *lists, const struct chunk *chunk, void *ctx)
 {
-	const enum rung_dtype dtype = chunk->list->dtype;
-	const uint64_t limit = rung__ids_limit(dtype, UINT64_MAX);
-	const uint64_t element_count = 2 * chunk->count;
-	uint64_t largest = 0, at = 0;
+	uint64_t largest = 0, at = 0, strays = 0;
 
 	(void)ctx;
-#pragma omp parallel for num_threads(lists->threads) reduction(max : largest) schedule(static)
-	for (uint64_t i = 0; i < element_count; i++) {
-		const uint64_t id = rung__ids_get(lists->raw, dtype, i);
+#pragma omp parallel for num_threads(lists->threads) reduction(max : largest) reduction(+ : strays) schedule(static)
+	for (uint64_t i = 0; i < chunk->count; i++) {
+		const uint64_t end = larger_end(lists, chunk, i);
 
-		largest = RUNG__MAX(largest, id);
+		strays += is_stray(lists, chunk, i);
+		largest = RUNG__MAX(largest, end);
 	}
-	if (largest >= limit) {
-		while (rung__ids_get(lists->raw, dtype, chunk->stride * at) < limit &&
-		       rung__ids_get(lists->raw, dtype, chunk->destination_at + chunk->stride * at) < limit)
+	if (strays > 0) {
+		while (!is_stray(lists, chunk, at))
 			at++;
 		return fail_id(lists, chunk, at);
 	}
 	if (lists->largest_spec && largest <= lists->largest)
 		return 0;
-	while (rung__ids_get(lists->raw, dtype, chunk->stride * at) != largest &&
-	       rung__ids_get(lists->raw, dtype, chunk->destination_at + chunk->stride * at) != largest)
+	while (larger_end(lists, chunk, at) != largest)
 		at++;
 	lists->largest = largest;
 	lists->largest_spec = rung_source_spec(chunk->list->src);
@@ -175,18 +222,22 @@ static uint64_t close_gaps(const struct rung__edge_lists *lists, uint64_t pair_c
 static int make_pairs(struct rung__edge_lists *lists, const struct chunk *chunk, uint64_t *pair_count_out)
 {
 	const enum rung_dtype dtype = chunk->list->dtype;
-	const uint64_t limit = rung__ids_limit(dtype, lists->vertex_count);
+	const uint64_t source_first = chunk->list->source.first, destination_first = chunk->list->destination.first;
+	const uint64_t source_limit = id_limit(lists, dtype, &chunk->list->source);
+	const uint64_t destination_limit = id_limit(lists, dtype, &chunk->list->destination);
 	const uint64_t per_edge = lists->opts->undirected ? 2 : 1;
 	const unsigned index_bytes = lists->index_bytes;
 	uint64_t first_bad = chunk->count, self_loops = 0;
 
 #pragma omp parallel for num_threads(lists->threads) reduction(min : first_bad) reduction(+ : self_loops) schedule(static)
 	for (uint64_t i = 0; i < chunk->count; i++) {
-		const uint64_t source = rung__ids_get(lists->raw, dtype, chunk->stride * i);
-		const uint64_t destination = rung__ids_get(lists->raw, dtype, chunk->destination_at + chunk->stride * i);
+		uint64_t source = rung__ids_get(lists->raw, dtype, chunk->stride * i);
+		uint64_t destination = rung__ids_get(lists->raw, dtype, chunk->destination_at + chunk->stride * i);
 
-		if (source >= limit || destination >= limit)
+		if (source >= source_limit || destination >= destination_limit)
 			first_bad = RUNG__MIN(first_bad, i);
+		source += source_first;
+		destination += destination_first;
 		self_loops += source == destination;
 		rung__id_set(lists->keys, index_bytes, per_edge * i, destination);
 		rung__id_set(lists->values, index_bytes, per_edge * i, source);

@@ -8,6 +8,21 @@
 
 struct rung__edge_list;
 
+/** Ids of one side of an edge list: id i is vertex first + i. */
+struct rung__id_range {
+	uint64_t first;
+	uint64_t count;   /* ids are below it; UINT64_MAX: not said */
+};
+
+/** What "SRC+FIRST[:COUNT],FIRST[:COUNT]" says of sources and destinations; without what is behind SRC, ids are vertices. */
+struct rung__edge_spec {
+	size_t src_length;   /* of SRC */
+	struct rung__id_range source, destination;
+};
+
+/** Cut a spec of an edge list up. What does not end in such numbers is all SRC. RUNG_E_INVAL for numbers that make no ids. */
+int rung__edge_spec_parse(const char *spec, struct rung__edge_spec *parts_out);
+
 struct rung__edge_lists {
 	const struct rung_graph_opts *opts;
 	struct rung__edge_list *lists;   /* [opts->spec_count] */

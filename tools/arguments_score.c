@@ -23,7 +23,7 @@ enum {
 
 static const struct argp_option graph_options[] = {
 	{ "graph", KEY_GRAPH, "GRAPH", 0,
-	  "Edge index [2,E] or [E,2] as a SRC (repeat it to join lists), or csc:SRC,SRC (indptr and indices of in-neighbours), or "
+	  "Edge index [2,E] or [E,2] as a SRC (repeat it to join lists; +FIRST,FIRST behind it: its ids count from there), or csc:SRC,SRC (indptr and indices of in-neighbours), or "
 	  "csr:SRC,SRC (of out-neighbours)",
 	  1 },
 	{ "undirected", KEY_UNDIRECTED, NULL, 0, "Add the reverse of every edge", 2 },

@@ -30,7 +30,7 @@ struct rung_graph;
 
 struct rung_graph_opts {
 	size_t size;                 /**< sizeof(struct rung_graph_opts), set by the initialiser */
-	const char *const *specs;    /**< [spec_count] SRC of an edge index [2,E] or [E,2], or "csc:SRC,SRC" (indptr, indices), or "csr:SRC,SRC" */
+	const char *const *specs;    /**< [spec_count] SRC[+PARTS] of an edge index [2,E] or [E,2], or "csc:SRC,SRC" (indptr, indices), or "csr:SRC,SRC" */
 	size_t spec_count;           /**< at least 1; several edge lists are joined, a csc: or csr: stands alone */
 	uint64_t vertex_count;       /**< 0: largest id + 1, or the length of indptr - 1 */
 	int undirected;              /**< nonzero: add the reverse of every edge; a self loop is not doubled */
@@ -57,6 +57,10 @@ static inline struct rung_graph_opts rung_graph_opts_init(void)
  * (behind all edges of its column for a csc: and a csr:). A csr: has the lists of out-neighbours: v -> indices[indptr[v] ..
  * indptr[v+1]). Columns then list their sources in ascending order, and the reverse edges, if any, in the order of the file.
  * Every id and every indptr entry is checked. An edge list is read twice, and three times when the vertex count is to be found.
+ *
+ * Edge lists may be of parts of the vertices, such as authors and papers, each with ids from 0 on: with
+ * "SRC+FIRST[:COUNT],FIRST[:COUNT]" source i of SRC is vertex FIRST + i, destinations likewise, and an id that is not below COUNT is
+ * refused. (A file whose name ends so is given with +0,0 behind it.)
  *
  * An edge index of shape [2,2] is read as [2,E]. In "csc:SRC,SRC" and "csr:SRC,SRC" the sources may hold commas themselves
  * (raw:...): the first comma at which both sides open as sources of integers separates them.

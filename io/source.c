@@ -15,7 +15,7 @@
 
 #define RAW_USAGE "raw:FILE,DTYPE,DIM[xDIM][,OFFSET]"
 
-static int open_file(struct rung_source *src, const char *path, size_t path_len, uint64_t *bytes_out)
+int rung__source_open_file(struct rung_source *src, const char *path, size_t path_len, uint64_t *bytes_out)
 {
 	struct stat st;
 
@@ -41,7 +41,7 @@ static int open_npy(struct rung_source *src)
 	uint64_t bytes;
 	int rc;
 
-	rc = open_file(src, src->spec, strlen(src->spec), &bytes);
+	rc = rung__source_open_file(src, src->spec, strlen(src->spec), &bytes);
 	if (rc < 0)
 		return rc;
 	rc = rung__npy_read(src->fd, src->path, 0, bytes, &npy);
@@ -58,7 +58,7 @@ static int open_npz(struct rung_source *src, const char *colon)
 	uint64_t bytes;
 	int rc;
 
-	rc = open_file(src, src->spec, colon ? (size_t)(colon - src->spec) : strlen(src->spec), &bytes);
+	rc = rung__source_open_file(src, src->spec, colon ? (size_t)(colon - src->spec) : strlen(src->spec), &bytes);
 	if (rc < 0)
 		return rc;
 	if (!colon || colon[1] == '\0')
@@ -66,8 +66,7 @@ static int open_npz(struct rung_source *src, const char *colon)
 	return rung__source_open_member(src, colon + 1, bytes);
 }
 
-/* A decimal number that ends at `stop`; false when it is none or too large. */
-static bool parse_number(const char **at, char stop, uint64_t *value_out)
+bool rung__parse_number(const char **at, char stop, uint64_t *value_out)
 {
 	const char *p = *at;
 	uint64_t value = 0;
@@ -88,7 +87,7 @@ static bool parse_number(const char **at, char stop, uint64_t *value_out)
 static bool parse_dims(const char *text, struct rung_array_info *info)
 {
 	for (info->dim_count = 0; info->dim_count < RUNG_DIMS_MAX; text++) {
-		if (!parse_number(&text, 'x', &info->dims[info->dim_count++]))
+		if (!rung__parse_number(&text, 'x', &info->dims[info->dim_count++]))
 			return false;
 		if (*text == '\0')
 			return true;
@@ -118,7 +117,7 @@ static bool parse_raw(char *text, struct rung_array_info *info, uint64_t *offset
 		if (i == 2 && (info->dtype = rung_dtype_parse(words[2])) == RUNG_DTYPE_NONE)
 			return false;
 		offset_at = words[0];
-		if (i == 2 && !parse_number(&offset_at, '\0', offset_out))
+		if (i == 2 && !rung__parse_number(&offset_at, '\0', offset_out))
 			return false;
 		if (i == 2)
 			words[0] = words[1];
@@ -146,7 +145,7 @@ static int open_raw(struct rung_source *src)
 	if (!rung__array_measure(&src->info, &data_bytes) || !rung__add(src->data_offset, data_bytes, &end) || end > INT64_MAX)
 		return rung__fail(RUNG_E_INVAL, "source '%s': the product of its dimensions needs more than 63 bits; check them",
 				  src->spec);
-	rc = open_file(src, words, path_len, &file_bytes);
+	rc = rung__source_open_file(src, words, path_len, &file_bytes);
 	if (rc < 0)
 		return rc;
 	if (file_bytes < end)
@@ -158,14 +157,15 @@ static int open_raw(struct rung_source *src)
 	return 0;
 }
 
-/* The last ":" that follows ".npz". */
-static const char *member_colon(const char *spec)
+/* The last ":" that follows `end`, which is ".npz" or ".pt". */
+static const char *member_colon(const char *spec, const char *end)
 {
-	const char *found = NULL, *at = spec;
+	const size_t len = strlen(end);
+	const char *found = NULL;
 
-	while ((at = strstr(at, ".npz:")) != NULL) {
-		found = at + strlen(".npz");
-		at = found;
+	for (const char *at = spec; (at = strstr(at, end)) != NULL; at += len) {
+		if (at[len] == ':')
+			found = at + len;
 	}
 	return found;
 }
@@ -177,24 +177,79 @@ static bool ends_in(const char *text, const char *end)
 	return len >= end_len && strcmp(text + len - end_len, end) == 0;
 }
 
+static bool begins_with(const char *text, const char *prefix)
+{
+	return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+static bool is_text(const char *spec)
+{
+	return ends_in(spec, ".csv") || ends_in(spec, ".txt") || ends_in(spec, ".csv.gz") || ends_in(spec, ".txt.gz");
+}
+
+static int open_text(struct rung_source *src)
+{
+	uint64_t bytes;
+	int rc = rung__source_open_file(src, src->spec, strlen(src->spec), &bytes);
+
+	return rc < 0 ? rc : rung__source_open_text(src);
+}
+
+static int open_torch(struct rung_source *src, const char *colon)
+{
+	uint64_t bytes;
+	int rc = rung__source_open_file(src, src->spec, colon ? (size_t)(colon - src->spec) : strlen(src->spec), &bytes);
+
+	return rc < 0 ? rc : rung__source_open_torch(src, colon && colon[1] ? colon + 1 : NULL, bytes);
+}
+
+static int open_any(struct rung_source *src)
+{
+	const char *member = member_colon(src->spec, ".npz"), *key = member_colon(src->spec, ".pt");
+
+	if (begins_with(src->spec, "raw:"))
+		return open_raw(src);
+	if (begins_with(src->spec, RUNG__RANGE_PREFIX))
+		return rung__source_open_range(src);
+	if (begins_with(src->spec, RUNG__PAD_PREFIX))
+		return rung__source_open_padded(src);
+	if (member || ends_in(src->spec, ".npz"))
+		return open_npz(src, member);
+	if (key || ends_in(src->spec, ".pt"))
+		return open_torch(src, key);
+	return is_text(src->spec) ? open_text(src) : open_npy(src);
+}
+
+/* Of "range:" there is none. */
+static int stat_path(const char *path, struct stat *st_out)
+{
+	*st_out = (struct stat){ 0 };
+	return path ? stat(path, st_out) : 0;
+}
+
 int rung__source_stat(const char *spec, struct stat *st_out)
 {
-	const char *colon = member_colon(spec);
-	char *path = rung__strdup(strncmp(spec, "raw:", 4) == 0 ? spec + 4 : spec);
+	const char *member = member_colon(spec, ".npz"), *key = member_colon(spec, ".pt"), *at = spec + strlen(RUNG__PAD_PREFIX);
 	struct rung_array_info info;
-	uint64_t offset;
+	uint64_t number;
 	size_t path_len;
+	char *path;
 	int rc;
 
+	if (begins_with(spec, RUNG__RANGE_PREFIX))
+		return stat_path(NULL, st_out);
+	if (begins_with(spec, RUNG__PAD_PREFIX) && rung__parse_number(&at, ',', &number) && *at == ',')
+		return rung__source_stat(at + 1, st_out);
+	path = rung__strdup(begins_with(spec, "raw:") ? spec + 4 : spec);
 	if (!path) {
 		errno = ENOMEM;
 		return -1;
 	}
-	if (path[0] && strncmp(spec, "raw:", 4) == 0)
-		parse_raw(path, &info, &offset, &path_len);   /* ends it behind the file's name */
-	else if (colon)
-		path[colon - spec] = '\0';
-	rc = stat(path, st_out);
+	if (path[0] && begins_with(spec, "raw:"))
+		parse_raw(path, &info, &number, &path_len);   /* ends it behind the file's name */
+	else if (member || key)
+		path[(member ? member : key) - spec] = '\0';
+	rc = stat_path(path, st_out);
 	rung__free(path);
 	return rc;
 }
@@ -202,7 +257,6 @@ int rung__source_stat(const char *spec, struct stat *st_out)
 int rung_source_open_either_order(const char *spec, int *transposed_out, struct rung_source **src_out)
 {
 	struct rung_source *src;
-	const char *colon;
 	int rc;
 
 	if (!spec || !spec[0])
@@ -212,15 +266,7 @@ int rung_source_open_either_order(const char *spec, int *transposed_out, struct 
 		return rung__fail(RUNG_E_NOMEM, "source '%s'", spec);
 	src->fd = -1;
 	src->spec = rung__strdup(spec);
-	colon = member_colon(spec);
-	if (!src->spec)
-		rc = rung__fail(RUNG_E_NOMEM, "source '%s'", spec);
-	else if (strncmp(spec, "raw:", 4) == 0)
-		rc = open_raw(src);
-	else if (colon || ends_in(spec, ".npz"))
-		rc = open_npz(src, colon ? src->spec + (colon - spec) : NULL);
-	else
-		rc = open_npy(src);
+	rc = src->spec ? open_any(src) : rung__fail(RUNG_E_NOMEM, "source '%s'", spec);
 	if (rc < 0) {
 		rung_source_close(src);
 		return rc;

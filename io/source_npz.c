@@ -7,11 +7,10 @@
 
 #include "internal.h"
 #include "npy.h"
-#include "source_private.h"
+#include "source_made.h"
 
 #define DEFLATE_RATIO_MAX 1032u      /* most that deflate expands; a size above it is a lie */
 #define LIST_BYTES        512u       /* of member names in a message */
-#define READ_BYTES        (1u << 26) /* of one call into libzip */
 
 static int zip_failed(const struct rung_source *src, const char *what, zip_error_t *error)
 {
@@ -82,6 +81,18 @@ int rung__source_no_member(struct rung_source *src)
 	return rung__fail(RUNG_E_INVAL, "%s: names no member of the .npz; write file.npz:member. It has: %s", src->spec, list);
 }
 
+static int stat_member(const struct rung_source *src, zip_t *zip, zip_int64_t idx, zip_stat_t *st)
+{
+	if (zip_stat_index(zip, (zip_uint64_t)idx, 0, st) < 0)
+		return zip_failed(src, "its entry cannot be read", zip_get_error(zip));
+	if ((st->valid & (ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD)) !=
+	    (ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD))
+		return rung__fail(RUNG_E_FORMAT, "%s: its zip entry has no sizes; write it again with numpy.savez()", src->spec);
+	if ((st->valid & ZIP_STAT_ENCRYPTION_METHOD) && st->encryption_method != ZIP_EM_NONE)
+		return rung__fail(RUNG_E_FORMAT, "%s: is encrypted; write it again with numpy.savez()", src->spec);
+	return 0;
+}
+
 static int find_member(const struct rung_source *src, zip_t *zip, const char *member, zip_stat_t *st)
 {
 	zip_int64_t idx = zip_name_locate(zip, member, 0);
@@ -99,42 +110,43 @@ static int find_member(const struct rung_source *src, zip_t *zip, const char *me
 		list_members(zip, list);
 		return rung__fail(RUNG_E_NOENT, "%s: has no member '%s'; it has: %s", src->path, member, list);
 	}
-	if (zip_stat_index(zip, (zip_uint64_t)idx, 0, st) < 0)
-		return zip_failed(src, "its entry cannot be read", zip_get_error(zip));
-	if ((st->valid & (ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD)) !=
-	    (ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD))
-		return rung__fail(RUNG_E_FORMAT, "%s: its zip entry has no sizes; write it again with numpy.savez()", src->spec);
-	if ((st->valid & ZIP_STAT_ENCRYPTION_METHOD) && st->encryption_method != ZIP_EM_NONE)
-		return rung__fail(RUNG_E_FORMAT, "%s: is encrypted; write it again with numpy.savez()", src->spec);
-	return 0;
+	return stat_member(src, zip, idx, st);
 }
 
-static int inflate_all(struct rung_source *src, zip_file_t *file, uint64_t bytes)
+/* All of an entry, whose CRC libzip compares at its end. */
+static int inflate_all(struct rung__made *made, zip_file_t *file)
 {
-	uint64_t done = 0;
+	const struct rung_source *src = made->src;
 	unsigned char past;
 	zip_int64_t got = 0;
+	int rc = 0;
 
-	while (done < bytes) {
-		got = zip_fread(file, src->data + done, RUNG__MIN(bytes - done, READ_BYTES));
+	while (rc == 0 && made->done < made->bytes) {
+		uint64_t room_bytes;
+		unsigned char *room = rung__made_room(made, &room_bytes);
+
+		got = zip_fread(file, room, room_bytes);
 		if (got <= 0)
 			break;
-		done += (uint64_t)got;
+		rc = rung__made_take(made, (uint64_t)got);
 	}
-	if (done == bytes)
-		got = zip_fread(file, &past, 1); /* the end: libzip compares the CRC here */
+	if (rc == 0 && made->done == made->bytes)
+		got = zip_fread(file, &past, 1);
+	if (rc < 0)
+		return rc;
 	if (got < 0)
 		return zip_failed(src, "cannot be inflated", zip_file_get_error(file));
-	if (done < bytes || got > 0)
+	if (made->done < made->bytes || got > 0)
 		return rung__fail(RUNG_E_FORMAT,
 				  "%s: inflates to %s than the %" PRIu64 " bytes its zip entry claims; copy it again", src->spec,
-				  got > 0 ? "more" : "less", bytes);
-	return 0;
+				  got > 0 ? "more" : "less", made->bytes);
+	return rung__made_end(made);
 }
 
 /* What the entry claims is held against the file before memory is taken for it. */
 static int load_member(struct rung_source *src, zip_t *zip, const zip_stat_t *st, uint64_t file_bytes)
 {
+	struct rung__made made;
 	zip_file_t *file;
 	int rc;
 
@@ -147,15 +159,10 @@ static int load_member(struct rung_source *src, zip_t *zip, const zip_stat_t *st
 	file = zip_fopen_index(zip, st->index, 0);
 	if (!file)
 		return zip_failed(src, "cannot be opened", zip_get_error(zip));
-	src->data = rung__malloc_array(st->size, 1);
-	if (src->data) {
-		src->data_bytes = st->size;
-		rc = inflate_all(src, file, st->size);
-	} else {
-		rc = rung__fail(RUNG_E_NOMEM,
-				"%s: %" PRIu64 " bytes to inflate it; write it with numpy.savez() (stored) to read it in place",
-				src->spec, (uint64_t)st->size);
-	}
+	rc = rung__made_begin(&made, src, st->size);
+	if (rc == 0)
+		rc = inflate_all(&made, file);
+	rung__made_fini(&made);
 	zip_fclose(file);
 	return rc;
 }
@@ -182,7 +189,7 @@ int rung__source_open_member(struct rung_source *src, const char *member, uint64
 		rc = load_member(src, zip, &st, file_bytes);
 	if (rc < 0)
 		goto discard_zip;
-	if (in_place)
+	if (!src->data)
 		rc = rung__npy_read(src->fd, src->spec, offset, st.size, &npy);
 	else
 		rc = rung__npy_parse(src->spec, src->data, st.size, st.size, &npy);
@@ -192,6 +199,39 @@ int rung__source_open_member(struct rung_source *src, const char *member, uint64
 	src->transposed = npy.transposed;
 	src->data_offset = offset + npy.data_offset;
 discard_zip:
+	zip_discard(zip);
+	return rc;
+}
+
+static bool name_ends_in(const char *name, const char *end)
+{
+	const size_t len = name ? strlen(name) : 0, end_len = strlen(end);
+
+	return len >= end_len && strcmp(name + len - end_len, end) == 0;
+}
+
+int rung__source_load_ending(struct rung_source *src, const char *end, uint64_t file_bytes)
+{
+	zip_int64_t found = -1;
+	zip_stat_t st;
+	zip_t *zip;
+	int rc = open_zip(src, &zip);
+
+	if (rc < 0)
+		return rc;
+	for (zip_int64_t i = 0; i < zip_get_num_entries(zip, 0) && found < 0; i++) {
+		if (name_ends_in(zip_get_name(zip, (zip_uint64_t)i, 0), end))
+			found = i;
+	}
+	if (found < 0)
+		rc = rung__fail(RUNG_E_FORMAT, "%s: has no member '*%s'", src->path, end);
+	else
+		rc = stat_member(src, zip, found, &st);
+	if (rc == 0 && st.size > rung__made_memory_max)
+		rc = rung__fail(RUNG_E_FORMAT, "%s: its '*%s' claims %" PRIu64 " bytes, at most %" PRIu64 " are read", src->path, end,
+				(uint64_t)st.size, rung__made_memory_max);
+	if (rc == 0)
+		rc = load_member(src, zip, &st, file_bytes);
 	zip_discard(zip);
 	return rc;
 }

@@ -18,6 +18,28 @@ struct rung_source {
 	uint64_t data_bytes;  /* of `data`, its header included */
 };
 
+/** Open a regular file as src->fd, under its own name src->path. */
+int rung__source_open_file(struct rung_source *src, const char *path, size_t path_len, uint64_t *bytes_out);
+
+#define RUNG__RANGE_PREFIX "range:"
+#define RUNG__PAD_PREFIX   "pad:"
+
+/** A decimal number that ends at `stop` or the text's end, where *at is then; false when it is none or too large. */
+bool rung__parse_number(const char **at, char stop, uint64_t *value_out);
+
+/** "range:FIRST,END" and "pad:ROWS,SRC". */
+int rung__source_open_range(struct rung_source *src);
+int rung__source_open_padded(struct rung_source *src);
+
+/** Numbers in text, one a line, plain or compressed by gzip; src->fd is open. */
+int rung__source_open_text(struct rung_source *src);
+
+/** An array of a dict that torch.save() wrote; src->fd is open. @param key  NULL: names those there are, RUNG_E_INVAL */
+int rung__source_open_torch(struct rung_source *src, const char *key, uint64_t file_bytes);
+
+/** Read the only member whose name ends in `end` of the zip file src->fd is open on into src->data. */
+int rung__source_load_ending(struct rung_source *src, const char *end, uint64_t file_bytes);
+
 /** Find a member in the zip file src->fd is open on, and fill info, and data_offset or data. */
 int rung__source_open_member(struct rung_source *src, const char *member, uint64_t file_bytes);
 

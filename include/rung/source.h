@@ -5,6 +5,11 @@
  *   file.npy                          a .npy of format version 1, 2 or 3
  *   file.npz:member                   a member of a .npz, stored or deflated; ".npy" behind the member's name may be left out
  *   raw:FILE,DTYPE,DIM[xDIM][,OFFSET] bytes without a header, from byte OFFSET on
+ *   file.csv file.txt [.gz]           numbers of at most 63 bits, one a line, without a header: int64 [lines]; .gz: compressed by gzip
+ *   file.pt:key                       an array of integers, with one dimension, of the dict of NumPy arrays that torch.save() wrote.
+ *                                     Nothing of the file is executed; any other object is refused
+ *   range:FIRST,END                   FIRST to END - 1: int64 [END - FIRST]
+ *   pad:ROWS,SRC                      the rows of SRC, and behind them -1 (signed integers) or NaN (floating) in every element, ROWS in all
  *
  * C order and little-endian only; Fortran order, big-endian and object arrays are refused with the way to convert them. (An edge
  * index may come in either order.)
@@ -22,11 +27,13 @@ struct rung_source;
 
 /**
  * Open an array for reading. Its header is checked against the size of the file: a truncated file is refused here.
- * A deflated member of a .npz is inflated into memory (its size is what `info` says); the others are read where they lie.
+ * A .npy, a stored member of a .npz and raw: are read where they lie; of all others the array is made when it is opened, its size
+ * being what `info` says: in memory up to 256 MiB, else in a temporary file without a name in $TMPDIR, or /var/tmp. (Text and dicts of torch
+ * always are in memory.)
  *
  * @param spec     a source as above
  * @param src_out  the source; close it with rung_source_close()
- * @return 0, or RUNG_E_INVAL (the words of spec), RUNG_E_NOENT, RUNG_E_FORMAT, RUNG_E_IO, RUNG_E_NOMEM
+ * @return 0, or RUNG_E_INVAL (the words of spec), RUNG_E_NOENT, RUNG_E_FORMAT, RUNG_E_IO, RUNG_E_NOMEM, RUNG_E_NOSPC
  */
 RUNG_API int rung_source_open(const char *spec, struct rung_source **src_out);
 

@@ -131,6 +131,20 @@ struct tool_graph_args {
 };
 extern const struct argp tool_graph_argp;
 
+/** --ogb-papers100M --ogb-mag240m --igb: child `tool_preset_argp`. Free with tool_preset_free(). */
+struct tool_preset_args {
+	enum rung_preset_kind kind;    /**< 0: none was given */
+	const char *option;            /**< as typed */
+	char *root, *part;             /**< part NULL: not given */
+	struct rung_preset *preset;    /**< after tool_preset_fill() */
+};
+extern const struct argp tool_preset_argp;
+
+/** Take from the data set's folder what `opts` lacks: graph, features, labels, splits. @return a status */
+int tool_preset_fill(struct tool_preset_args *args, struct rung_stage_opts *opts);
+
+void tool_preset_free(struct tool_preset_args *args);
+
 /** --fanout --batch --draws, and what belongs to some methods alone: child `tool_score_argp`. */
 struct tool_score_args {
 	struct rung_score_opts opts;     /**< starts as RUNG_SCORE_OPTS_INIT; without fanouts */

@@ -10,6 +10,7 @@
 #include "gpu_sampler.h"
 #include "graph.h"
 #include "plan.h"
+#include "preset.h"
 #include "rank.h"
 #include "sampler.h"
 #include "source.h"

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options that name the folder of a public data set, in the place of those that name its files one by one. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool.h"
+
+enum { KEY_PAPERS100M = 0x7001, KEY_MAG240M, KEY_IGB };
+
+static const struct argp_option options[] = {
+	{ NULL, 0, NULL, 0, "Folders of public data sets, for graph, features, labels and splits that are not given:", 10 },
+	{ "ogb-papers100M", KEY_PAPERS100M, "ROOT", 0, "ogbn-papers100M", 10 },
+	{ "ogb-mag240m", KEY_MAG240M, "ROOT[:papers|all]", 0,
+	  "MAG240M of OGB-LSC: papers alone, or papers, authors and institutions (default: as there is full_feat.npy)", 10 },
+	{ "igb", KEY_IGB, "ROOT[:SIZE]", 0, "Papers of IGB or IGBH; SIZE: tiny, experimental, small, medium, large or full", 10 },
+	{ 0 },
+};
+
+/* ROOT, or ROOT:WORD with lower-case letters behind the last colon. */
+static void set(const struct argp_state *state, struct tool_preset_args *args, enum rung_preset_kind kind, const char *option, const char *arg)
+{
+	const char *colon = strrchr(arg, ':');
+	size_t length = strlen(arg);
+
+	if (args->kind)
+		argp_error(state, "%s: there is %s already; give one data set", option, args->option);
+	if (colon && colon[1] && colon[1 + strspn(colon + 1, "abcdefghijklmnopqrstuvwxyz")] == 0) {
+		args->part = strdup(colon + 1);
+		length = (size_t)(colon - arg);
+	}
+	args->kind = kind;
+	args->option = option;
+	args->root = strndup(arg, length);
+	if (!args->root || (length < strlen(arg) && !args->part))
+		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
+	if (length == 0)
+		argp_error(state, "%s: '%s' names no folder", option, arg);
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	switch (key) {
+	case KEY_PAPERS100M:
+		set(state, state->input, RUNG_PRESET_OGB_PAPERS100M, "--ogb-papers100M", arg);
+		return 0;
+	case KEY_MAG240M:
+		set(state, state->input, RUNG_PRESET_OGB_MAG240M, "--ogb-mag240m", arg);
+		return 0;
+	case KEY_IGB:
+		set(state, state->input, RUNG_PRESET_IGB, "--igb", arg);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+const struct argp tool_preset_argp = { options, parse, NULL, NULL, NULL, NULL, NULL };
+
+int tool_preset_fill(struct tool_preset_args *args, struct rung_stage_opts *opts)
+{
+	const struct rung_preset *preset;
+	unsigned wanted = 0;
+	int rc;
+
+	if (!args->kind)
+		return 0;
+	wanted |= opts->graph.spec_count ? 0 : RUNG_PRESET_GRAPH;
+	wanted |= opts->features ? 0 : RUNG_PRESET_FEATURES;
+	wanted |= opts->labels ? 0 : RUNG_PRESET_LABELS;
+	wanted |= opts->split_count ? 0 : RUNG_PRESET_SPLITS;
+	rc = rung_preset_open(args->kind, args->root, args->part, wanted, &args->preset);
+	if (rc < 0)
+		return rc;
+	preset = args->preset;
+	if (wanted & RUNG_PRESET_GRAPH) {
+		opts->graph.specs = preset->graphs;
+		opts->graph.spec_count = preset->graph_count;
+		opts->graph.undirected |= preset->undirected;
+		opts->graph.dedup |= preset->dedup;
+	}
+	if (wanted & RUNG_PRESET_FEATURES)
+		opts->features = preset->features;
+	if (wanted & RUNG_PRESET_LABELS)
+		opts->labels = preset->labels;
+	if (wanted & RUNG_PRESET_SPLITS) {
+		opts->splits = preset->splits;
+		opts->split_count = preset->split_count;
+	}
+	return 0;
+}
+
+void tool_preset_free(struct tool_preset_args *args)
+{
+	rung_preset_close(args->preset);
+	free(args->root);
+	free(args->part);
+}

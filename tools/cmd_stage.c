@@ -26,10 +26,12 @@ enum {
 
 struct stage_args {
 	struct rung_stage_opts opts;
-	struct rung_stage_split *splits;     /* [opts.split_count]; their names are copies of ours */
+	struct rung_stage_split *splits;     /* [split_count]; their names are copies of ours */
+	size_t split_count;
 	const char *stripes[RUNG_FEATURE_FILES_MAX];
 	struct tool_graph_args graph;
 	struct tool_score_args score;
+	struct tool_preset_args preset;
 	struct tool_common common;
 };
 
@@ -64,10 +66,10 @@ static void add_split(const struct argp_state *state, struct stage_args *args, c
 
 	if (!equals || equals == text || !equals[1])
 		argp_error(state, "--split: '%s' is not NAME=SRC; write train=ids.npy", text);
-	split = realloc(args->splits, (args->opts.split_count + 1) * sizeof(*args->splits));
+	split = realloc(args->splits, (args->split_count + 1) * sizeof(*args->splits));
 	if (split) {
 		args->splits = split;
-		split = &args->splits[args->opts.split_count++];
+		split = &args->splits[args->split_count++];
 		split->name = strndup(text, (size_t)(equals - text));
 		split->spec = equals + 1;
 	}
@@ -121,9 +123,9 @@ static int parse_not_yet(int key, const char *arg, const struct argp_state *stat
 
 static void check_complete(const struct argp_state *state, const struct stage_args *args)
 {
-	if (args->graph.opts.spec_count == 0)
+	if (args->graph.opts.spec_count == 0 && !args->preset.kind)
 		argp_error(state, "--graph is missing: an edge index, csc:SRC,SRC or csr:SRC,SRC");
-	if (!args->opts.features)
+	if (!args->opts.features && !args->preset.kind)
 		argp_error(state, "--features is missing: file.npy, file.npz:member or raw:FILE,DTYPE,DIMxDIM");
 	if (!args->opts.out_dir)
 		argp_error(state, "--out is missing: the folder to make");
@@ -138,6 +140,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		state->child_inputs[0] = &args->common;
 		state->child_inputs[1] = &args->graph;
 		state->child_inputs[2] = &args->score;
+		state->child_inputs[3] = &args->preset;
 		return 0;
 	case KEY_FEATURES:
 		args->opts.features = arg;
@@ -191,12 +194,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_child children[] = {
-	{ &tool_common_argp, 0, NULL, 0 }, { &tool_graph_argp, 0, NULL, 0 }, { &tool_score_argp, 0, NULL, 0 }, { 0 },
+	{ &tool_common_argp, 0, NULL, 0 }, { &tool_graph_argp, 0, NULL, 0 }, { &tool_score_argp, 0, NULL, 0 },
+	{ &tool_preset_argp, 0, NULL, 0 }, { 0 },
 };
 static const struct argp stage_argp = {
 	.options = options,
 	.parser = parse,
-	.args_doc = "--graph GRAPH --features SRC --out DIR",
+	.args_doc = "--graph GRAPH --features SRC --out DIR\n--ogb-mag240m ROOT --out DIR",
 	.doc = "Score and rank the vertices of a graph, and write graph, features, labels and splits in that order into the "
 	       "folder DIR. "
 	       "A SRC is file.npy, file.npz:member, or raw:FILE,DTYPE,DIM[xDIM][,OFFSET].",
@@ -338,10 +342,11 @@ static void print_report(const struct stage_args *args, const struct rung_stage_
 
 static void free_args(struct stage_args *args)
 {
-	for (size_t i = 0; i < args->opts.split_count; i++)
+	for (size_t i = 0; i < args->split_count; i++)
 		free((char *)(uintptr_t)args->splits[i].name);
 	free(args->splits);
 	free(args->graph.specs);
+	tool_preset_free(&args->preset);
 }
 
 int cmd_stage(int argc, char **argv)
@@ -358,6 +363,7 @@ int cmd_stage(int argc, char **argv)
 	args.opts.graph = args.graph.opts;
 	args.opts.score = args.score.opts;
 	args.opts.splits = args.splits;
+	args.opts.split_count = args.split_count;
 	args.opts.stripe_dirs = args.stripes;
 	args.opts.fanouts = args.score.fanouts.hops;
 	args.opts.fanout_count = args.score.fanouts.count;
@@ -365,7 +371,9 @@ int cmd_stage(int argc, char **argv)
 	args.opts.threads = args.common.threads;
 	args.opts.progress = tool_progress;
 	args.opts.progress_ctx = &progress;
-	rc = rung_stage(&args.opts, &report);
+	rc = tool_preset_fill(&args.preset, &args.opts);
+	if (rc == 0)
+		rc = rung_stage(&args.opts, &report);
 	tool_progress_end(&progress);
 	if (rc < 0)
 		code = tool_fail(argv[0], rc);

@@ -31,7 +31,7 @@ class Help(CliTest):
         for name in names:
             with open(os.path.join(source, "tools", "man", "rung-%s.1.md" % name), encoding="utf-8") as file:
                 page = file.read()
-            options = re.findall(r"^ +(?:-., )?--([a-z-]+)", self.run_rung(name, "--help").stdout, re.MULTILINE)
+            options = re.findall(r"^ +(?:-., )?--([A-Za-z0-9-]+)", self.run_rung(name, "--help").stdout, re.MULTILINE)
             self.assertGreater(len(options), 4)
             for option in set(options) - {"usage"}:
                 self.assertIn("**--%s**" % option, page, "man page of " + name)

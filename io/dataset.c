@@ -139,14 +139,19 @@ static int fill_info(struct rung_dataset *ds)
 		.score_sampled = m->score_sampled,
 		.score_batches = m->score_batches,
 		.score_seed = m->score_seed,
+		.array_count = m->array_count,
 	};
 	ds->files = rung__zalloc_array(ds->info.file_count, sizeof(*ds->files));
 	ds->split_names = rung__zalloc_array(m->split_count, sizeof(*ds->split_names));
-	if (!ds->files || !ds->split_names)
+	ds->array_names = rung__zalloc_array(m->array_count, sizeof(*ds->array_names));
+	if (!ds->files || !ds->split_names || !ds->array_names)
 		return rung__fail(RUNG_E_NOMEM, "%s: list of %zu files", ds->dir, ds->info.file_count);
 	ds->info.split_names = ds->split_names;
 	for (uint32_t i = 0; i < m->split_count; i++)
 		ds->split_names[i] = m->splits[i].name;
+	ds->info.array_names = ds->array_names;
+	for (uint32_t i = 0; i < m->array_count; i++)
+		ds->array_names[i] = m->arrays[i].name;
 	for (uint32_t i = 0; i < m->file_count; i++)
 		ds->files[i] = listed(&m->files[i]);
 	ds->files[m->file_count] = listed(&m->checksums);
@@ -209,6 +214,7 @@ void rung_dataset_close(struct rung_dataset *ds)
 	rung__manifest_destroy(ds->manifest);
 	rung__free(ds->files);
 	rung__free(ds->split_names);
+	rung__free(ds->array_names);
 	rung__free(ds->dir);
 	rung__free(ds);
 }

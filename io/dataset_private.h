@@ -14,7 +14,7 @@ struct rung_dataset {
 	struct rung__manifest *manifest;
 	struct rung_dataset_info info;
 	struct rung_dataset_file *files; /* [info.file_count]: the manifest's, checksums.npy, manifest.json */
-	const char **split_names;
+	const char **split_names, **array_names;
 };
 
 /** As rung_dataset_open(); without `check_files` only the manifest is read. */

@@ -96,6 +96,10 @@ static bool plan_files(struct rung__manifest *m)
 		return false;
 	if (m->has_labels && !add_file(m, "", RUNG__LABELS, "", &m->labels))
 		return false;
+	for (uint32_t i = 0; i < m->array_count; i++) {
+		if (!add_file(m, RUNG__ARRAY_PREFIX, m->arrays[i].name, ".npy", &m->arrays[i].info))
+			return false;
+	}
 	for (uint32_t i = 0; i < m->split_count; i++) {
 		split = vector(index, m->splits[i].count);
 		if (!add_file(m, RUNG__SPLIT_PREFIX, m->splits[i].name, ".npy", &split))
@@ -214,11 +218,13 @@ static json_t *checksums_json(const struct rung__manifest *m)
 
 static int put_lists(const struct rung__manifest *m, json_t *root)
 {
-	json_t *fanouts = json_array(), *splits = json_array(), *files = json_array();
+	json_t *fanouts = json_array(), *arrays = json_array(), *splits = json_array(), *files = json_array();
 	int failed = 0;
 
 	for (uint32_t i = 0; i < m->fanout_count; i++)
 		failed |= json_array_append_new(fanouts, json_integer(m->fanouts[i]));
+	for (uint32_t i = 0; i < m->array_count; i++)
+		failed |= json_array_append_new(arrays, json_string(m->arrays[i].name));
 	for (uint32_t i = 0; i < m->split_count; i++)
 		failed |= json_array_append_new(splits, json_string(m->splits[i].name));
 	for (uint32_t i = 0; i < m->file_count; i++)
@@ -227,6 +233,7 @@ static int put_lists(const struct rung__manifest *m, json_t *root)
 	failed |= put(root, "batch_size", json_integer(m->batch_size));
 	failed |= put(root, "draws", json_string(m->draws == RUNG_DRAWS_NEW ? "new" : "all"));
 	failed |= put(root, "labels", json_boolean(m->has_labels));
+	failed |= put(root, "arrays", arrays);
 	failed |= put(root, "splits", splits);
 	failed |= put(root, "files", files);
 	return failed;

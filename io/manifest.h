@@ -22,11 +22,13 @@
 #define RUNG__RANK_OF_VERTEX   "rank_of_vertex.npy"
 #define RUNG__SCORE            "score.npy"
 #define RUNG__LABELS           "labels.npy"
+#define RUNG__ARRAY_PREFIX     "features_"   /* of further arrays of the vertices */
 #define RUNG__SPLIT_PREFIX     "split_"
 
 #define RUNG__FILES_FIXED        5u /* between the features and what is carried along: graph, maps, score */
 #define RUNG__MANIFEST_BYTES_MAX (16u << 20)
 #define RUNG__SPLITS_MAX         256u
+#define RUNG__ARRAYS_MAX         64u
 #define RUNG__SPLIT_NAME_BYTES   64u /* its NUL included */
 #define RUNG__METHOD_BYTES       32u
 #define RUNG__PRODUCER_BYTES     96u
@@ -58,6 +60,11 @@ struct rung__manifest {
 	char producer[RUNG__PRODUCER_BYTES];
 	bool has_labels;
 	struct rung_array_info labels;
+	uint32_t array_count; /* further arrays, a row a vertex */
+	struct {
+		char name[RUNG__SPLIT_NAME_BYTES];
+		struct rung_array_info info;
+	} arrays[RUNG__ARRAYS_MAX];
 	uint32_t split_count;
 	struct {
 		char name[RUNG__SPLIT_NAME_BYTES];
@@ -65,7 +72,7 @@ struct rung__manifest {
 	} splits[RUNG__SPLITS_MAX];
 
 	/* the files in manifest order, checksums.npy not among them */
-	struct rung__manifest_file files[RUNG_FEATURE_FILES_MAX + RUNG__FILES_FIXED + 1 + RUNG__SPLITS_MAX];
+	struct rung__manifest_file files[RUNG_FEATURE_FILES_MAX + RUNG__FILES_FIXED + 1 + RUNG__ARRAYS_MAX + RUNG__SPLITS_MAX];
 	uint32_t file_count;
 	uint64_t block_count; /* of those files: entries of checksums.npy */
 	struct rung__manifest_file checksums;
@@ -73,7 +80,7 @@ struct rung__manifest {
 	uint64_t text_bytes;      /* of manifest.json, once it was written or read */
 };
 
-/** May a split be called so? */
+/** May a split or an array be called so? */
 bool rung__split_name_ok(const char *name);
 
 /**

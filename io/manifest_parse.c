@@ -179,37 +179,83 @@ static int get_defaults(const char *path, const json_t *root, struct rung__manif
 	return get_draws(root, &m->draws) ? 0 : bad_field(path, "draws");
 }
 
-/* Names of the splits, and from the files, which come in this order, what the counts do not say: labels' and splits' shapes. */
-static int get_carried(const char *path, const json_t *root, struct rung__manifest *m)
+/* A list of names of files, each once; absent, as arrays are in datasets from before there were any, is none. */
+static bool names_ok(const json_t *names, size_t count_max, bool may_be_absent)
 {
-	const json_t *splits = json_object_get(root, "splits"), *files = json_object_get(root, "files");
+	if (!names)
+		return may_be_absent;
+	if (!json_is_array(names) || json_array_size(names) > count_max)
+		return false;
+	for (size_t i = 0; i < json_array_size(names); i++) {
+		const char *name = json_string_value(json_array_get(names, i));
+
+		if (!name || strlen(name) != json_string_length(json_array_get(names, i)) || !rung__split_name_ok(name))
+			return false;
+		for (size_t j = 0; j < i; j++) {
+			if (strcmp(json_string_value(json_array_get(names, j)), name) == 0)
+				return false;
+		}
+	}
+	return true;
+}
+
+/* What the counts do not say is in the files, which come in this order: shapes of labels, arrays and splits. */
+static int get_labels(const char *path, const json_t *root, const json_t *file, struct rung__manifest *m)
+{
 	const json_t *labels = json_object_get(root, "labels");
-	struct rung_array_info array;
-	size_t at = m->feature_file_count + RUNG__FILES_FIXED;
 
 	if (!json_is_boolean(labels))
 		return bad_field(path, "labels");
 	m->has_labels = json_is_true(labels);
-	if (m->has_labels && (!get_array(json_array_get(files, at++), &m->labels) || m->labels.row_count != m->vertex_count))
+	if (m->has_labels && (!get_array(file, &m->labels) || m->labels.row_count != m->vertex_count))
 		return bad_field(path, "files: labels.npy");
-	if (!json_is_array(splits) || json_array_size(splits) > RUNG__SPLITS_MAX)
-		return bad_field(path, "splits");
-	m->split_count = (uint32_t)json_array_size(splits);
-	for (uint32_t i = 0; i < m->split_count; i++) {
-		const char *name = json_string_value(json_array_get(splits, i));
+	return 0;
+}
 
-		if (!name || !rung__split_name_ok(name))
-			return bad_field(path, "splits");
-		for (uint32_t j = 0; j < i; j++) {
-			if (strcmp(m->splits[j].name, name) == 0)
-				return bad_field(path, "splits: names");
-		}
-		if (!get_array(json_array_get(files, at++), &array) || array.dim_count != 1 || array.row_count > m->vertex_count)
+static int get_arrays(const char *path, const json_t *root, size_t first_file, struct rung__manifest *m)
+{
+	const json_t *names = json_object_get(root, "arrays"), *files = json_object_get(root, "files");
+
+	if (!names_ok(names, RUNG__ARRAYS_MAX, true))
+		return bad_field(path, "arrays");
+	m->array_count = (uint32_t)json_array_size(names);
+	for (uint32_t i = 0; i < m->array_count; i++) {
+		struct rung_array_info *info = &m->arrays[i].info;
+
+		if (!get_array(json_array_get(files, first_file + i), info) || info->row_count != m->vertex_count || info->row_bytes == 0)
+			return bad_field(path, "files: arrays");
+		strcpy(m->arrays[i].name, json_string_value(json_array_get(names, i)));
+	}
+	return 0;
+}
+
+static int get_splits(const char *path, const json_t *root, size_t first_file, struct rung__manifest *m)
+{
+	const json_t *names = json_object_get(root, "splits"), *files = json_object_get(root, "files");
+	struct rung_array_info array;
+
+	if (!names_ok(names, RUNG__SPLITS_MAX, false))
+		return bad_field(path, "splits");
+	m->split_count = (uint32_t)json_array_size(names);
+	for (uint32_t i = 0; i < m->split_count; i++) {
+		if (!get_array(json_array_get(files, first_file + i), &array) || array.dim_count != 1 || array.row_count > m->vertex_count)
 			return bad_field(path, "files: splits");
-		strcpy(m->splits[i].name, name);
+		strcpy(m->splits[i].name, json_string_value(json_array_get(names, i)));
 		m->splits[i].count = array.row_count;
 	}
 	return 0;
+}
+
+static int get_carried(const char *path, const json_t *root, struct rung__manifest *m)
+{
+	size_t at = m->feature_file_count + RUNG__FILES_FIXED;
+	int rc = get_labels(path, root, json_array_get(json_object_get(root, "files"), at), m);
+
+	if (rc < 0)
+		return rc;
+	at += m->has_labels;
+	rc = get_arrays(path, root, at, m);
+	return rc < 0 ? rc : get_splits(path, root, at + m->array_count, m);
 }
 
 static bool file_agrees(const json_t *object, const struct rung__manifest_file *file)
@@ -289,7 +335,7 @@ static int get_all(const char *path, const json_t *root, struct rung__manifest *
 	    (rc = get_defaults(path, root, m)) < 0 || (rc = get_carried(path, root, m)) < 0)
 		return rc;
 	/* a folder with fewer entries than the plan is refused before the plan's checksums are allocated */
-	if (json_array_size(files) != m->feature_file_count + RUNG__FILES_FIXED + m->has_labels + m->split_count)
+	if (json_array_size(files) != m->feature_file_count + RUNG__FILES_FIXED + m->has_labels + m->array_count + m->split_count)
 		return bad_field(path, "files");
 	rc = rung__manifest_plan(m);
 	return rc < 0 ? rc : get_files(path, root, m);

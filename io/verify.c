@@ -119,6 +119,56 @@ static int compare_rows(struct rung__verify *v, const char *spec, const char *na
 	return rc;
 }
 
+/* "features_NAME.npy" */
+static bool is_array_file(const char *file_name, const char *name)
+{
+	const size_t prefix = strlen(RUNG__ARRAY_PREFIX), length = strlen(name);
+
+	return strncmp(file_name, RUNG__ARRAY_PREFIX, prefix) == 0 && strncmp(file_name + prefix, name, length) == 0 &&
+	       strcmp(file_name + prefix + length, ".npy") == 0;
+}
+
+const char *rung__verify_array_spec(const struct rung__verify *v, const char *file_name)
+{
+	for (size_t i = 0; i < v->opts.array_count; i++) {
+		if (is_array_file(file_name, v->opts.array_names[i]))
+			return v->opts.array_specs[i];
+	}
+	return NULL;
+}
+
+static int check_array_names(const struct rung__verify *v)
+{
+	const struct rung__manifest *m = v->ds->manifest;
+	uint32_t at;
+
+	for (size_t i = 0; i < v->opts.array_count; i++) {
+		for (at = 0; at < m->array_count && strcmp(m->arrays[at].name, v->opts.array_names[i]) != 0; at++)
+			;
+		if (at == m->array_count)
+			return rung__fail(RUNG_E_NOENT, "%s: has no array '%s'; rung info lists those there are", v->ds->dir, v->opts.array_names[i]);
+	}
+	return 0;
+}
+
+static int compare_arrays(struct rung__verify *v)
+{
+	const struct rung__manifest *m = v->ds->manifest;
+	struct rung_verify_report *r = &v->report;
+	int rc = check_array_names(v);
+
+	for (uint32_t f = 0; f < m->file_count && rc == 0; f++) {
+		uint64_t compared = 0, different = 0, first = 0;
+
+		rc = compare_rows(v, rung__verify_array_spec(v, m->files[f].name), m->files[f].name, false, &compared, &different, &first);
+		if (different > 0 && r->array_rows_different == 0)
+			r->first_array_different = first;
+		r->array_rows_compared += compared;
+		r->array_rows_different += different;
+	}
+	return rc;
+}
+
 static int compare_all(struct rung__verify *v)
 {
 	const struct rung_verify_opts *opts = &v->opts;
@@ -131,7 +181,7 @@ static int compare_all(struct rung__verify *v)
 			       &r->first_label_different)) < 0 ||
 	    (rc = compare_rows(v, opts->score, RUNG__SCORE, false, &r->scores_compared, &r->scores_different,
 			       &r->first_score_different)) < 0 ||
-	    (rc = rung__verify_splits(v)) < 0)
+	    (rc = compare_arrays(v)) < 0 || (rc = rung__verify_splits(v)) < 0)
 		return rc;
 	return opts->graph ? rung__verify_lists(v) : 0;
 }
@@ -141,7 +191,7 @@ static int compare(struct rung__verify *v)
 	const struct rung_verify_opts *opts = &v->opts;
 	int rc;
 
-	if (!opts->source && !opts->labels && !opts->score && !opts->graph && opts->split_count == 0)
+	if (!opts->source && !opts->labels && !opts->score && !opts->graph && opts->split_count == 0 && opts->array_count == 0)
 		return 0;
 	rc = compare_all(v);
 	if (v->report.bad_count == 0)
@@ -214,6 +264,8 @@ static int conclude(struct rung__verify *v, const char *dir)
 		return differ(dir, "labels", r->labels_different, r->labels_compared, v->opts.labels, r->first_label_different);
 	if (r->scores_different > 0)
 		return differ(dir, "scores", r->scores_different, r->scores_compared, v->opts.score, r->first_score_different);
+	if (r->array_rows_different > 0)
+		return differ(dir, "rows of arrays", r->array_rows_different, r->array_rows_compared, "their sources", r->first_array_different);
 	if (r->split_ids_different > 0)
 		return rung__fail(RUNG_E_CORRUPT, "%s: %" PRIu64 " of %" PRIu64 " ids of the splits differ; stage the dataset again", dir,
 				  r->split_ids_different, r->split_ids_compared);

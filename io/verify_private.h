@@ -4,7 +4,7 @@
  *
  *   verify.c          the order of the steps, and the report
  *   verify_blocks.c   every block against its checksum
- *   verify_rows.c     arrays with a row a vertex (features, labels, score) against their sources
+ *   verify_rows.c     arrays with a row a vertex (features, labels, score …) against their sources
  *   verify_sample.c   the same for some of the vertices
  *   verify_lists.c    the relabelled graph against the graph it came from
  *   verify_splits.c   the splits against their sources
@@ -92,6 +92,9 @@ int rung__verify_lists(struct rung__verify *v);
 /** The splits against their sources. */
 int rung__verify_splits(struct rung__verify *v);
 
+/** The spec that v->opts has for an array, by its file's name; NULL: none. */
+const char *rung__verify_array_spec(const struct rung__verify *v, const char *file_name);
+
 /** The ids of split `idx` of v->opts, by original vertex; free them with rung_free(). */
 int rung__verify_split_ids(const struct rung__verify *v, size_t idx, uint64_t *count_out, uint64_t **ids_out);
 
@@ -99,7 +102,7 @@ int rung__verify_split_ids(const struct rung__verify *v, size_t idx, uint64_t *c
 struct rung__rebuild {
 	struct rung__verify *v;
 	const struct rung__manifest_file *file; /* whose block was made last: what follows belongs to it */
-	struct rung__verify_rows rows;          /* features, labels, score */
+	struct rung__verify_rows rows;          /* features, labels, score, arrays */
 	struct rung__rows gather;
 	unsigned char *gathered;                /* [gather.count_max] rows */
 	void *inverse;                          /* the other map, unchecked */

@@ -2,7 +2,8 @@
 /*
  * Blocks made again. What comes from what:
  *
- *   features, labels, score   rows of their source, through vertex_of_rank
+ *   features, labels, score,  rows of their source, through vertex_of_rank
+ *   arrays
  *   splits                    ids of their source, through rank_of_vertex
  *   the two maps              each from the other one
  *   the graph                 relabelled once more, in a temporary folder
@@ -236,7 +237,7 @@ static int open_graph(struct rung__rebuild *r, const struct rung__manifest_file 
 
 /* ---- which of them ---- */
 
-enum kind { KIND_FEATURES, KIND_INDPTR, KIND_INDICES, KIND_VERTEX_OF_RANK, KIND_RANK_OF_VERTEX, KIND_SCORE, KIND_LABELS, KIND_SPLIT };
+enum kind { KIND_FEATURES, KIND_INDPTR, KIND_INDICES, KIND_VERTEX_OF_RANK, KIND_RANK_OF_VERTEX, KIND_SCORE, KIND_LABELS, KIND_ARRAY, KIND_SPLIT };
 
 /* Files come in the order of the manifest, which follows from the counts. */
 static enum kind kind_of(const struct rung__manifest *m, const struct rung__manifest_file *file)
@@ -247,7 +248,9 @@ static enum kind kind_of(const struct rung__manifest *m, const struct rung__mani
 		return KIND_FEATURES;
 	if (at < m->feature_file_count + RUNG__FILES_FIXED)
 		return (enum kind)(KIND_INDPTR + (at - m->feature_file_count));
-	return m->has_labels && at == m->feature_file_count + RUNG__FILES_FIXED ? KIND_LABELS : KIND_SPLIT;
+	if (m->has_labels && at == m->feature_file_count + RUNG__FILES_FIXED)
+		return KIND_LABELS;
+	return at < m->file_count - m->split_count ? KIND_ARRAY : KIND_SPLIT;
 }
 
 /* Close what belongs to one file. The relabelled graph stays for the other of its two. */
@@ -273,6 +276,8 @@ static int open_file(struct rung__rebuild *r, const struct rung__manifest_file *
 		return open_rows(r, file, opts->labels, "the labels (--labels SRC)");
 	case KIND_SCORE:
 		return open_rows(r, file, opts->score, "the score by original id (--score SRC)");
+	case KIND_ARRAY:
+		return open_rows(r, file, rung__verify_array_spec(r->v, file->name), "its source (--source NAME=SRC)");
 	case KIND_SPLIT:
 		return open_split(r, file);
 	case KIND_VERTEX_OF_RANK:
@@ -290,6 +295,7 @@ static int make_data(struct rung__rebuild *r, const struct rung__manifest_file *
 		return make_rows(r, (uint64_t)(file - r->v->ds->manifest->files), begin, end, buf);
 	case KIND_LABELS:
 	case KIND_SCORE:
+	case KIND_ARRAY:
 		return make_rows(r, 0, begin, end, buf);
 	case KIND_SPLIT:
 		make_split(r, begin, end, buf);

@@ -51,7 +51,7 @@ int rung__verify_rows_open(const struct rung__verify *v, const char *spec, const
 	int rc;
 
 	*rows = (struct rung__verify_rows){ .spec = spec, .name = name, .first_rank = UINT64_MAX };
-	rows->stage = !name ? "rows" : strcmp(name, RUNG__LABELS) == 0 ? "labels" : "score";
+	rows->stage = !name ? "rows" : strcmp(name, RUNG__LABELS) == 0 ? "labels" : strcmp(name, RUNG__SCORE) == 0 ? "score" : "arrays";
 	if (!file)
 		return rung__fail(RUNG_E_NOENT, "%s: has no %s to compare with %s", v->ds->dir, name, spec);
 	rows->layout = (struct rung__layout){ .data_offset = RUNG__NPY_DATA_OFFSET, .row_bytes = file->array.row_bytes,

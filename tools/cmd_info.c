@@ -69,7 +69,7 @@ static json_t *files_json(const struct rung_dataset *ds)
 static json_t *info_json(const struct rung_dataset *ds)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
-	json_t *root = json_object(), *splits = json_array();
+	json_t *root = json_object(), *arrays = json_array(), *splits = json_array();
 
 	tool_json_set(root, "vertices", tool_json_u64(info->vertex_count));
 	tool_json_set(root, "edges", tool_json_u64(info->edge_count));
@@ -89,6 +89,9 @@ static json_t *info_json(const struct rung_dataset *ds)
 	tool_json_set(root, "batch", tool_json_u64(info->batch_size));
 	tool_json_set(root, "draws", tool_json_text(info->draws == RUNG_DRAWS_NEW ? "new" : "all"));
 	tool_json_set(root, "labels", json_boolean(info->has_labels));
+	for (size_t i = 0; i < info->array_count; i++)
+		tool_json_append(arrays, tool_json_text(info->array_names[i]));
+	tool_json_set(root, "arrays", arrays);
 	for (size_t i = 0; i < info->split_count; i++)
 		tool_json_append(splits, tool_json_text(info->split_names[i]));
 	tool_json_set(root, "splits", splits);
@@ -137,7 +140,10 @@ static void print_info(const struct rung_dataset *ds)
 	}
 	if (info->draws == RUNG_DRAWS_NEW)
 		printf(", new vertices draw");
-	printf("\nlabels    %s\nsplits    %s", info->has_labels ? "yes" : "no", info->split_count ? "" : "none");
+	printf("\nlabels    %s\narrays    %s", info->has_labels ? "yes" : "no", info->array_count ? "" : "none");
+	for (size_t i = 0; i < info->array_count; i++)
+		printf("%s%s", i ? " " : "", info->array_names[i]);
+	printf("\nsplits    %s", info->split_count ? "" : "none");
 	for (size_t i = 0; i < info->split_count; i++)
 		printf("%s%s", i ? " " : "", info->split_names[i]);
 	printf("\nformat    %u, ids of %u bytes\n\n", info->format_version, info->index_bytes);

@@ -38,6 +38,8 @@ struct rung_dataset_info {
 	int score_sampled;                /**< nonzero: the score rests on sampled batches, of which the next two tell */
 	uint64_t score_batches;
 	uint64_t score_seed;
+	size_t array_count;               /**< further arrays of the vertices */
+	const char *const *array_names;   /**< [array_count]; the array of NAME is "features_NAME" */
 };
 
 struct rung_dataset_file {
@@ -75,14 +77,27 @@ RUNG_API void rung_dataset_close(struct rung_dataset *ds);
 RUNG_API int rung_dataset_load_graph(const struct rung_dataset *ds, struct rung_graph **graph_out);
 
 /**
- * Read an array into memory: "labels", "score", "vertex_of_rank", "rank_of_vertex", or "split_NAME".
- * Labels and score are in rank order; a split holds ranks, in the order it was given.
+ * Read an array into memory: "labels", "score", "vertex_of_rank", "rank_of_vertex", "features_NAME", or "split_NAME".
+ * Labels, score and features are in rank order; a split holds ranks, in the order it was given.
  *
  * @param info_out  may be NULL
  * @param data_out  free it with rung_free()
  * @return 0, RUNG_E_NOENT (no such array), RUNG_E_RANGE (an id that is no vertex), RUNG_E_IO, RUNG_E_NOMEM
  */
 RUNG_API int rung_dataset_load_array(const struct rung_dataset *ds, const char *name, struct rung_array_info *info_out, void **data_out);
+
+/** Type and shape of such an array. @return 0, or RUNG_E_NOENT */
+RUNG_API int rung_dataset_array_info(const struct rung_dataset *ds, const char *name, struct rung_array_info *info_out);
+
+/**
+ * Read `row_count` rows of such an array from `row_first` on, for arrays larger than memory.
+ *
+ * @param buf  row_count * row_bytes bytes
+ * @return as rung_dataset_load_array(), and RUNG_E_INVAL (rows outside the array)
+ *
+ * Threads: any number on one dataset at the same time.
+ */
+RUNG_API int rung_dataset_read(const struct rung_dataset *ds, const char *name, uint64_t row_first, uint64_t row_count, void *buf);
 
 /** As rung_dataset_load_array() for ids: widened to uint64_t. */
 RUNG_API int rung_dataset_load_ids(const struct rung_dataset *ds, const char *name, uint64_t *count_out, uint64_t **ids_out);
@@ -111,7 +126,10 @@ struct rung_verify_opts {
 	uint64_t seed;
 	uint64_t memory_bytes;       /**< of all buffers and maps; 0: a quarter of the machine's */
 	const char *temp_dir;        /**< for a graph that has to be sorted; NULL: $TMPDIR, or /var/tmp */
-	int repair;                  /**< nonzero: make bad blocks again, out of the sources given above and of each other */
+	int repair;                  /**< nonzero: make bad blocks again, out of the sources given here and of each other */
+	const char *const *array_names;   /**< [array_count] of further arrays of the dataset */
+	const char *const *array_specs;   /**< [array_count] SRC of each, likewise; always whole */
+	size_t array_count;
 };
 
 #ifdef __cplusplus
@@ -145,6 +163,8 @@ struct rung_verify_report {
 	struct rung_bad_block *repaired;  /**< [repaired_count] those that were bad, and are not now */
 	uint64_t repaired_count;
 	char *unrepaired;             /**< why the first of `bad` could not be repaired; NULL: nothing was tried, or all could */
+	uint64_t array_rows_compared, array_rows_different;   /**< of all further arrays together */
+	uint64_t first_array_different;   /**< original vertex, in the first array that differs; valid while array_rows_different > 0 */
 };
 
 /**
@@ -156,7 +176,7 @@ struct rung_verify_report {
  * list, all through the maps.
  *
  * With `repair` bad blocks are made again, held against their recorded checksum, and only then written in their place and synced.
- * Features, labels, score and splits come from their sources, graph files from the graph, each map from the other one, and
+ * Features, labels, score, arrays and splits come from their sources, graph files from the graph, each map from the other one, and
  * checksums.npy from the files. The manifest cannot be made again. Killed at any moment, no block is worse than before.
  *
  * A manifest that no longer parses is reported as its block 0, not as an error.

@@ -51,6 +51,16 @@ int rung__preset_add_split(struct rung__preset *p, const char *name, const char 
 	return 0;
 }
 
+int rung__preset_set_year(struct rung__preset *p, const char *spec)
+{
+	if (!spec)
+		return RUNG_E_NOMEM;
+	p->year = (struct rung_stage_array){ .name = "year", .spec = spec };
+	p->made.arrays = &p->year;
+	p->made.array_count = 1;
+	return 0;
+}
+
 bool rung__preset_there(const char *path, uint64_t *bytes_out)
 {
 	struct stat st;

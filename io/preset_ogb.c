@@ -49,6 +49,8 @@ int rung__preset_papers100m(struct rung__preset *p)
 		p->made.labels = rc == 0 ? rung__preset_text(p, "%s:node_label", path) : NULL;
 		rc = rc == 0 && !p->made.labels ? RUNG_E_NOMEM : rc;
 	}
+	if (rc == 0 && p->wanted & RUNG_PRESET_ARRAYS)
+		rc = rung__preset_set_year(p, rung__preset_text(p, "%s/raw/data.npz:node_year", p->dir));
 	return rc == 0 && p->wanted & RUNG_PRESET_SPLITS ? papers100m_splits(p) : rc;
 }
 
@@ -175,14 +177,22 @@ static int mag_splits(struct rung__preset *p)
 	return rc;
 }
 
-static int mag_labels(struct rung__preset *p, const struct counts *counts)
+/* An array of papers, with nothing known behind it for the others. */
+static int of_papers(struct rung__preset *p, const struct counts *counts, const char *name, const char *why, const char **spec_out)
 {
-	int rc = rung__preset_file(p, "processed/paper/node_label.npy", "labels", &p->made.labels);
+	int rc = rung__preset_file(p, name, why, spec_out);
 
-	if (rc < 0 || counts->authors == 0)
-		return rc;
-	p->made.labels = rung__preset_text(p, "pad:%" PRIu64 ",%s", counts->all, p->made.labels);
-	return p->made.labels ? 0 : RUNG_E_NOMEM;
+	if (rc == 0 && counts->authors > 0)
+		*spec_out = rung__preset_text(p, "pad:%" PRIu64 ",%s", counts->all, *spec_out);
+	return rc == 0 && !*spec_out ? RUNG_E_NOMEM : rc;
+}
+
+static int mag_year(struct rung__preset *p, const struct counts *counts)
+{
+	const char *spec;
+	int rc = of_papers(p, counts, "processed/paper/node_year.npy", "years", &spec);
+
+	return rc < 0 ? rc : rung__preset_set_year(p, spec);
 }
 
 static int mag_features(struct rung__preset *p, const struct counts *counts, const char *full)
@@ -228,6 +238,8 @@ int rung__preset_mag240m(struct rung__preset *p)
 	if (rc == 0 && p->wanted & RUNG_PRESET_FEATURES)
 		rc = mag_features(p, &counts, full);
 	if (rc == 0 && p->wanted & RUNG_PRESET_LABELS)
-		rc = mag_labels(p, &counts);
+		rc = of_papers(p, &counts, "processed/paper/node_label.npy", "labels", &p->made.labels);
+	if (rc == 0 && p->wanted & RUNG_PRESET_ARRAYS)
+		rc = mag_year(p, &counts);
 	return rc == 0 && p->wanted & RUNG_PRESET_SPLITS ? mag_splits(p) : rc;
 }

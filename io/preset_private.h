@@ -21,14 +21,17 @@ struct rung__preset {
 	size_t text_count;
 	const char *graphs[RUNG__PRESET_GRAPHS_MAX];
 	struct rung_stage_split splits[RUNG__PRESET_SPLITS_MAX];
+	struct rung_stage_array year;
 };
 
 /** A text that lives as long as the preset; NULL with the failure recorded. */
 const char *rung__preset_text(struct rung__preset *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/** Add an edge list, or a split. @param spec, name  texts of the preset; NULL: RUNG_E_NOMEM, recorded already */
+/** Add an edge list, a split … @param spec, name  texts of the preset; NULL: RUNG_E_NOMEM, recorded already */
 int rung__preset_add_graph(struct rung__preset *p, const char *spec);
 int rung__preset_add_split(struct rung__preset *p, const char *name, const char *spec);
+/** The array "year". */
+int rung__preset_set_year(struct rung__preset *p, const char *spec);
 
 /**
  * Find p->dir: the first of root and its folders `inside` (NULL behind the last, "" for root itself) that has `file`.

@@ -63,8 +63,11 @@ static uint64_t bytes_needed(const struct rung__stage *stage)
 	const struct rung__manifest *m = stage->manifest;
 	uint64_t needed = rung__align_up(m->checksums.bytes, RUNG__PAGE_BYTES) + RUNG__MANIFEST_BYTES_MAX / 256 + SPACE_SPARE_BYTES +
 			  32 * m->block_count;   /* the journal has a line's part for each */
+	uint64_t temp = stage->opts.stripe_count ? 0 : stage->features_plan.temp_bytes;
 
-	needed += RUNG__MAX(stage->opts.stripe_count ? 0 : stage->features_plan.temp_bytes, stage->labels_plan.temp_bytes);
+	for (uint32_t i = 0; i < stage->carried_count; i++)
+		temp = RUNG__MAX(temp, stage->carried[i].plan.temp_bytes);
+	needed += temp;
 	for (uint32_t i = stage->opts.stripe_count ? m->feature_file_count : 0; i < m->file_count; i++) {
 		if (!rung__add(needed, rung__align_up(m->files[i].bytes, RUNG__PAGE_BYTES), &needed))
 			return UINT64_MAX;
@@ -138,18 +141,24 @@ static int take_sums(struct rung__stage *stage)
 	return 0;
 }
 
-/* Rows of the features and the labels. */
+/* Rows of the features, the labels and the arrays. */
 static int write_rows(struct rung__stage *stage)
 {
-	const struct rung__layout features = rung__stage_features_layout(stage->manifest), labels = rung__stage_labels_layout(stage->manifest);
+	const struct rung__layout features = rung__stage_features_layout(stage->manifest);
+	const char *phase = NULL;
 	int rc;
 
 	rung__stage_phase(stage, "features");
 	rc = rung__stage_write_rows(stage, stage->features, "features", RUNG__FEATURES, &features, &stage->features_plan);
-	if (rc < 0 || !stage->labels)
-		return rc;
-	rung__stage_phase(stage, "labels");
-	return rung__stage_write_rows(stage, stage->labels, "labels", RUNG__LABELS, &labels, &stage->labels_plan);
+	for (uint32_t i = 0; rc == 0 && i < stage->carried_count; i++) {
+		const struct rung__carried *carried = &stage->carried[i];
+
+		if (carried->what != phase)   /* one phase for all arrays */
+			rung__stage_phase(stage, carried->what);
+		phase = carried->what;
+		rc = rung__stage_write_rows(stage, carried->src, carried->what, carried->name, &carried->layout, &carried->plan);
+	}
+	return rc;
 }
 
 static void begin_files(struct rung__stage *stage)

@@ -90,30 +90,31 @@ static bool is_features(const char *name)
 	       strcmp(name + prefix + 3, ".npy") == 0;
 }
 
+/* prefix, NAME, ".npy" */
+static bool is_named(const char *name, const char *prefix)
+{
+	const size_t prefix_len = strlen(prefix), len = strlen(name), end_len = strlen(".npy");
+	char inner[RUNG__SPLIT_NAME_BYTES];
+
+	if (len < prefix_len + end_len || len - prefix_len - end_len >= sizeof(inner) || strncmp(name, prefix, prefix_len) != 0 ||
+	    strcmp(name + len - end_len, ".npy") != 0)
+		return false;
+	snprintf(inner, sizeof(inner), "%.*s", (int)(len - prefix_len - end_len), name + prefix_len);
+	return rung__split_name_ok(inner);
+}
+
 static bool is_ours(const char *name)
 {
 	static const char *const fixed[] = { RUNG__MANIFEST,       RUNG__MANIFEST_PARTIAL, RUNG__CHECKSUMS,
 					     RUNG__INDPTR,         RUNG__INDICES,
 					     RUNG__VERTEX_OF_RANK, RUNG__RANK_OF_VERTEX,   RUNG__SCORE,
 					     RUNG__LABELS,         RUNG__JOURNAL };
-	const char *dot = strrchr(name, '.');
-	char split[RUNG__SPLIT_NAME_BYTES];
-	size_t prefix = strlen(RUNG__SPLIT_PREFIX), len;
 
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(fixed); i++) {
 		if (strcmp(name, fixed[i]) == 0)
 			return true;
 	}
-	if (is_temporary(name) || is_features(name))
-		return true;
-	if (strncmp(name, RUNG__SPLIT_PREFIX, prefix) != 0 || !dot || strcmp(dot, ".npy") != 0 || dot < name + prefix)
-		return false;
-	len = (size_t)(dot - name) - prefix;
-	if (len >= sizeof(split))
-		return false;
-	memcpy(split, name + prefix, len);
-	split[len] = '\0';
-	return rung__split_name_ok(split);
+	return is_temporary(name) || is_features(name) || is_named(name, RUNG__SPLIT_PREFIX) || is_named(name, RUNG__ARRAY_PREFIX);
 }
 
 /* Call `each` for the entries of a folder. */

@@ -16,6 +16,8 @@ static int check_counts(const struct rung_stage_opts *opts)
 			return rung__fail(RUNG_E_INVAL,
 					  "staging: fanout %u is 0; give the neighbours to draw at each hop, as in 25,10", i);
 	}
+	if (opts->array_count > RUNG__ARRAYS_MAX)
+		return rung__fail(RUNG_E_INVAL, "staging: %zu arrays, at most %u are kept", opts->array_count, RUNG__ARRAYS_MAX);
 	if (opts->split_count > RUNG__SPLITS_MAX)
 		return rung__fail(RUNG_E_INVAL, "staging: %zu splits, at most %u are kept", opts->split_count, RUNG__SPLITS_MAX);
 	return 0;
@@ -47,24 +49,75 @@ static int open_features(struct rung__stage *stage)
 	return rung__stage_plan_layout(stage);
 }
 
+/* An array with a row a vertex. @param what  in messages and of the progress: "labels", "arrays" */
+static int open_carried(struct rung__stage *stage, const char *spec, const char *what, struct rung__carried **carried_out)
+{
+	struct rung__carried *carried = &stage->carried[stage->carried_count];
+	const struct rung_array_info *info;
+	int rc = rung_source_open(spec, &carried->src);
+
+	if (rc < 0)
+		return rc;
+	stage->carried_count++;
+	info = rung_source_info(carried->src);
+	if (info->row_count != stage->manifest->vertex_count || info->row_bytes == 0)
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: has %" PRIu64 " %s of %" PRIu64 " bytes, there are %" PRIu64 " vertices; give one for each vertex", spec,
+				  info->row_count, strcmp(what, "labels") == 0 ? what : "rows", info->row_bytes, stage->manifest->vertex_count);
+	carried->what = what;
+	carried->layout = rung__stage_array_layout(info);
+	*carried_out = carried;
+	return 0;
+}
+
 static int open_labels(struct rung__stage *stage)
 {
-	const struct rung_array_info *info;
+	struct rung__carried *carried;
 	int rc;
 
 	if (!stage->opts.labels)
 		return 0;
-	rc = rung_source_open(stage->opts.labels, &stage->labels);
+	rc = open_carried(stage, stage->opts.labels, "labels", &carried);
 	if (rc < 0)
 		return rc;
-	info = rung_source_info(stage->labels);
-	if (info->row_count != stage->manifest->vertex_count || info->row_bytes == 0)
-		return rung__fail(RUNG_E_FORMAT,
-				  "%s: has %" PRIu64 " labels of %" PRIu64 " bytes, there are %" PRIu64 " vertices; "
-				  "give one label for each vertex",
-				  stage->opts.labels, info->row_count, info->row_bytes, stage->manifest->vertex_count);
+	strcpy(carried->name, RUNG__LABELS);
 	stage->manifest->has_labels = true;
-	stage->manifest->labels = *info;
+	stage->manifest->labels = *rung_source_info(carried->src);
+	return 0;
+}
+
+static int check_array_name(const struct rung__stage *stage, size_t idx)
+{
+	const struct rung_stage_array *arrays = stage->opts.arrays;
+
+	if (!arrays[idx].name || !arrays[idx].spec || !rung__split_name_ok(arrays[idx].name))
+		return rung__fail(RUNG_E_INVAL, "array %zu '%s': a name is 1 to %u letters, digits, '_' and '-'", idx,
+				  arrays[idx].name ? arrays[idx].name : "", RUNG__SPLIT_NAME_BYTES - 1);
+	for (size_t i = 0; i < idx; i++) {
+		if (strcmp(arrays[i].name, arrays[idx].name) == 0)
+			return rung__fail(RUNG_E_INVAL, "features '%s' are given twice (%s and %s); give each name once", arrays[i].name,
+					  arrays[i].spec, arrays[idx].spec);
+	}
+	return 0;
+}
+
+static int open_arrays(struct rung__stage *stage)
+{
+	struct rung__manifest *m = stage->manifest;
+	struct rung__carried *carried;
+	int rc;
+
+	for (size_t i = 0; i < stage->opts.array_count; i++) {
+		rc = check_array_name(stage, i);
+		if (rc == 0)
+			rc = open_carried(stage, stage->opts.arrays[i].spec, "arrays", &carried);
+		if (rc < 0)
+			return rc;
+		strcpy(m->arrays[i].name, stage->opts.arrays[i].name);
+		snprintf(carried->name, sizeof(carried->name), RUNG__ARRAY_PREFIX "%s.npy", m->arrays[i].name);
+		m->arrays[i].info = *rung_source_info(carried->src);
+		m->array_count++;
+	}
 	return 0;
 }
 
@@ -191,7 +244,7 @@ int rung__stage_open_inputs(struct rung__stage *stage)
 
 	snprintf(stage->manifest->producer, sizeof(stage->manifest->producer), "rung %s (%s)", rung_version(), rung_commit());
 	if (rc < 0 || (rc = fill_sampling(stage)) < 0 || (rc = fill_score(stage)) < 0 || (rc = open_features(stage)) < 0 ||
-	    (rc = open_labels(stage)) < 0 || (rc = open_score(stage)) < 0)
+	    (rc = open_labels(stage)) < 0 || (rc = open_arrays(stage)) < 0 || (rc = open_score(stage)) < 0)
 		return rc;
 	return read_splits(stage);
 }
@@ -202,6 +255,7 @@ void rung__stage_close_inputs(struct rung__stage *stage)
 		rung__free(stage->splits[i].ids);
 	rung__free(stage->splits);
 	rung_source_close(stage->score_source);
-	rung_source_close(stage->labels);
+	for (uint32_t i = 0; i < stage->carried_count; i++)
+		rung_source_close(stage->carried[i].src);
 	rung_source_close(stage->features);
 }

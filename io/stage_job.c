@@ -142,6 +142,10 @@ static void inputs(struct job *job)
 	source_line(job, "features", opts->features);
 	source_line(job, "labels", opts->labels);
 	source_line(job, "score-file", opts->score_spec);
+	for (size_t i = 0; i < opts->array_count; i++) {
+		snprintf(key, sizeof(key), "array.%s", opts->arrays[i].name);
+		source_line(job, key, opts->arrays[i].spec);
+	}
 	for (size_t i = 0; i < opts->split_count; i++) {
 		snprintf(key, sizeof(key), "split.%s", opts->splits[i].name);
 		source_line(job, key, opts->splits[i].spec);
@@ -160,6 +164,7 @@ static void options(struct job *job)
 	line(job, "producer", "%s", m->producer);
 	line(job, "graphs", "%zu, undirected %d, dedup %d", opts->graph.spec_count, !!opts->graph.undirected, !!opts->graph.dedup);
 	line(job, "splits", "%zu", opts->split_count);
+	line(job, "arrays", "%zu", opts->array_count);
 	line(job, "sampling", "fanouts %s, batches of %" PRIu32 ", draws %d", fanouts, m->batch_size, (int)m->draws);
 	line(job, "score", "%s, iterations %" PRIu32 ", damping %.17g, tolerance %.17g, seed %" PRIu64 ", epochs %" PRIu32 ", batches %" PRIu32,
 	     m->score_method, score->iterations, score->damping, score->tolerance, score->seed, score->epochs, score->batches_max);

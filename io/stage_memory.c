@@ -42,7 +42,7 @@ uint64_t rung__stage_map_bytes(const struct rung__stage *stage, unsigned maps)
 	return (uint64_t)maps * stage->manifest->index_bytes * stage->manifest->vertex_count;
 }
 
-/* Members of a .npz that were inflated lie in memory whole. */
+/* Inflated members of a .npz, and what else is made when it is opened, lie in memory whole while they are small. */
 static uint64_t inflated_bytes(const struct rung_source *src)
 {
 	const struct rung_array_info *info = src ? rung_source_info(src) : NULL;
@@ -53,9 +53,10 @@ static uint64_t inflated_bytes(const struct rung_source *src)
 uint64_t rung__stage_fixed_bytes(const struct rung__stage *stage)
 {
 	const struct rung__manifest *m = stage->manifest;
-	uint64_t bytes = RUNG__STAGE_BUFFER_BYTES + 8 * (m->block_count + m->checksums.block_count) + inflated_bytes(stage->features) +
-			 inflated_bytes(stage->labels);
+	uint64_t bytes = RUNG__STAGE_BUFFER_BYTES + 8 * (m->block_count + m->checksums.block_count) + inflated_bytes(stage->features);
 
+	for (uint32_t i = 0; i < stage->carried_count; i++)
+		bytes += inflated_bytes(stage->carried[i].src);
 	for (uint32_t i = 0; i < m->split_count; i++)
 		bytes += 8 * m->splits[i].count;
 	return bytes;
@@ -116,10 +117,10 @@ static int fail_budget(const struct rung__stage *stage, uint64_t least)
 				stage->memory_bytes, stage->manifest->vertex_count, stage->manifest->features.row_bytes, least);
 }
 
-static int plan_rows(struct rung__stage *stage, const struct rung_source *src, const struct rung__layout *layout,
+static int plan_rows(struct rung__stage *stage, const struct rung_source *src, const char *name, const struct rung__layout *layout,
 		     struct rung__rows_plan *plan)
 {
-	int rc = rung__rows_plan(stage, src, layout, plan);
+	int rc = rung__rows_plan(stage, src, name, layout, plan);
 
 	if (rc < 0 && rung_last_error_least() > 0)
 		return fail_budget(stage, RUNG__MAX(rung_last_error_least() + rung__stage_fixed_bytes(stage) + rung__stage_map_bytes(stage, 1),
@@ -131,15 +132,18 @@ static int plan_rows(struct rung__stage *stage, const struct rung_source *src, c
 
 int rung__stage_plan_memory(struct rung__stage *stage)
 {
-	const struct rung__layout features = rung__stage_features_layout(stage->manifest), labels = rung__stage_labels_layout(stage->manifest);
+	const struct rung__layout features = rung__stage_features_layout(stage->manifest);
 	uint64_t least, left;
 	int rc;
 
 	stage->memory_bytes = stage->opts.memory_bytes ? stage->opts.memory_bytes : budget_default();
 	stage->report.budget_bytes = stage->memory_bytes;
-	rc = plan_rows(stage, stage->features, &features, &stage->features_plan);
-	if (rc == 0 && stage->labels)
-		rc = plan_rows(stage, stage->labels, &labels, &stage->labels_plan);
+	rc = plan_rows(stage, stage->features, RUNG__FEATURES, &features, &stage->features_plan);
+	for (uint32_t i = 0; rc == 0 && i < stage->carried_count; i++) {
+		struct rung__carried *carried = &stage->carried[i];
+
+		rc = plan_rows(stage, carried->src, carried->name, &carried->layout, &carried->plan);
+	}
 	if (rc < 0)
 		return rc;
 	least = rung__stage_fixed_bytes(stage) + in_files_bytes_min(stage);

@@ -52,11 +52,11 @@ struct rung__layout rung__stage_features_layout(const struct rung__manifest *m)
 	};
 }
 
-struct rung__layout rung__stage_labels_layout(const struct rung__manifest *m)
+struct rung__layout rung__stage_array_layout(const struct rung_array_info *info)
 {
 	return (struct rung__layout){
-		.data_offset = RUNG__NPY_DATA_OFFSET, .row_stride = m->labels.row_bytes, .row_bytes = m->labels.row_bytes, .file_count = 1,
-		.block_rows = m->vertex_count,
+		.data_offset = RUNG__NPY_DATA_OFFSET, .row_stride = info->row_bytes, .row_bytes = info->row_bytes, .file_count = 1,
+		.block_rows = info->row_count,
 	};
 }
 
@@ -180,7 +180,7 @@ static bool is_better(const struct rung__rows_plan *plan, const struct rung__row
 	return plan->kind == RUNG_STAGE_PLAN_DEAL && best->range_count > PASSES_UNMEASURED;
 }
 
-int rung__rows_plan(struct rung__stage *stage, const struct rung_source *src, const struct rung__layout *layout,
+int rung__rows_plan(struct rung__stage *stage, const struct rung_source *src, const char *name, const struct rung__layout *layout,
 		    struct rung__rows_plan *plan_out)
 {
 	const uint64_t others = rung__stage_fixed_bytes(stage) + rung__stage_map_bytes(stage, 1);
@@ -189,7 +189,7 @@ int rung__rows_plan(struct rung__stage *stage, const struct rung_source *src, co
 		.layout = layout, .row_count = stage->manifest->vertex_count, .index_bytes = stage->manifest->index_bytes,
 		.memory_bytes = stage->memory_bytes > others ? stage->memory_bytes - others : 0, .in_memory = rung__source_place(src).data,
 	};
-	const enum rung_stage_plan begun = begun_plan(stage, features ? RUNG__FEATURES : RUNG__LABELS, &given.range_rows);
+	const enum rung_stage_plan begun = begun_plan(stage, name, &given.range_rows);
 	const enum rung_stage_plan wanted = begun != RUNG_STAGE_PLAN_AUTO ? begun : features ? stage->opts.plan : RUNG_STAGE_PLAN_AUTO;
 	uint64_t least = UINT64_MAX;
 

@@ -89,6 +89,15 @@ struct rung__rows_plan {
 	double seconds;          /* 0: not known */
 };
 
+/** Labels and further arrays: a row a vertex, each in one file. */
+struct rung__carried {
+	struct rung_source *src;
+	const char *what;                    /* "labels", "arrays" */
+	char name[RUNG__SPLIT_NAME_BYTES + 16];   /* of the file */
+	struct rung__layout layout;
+	struct rung__rows_plan plan;
+};
+
 /** What the devices do; 0: not measured. */
 struct rung__figures {
 	double read_bytes_per_s, write_bytes_per_s, row_reads_per_s;
@@ -103,11 +112,13 @@ struct rung__stage {
 	enum rung_score_method method;  /* by its own name also when it is the default; without score_source */
 	struct rung__stage_dir dir;
 	struct rung__journal journal;
-	struct rung_source *features, *labels, *score_source;
+	struct rung_source *features, *score_source;
 	struct rung__stage_split_ids *splits; /* [opts.split_count], original ids */
 	uint64_t edge_count_max;              /* the graph has at most so many */
 	struct rung__figures figures;
-	struct rung__rows_plan features_plan, labels_plan;
+	struct rung__rows_plan features_plan;
+	struct rung__carried carried[1 + RUNG__ARRAYS_MAX];
+	uint32_t carried_count;
 	uint64_t rows_bytes;                  /* most memory that one of the two takes */
 	struct rung_graph *graph;             /* one of the two, while it is needed */
 	struct rung_edges *edges;
@@ -210,7 +221,7 @@ struct rung__image {
 
 struct rung__stage_rows {
 	struct rung__stage *stage;
-	const char *what;                        /* "features", "labels" */
+	const char *what;                        /* "features", "labels", "arrays" */
 	const struct rung_source *src;
 	const struct rung__manifest_file *files; /* [layout.file_count] of the manifest */
 	struct rung__layout layout;
@@ -232,12 +243,13 @@ struct rung__stage_rows {
 int rung__stage_write_rows(struct rung__stage *stage, const struct rung_source *src, const char *what, const char *name,
 			   const struct rung__layout *layout, const struct rung__rows_plan *plan);
 
-/** The plan for it within the budget; RUNG_E_INVAL with the least that the rows take. */
-int rung__rows_plan(struct rung__stage *stage, const struct rung_source *src, const struct rung__layout *layout,
+/** The plan for it within the budget, `name` being the first file; RUNG_E_INVAL with the least that the rows take. */
+int rung__rows_plan(struct rung__stage *stage, const struct rung_source *src, const char *name, const struct rung__layout *layout,
 		    struct rung__rows_plan *plan_out);
 
 struct rung__layout rung__stage_features_layout(const struct rung__manifest *m);
-struct rung__layout rung__stage_labels_layout(const struct rung__manifest *m);
+/** Of an array that is one file. */
+struct rung__layout rung__stage_array_layout(const struct rung_array_info *info);
 
 /** Measure the devices of a source and of the output, for well under a second; zeros for a source too small to be worth it. */
 void rung__stage_probe(const struct rung__stage *stage, const struct rung_source *src, struct rung__figures *figures_out);

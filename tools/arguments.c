@@ -175,6 +175,13 @@ uint32_t tool_arg_gpus(const struct argp_state *state, const char *option, const
 	return count;
 }
 
+size_t tool_name_length(const char *arg)
+{
+	size_t length = strspn(arg, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
+
+	return arg[length] == '=' ? length : 0;
+}
+
 void tool_arg_dir(const struct argp_state *state, const char *arg, const char **dir)
 {
 	if (*dir)

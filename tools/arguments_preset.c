@@ -68,6 +68,7 @@ int tool_preset_fill(struct tool_preset_args *args, struct rung_stage_opts *opts
 	wanted |= opts->features ? 0 : RUNG_PRESET_FEATURES;
 	wanted |= opts->labels ? 0 : RUNG_PRESET_LABELS;
 	wanted |= opts->split_count ? 0 : RUNG_PRESET_SPLITS;
+	wanted |= opts->array_count ? 0 : RUNG_PRESET_ARRAYS;
 	rc = rung_preset_open(args->kind, args->root, args->part, wanted, &args->preset);
 	if (rc < 0)
 		return rc;
@@ -82,6 +83,10 @@ int tool_preset_fill(struct tool_preset_args *args, struct rung_stage_opts *opts
 		opts->features = preset->features;
 	if (wanted & RUNG_PRESET_LABELS)
 		opts->labels = preset->labels;
+	if (wanted & RUNG_PRESET_ARRAYS) {
+		opts->arrays = preset->arrays;
+		opts->array_count = preset->array_count;
+	}
 	if (wanted & RUNG_PRESET_SPLITS) {
 		opts->splits = preset->splits;
 		opts->split_count = preset->split_count;

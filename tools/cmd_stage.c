@@ -28,6 +28,8 @@ struct stage_args {
 	struct rung_stage_opts opts;
 	struct rung_stage_split *splits;     /* [split_count]; their names are copies of ours */
 	size_t split_count;
+	struct rung_stage_array *arrays;     /* [array_count]; likewise */
+	size_t array_count;
 	const char *stripes[RUNG_FEATURE_FILES_MAX];
 	struct tool_graph_args graph;
 	struct tool_score_args score;
@@ -36,7 +38,8 @@ struct stage_args {
 };
 
 static const struct argp_option options[] = {
-	{ "features", KEY_FEATURES, "SRC", 0, "Feature rows [vertices, ...]", 1 },
+	{ "features", KEY_FEATURES, "[NAME=]SRC", 0,
+	  "Feature rows [vertices, ...]; with a NAME (repeatable) another array of the vertices, staged beside them", 1 },
 	{ "out", KEY_OUT, "DIR", 0, "Folder to make", 1 },
 	{ "labels", KEY_LABELS, "SRC", 0, "Labels [vertices, ...], carried along in rank order", 1 },
 	{ "split", KEY_SPLIT, "NAME=SRC", 0,
@@ -74,6 +77,22 @@ static void add_split(const struct argp_state *state, struct stage_args *args, c
 		split->spec = equals + 1;
 	}
 	if (!split || !split->name)
+		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
+}
+
+static void add_array(const struct argp_state *state, struct stage_args *args, const char *text, size_t name_length)
+{
+	struct rung_stage_array *array = realloc(args->arrays, (args->array_count + 1) * sizeof(*args->arrays));
+
+	if (!text[name_length + 1])
+		argp_error(state, "--features: '%s' names no source; write year=year.npy", text);
+	if (array) {
+		args->arrays = array;
+		array = &args->arrays[args->array_count++];
+		array->name = strndup(text, name_length);
+		array->spec = text + name_length + 1;
+	}
+	if (!array || !array->name)
 		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
 }
 
@@ -143,7 +162,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		state->child_inputs[3] = &args->preset;
 		return 0;
 	case KEY_FEATURES:
-		args->opts.features = arg;
+		if (tool_name_length(arg) > 0)
+			add_array(state, args, arg, tool_name_length(arg));
+		else
+			args->opts.features = arg;
 		return 0;
 	case KEY_OUT:
 		args->opts.out_dir = arg;
@@ -344,7 +366,10 @@ static void free_args(struct stage_args *args)
 {
 	for (size_t i = 0; i < args->split_count; i++)
 		free((char *)(uintptr_t)args->splits[i].name);
+	for (size_t i = 0; i < args->array_count; i++)
+		free((char *)(uintptr_t)args->arrays[i].name);
 	free(args->splits);
+	free(args->arrays);
 	free(args->graph.specs);
 	tool_preset_free(&args->preset);
 }
@@ -364,6 +389,8 @@ int cmd_stage(int argc, char **argv)
 	args.opts.score = args.score.opts;
 	args.opts.splits = args.splits;
 	args.opts.split_count = args.split_count;
+	args.opts.arrays = args.arrays;
+	args.opts.array_count = args.array_count;
 	args.opts.stripe_dirs = args.stripes;
 	args.opts.fanouts = args.score.fanouts.hops;
 	args.opts.fanout_count = args.score.fanouts.count;

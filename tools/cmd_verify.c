@@ -24,12 +24,15 @@ struct verify_args {
 	struct rung_verify_opts opts;
 	char **split_names;          /* [opts.split_count] ours */
 	const char **split_specs;
+	char **array_names;          /* [opts.array_count] likewise */
+	const char **array_specs;
 	struct tool_graph_args graph;
 	struct tool_common common;
 };
 
 static const struct argp_option options[] = {
-	{ "source", KEY_SOURCE, "SRC", 0, "Also compare every row with the features it was staged from", 1 },
+	{ "source", KEY_SOURCE, "[NAME=]SRC", 0,
+	  "Also compare every row with the features it was staged from; with a NAME (repeatable) those of another array", 1 },
 	{ "labels", KEY_LABELS, "SRC", 0, "The same for the labels", 1 },
 	{ "split", KEY_SPLIT, "NAME=SRC", 0, "The same for a split (repeatable)", 1 },
 	{ "score", KEY_SCORE, "SRC", 0, "The same for the score, a float32 by original vertex as rung score writes it", 1 },
@@ -40,23 +43,41 @@ static const struct argp_option options[] = {
 	{ 0 },
 };
 
+/* One more NAME=SRC, whose name is `length` long. */
+static void add_named(const struct argp_state *state, char ***names_at, const char ***specs_at, size_t *count_at, const char *text,
+		      size_t length)
+{
+	const size_t count = *count_at + 1;
+	char **names = realloc(*names_at, count * sizeof(*names));
+	const char **specs = realloc(*specs_at, count * sizeof(*specs));
+
+	*names_at = names ? names : *names_at;
+	*specs_at = specs ? specs : *specs_at;
+	if (names && specs)
+		names[count - 1] = strndup(text, length);
+	if (!names || !specs || !names[count - 1])
+		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
+	specs[count - 1] = text + length + 1;
+	*count_at = count;
+}
+
 static void add_split(const struct argp_state *state, struct verify_args *args, const char *text)
 {
 	const char *equals = strchr(text, '=');
-	const size_t count = args->opts.split_count + 1;
-	char **names = realloc(args->split_names, count * sizeof(*names));
-	const char **specs = realloc(args->split_specs, count * sizeof(*specs));
 
-	args->split_names = names ? names : args->split_names;
-	args->split_specs = specs ? specs : args->split_specs;
 	if (!equals || equals == text || !equals[1])
 		argp_error(state, "--split: '%s' is not NAME=SRC; write train=ids.npy", text);
-	if (names && specs)
-		names[count - 1] = strndup(text, (size_t)(equals - text));
-	if (!names || !specs || !names[count - 1])
-		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
-	specs[count - 1] = equals + 1;
-	args->opts.split_count = count;
+	add_named(state, &args->split_names, &args->split_specs, &args->opts.split_count, text, (size_t)(equals - text));
+}
+
+static void add_source(const struct argp_state *state, struct verify_args *args, const char *text)
+{
+	const size_t length = tool_name_length(text);
+
+	if (length > 0)
+		add_named(state, &args->array_names, &args->array_specs, &args->opts.array_count, text, length);
+	else
+		args->opts.source = text;
 }
 
 /* "1%" and "0.01" are shares, whole numbers are rows. */
@@ -103,7 +124,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		state->child_inputs[1] = &args->graph;
 		return 0;
 	case KEY_SOURCE:
-		args->opts.source = arg;
+		add_source(state, args, arg);
 		return 0;
 	case KEY_LABELS:
 		args->opts.labels = arg;
@@ -192,6 +213,8 @@ static void set_all_compared(json_t *root, const struct verify_args *args, const
 		  r->first_label_different, opts->labels != NULL },
 		{ { "scores_compared", "scores_different", "first_score_different" }, r->scores_compared, r->scores_different,
 		  r->first_score_different, opts->score != NULL },
+		{ { "array_rows_compared", "array_rows_different", "first_array_different" }, r->array_rows_compared,
+		  r->array_rows_different, r->first_array_different, opts->array_count > 0 },
 		{ { "split_ids_compared", "split_ids_different", NULL }, r->split_ids_compared, r->split_ids_different, 0,
 		  opts->split_count > 0 },
 	};
@@ -262,6 +285,7 @@ static void print_report(const struct verify_args *args, const struct rung_verif
 	print_different("lists", "graph", r->lists_different, r->first_list_different);
 	print_different("labels", "source", r->labels_different, r->first_label_different);
 	print_different("scores", "source", r->scores_different, r->first_score_different);
+	print_different("rows of arrays", "source", r->array_rows_different, r->first_array_different);
 	if (r->split_ids_different)
 		printf("%llu ids of the splits differ from their sources\n", (unsigned long long)r->split_ids_different);
 	printf("%s: %llu blocks, %s, %s/s", ok ? "ok" : "does not verify", (unsigned long long)r->blocks_checked,
@@ -270,6 +294,7 @@ static void print_report(const struct verify_args *args, const struct rung_verif
 	print_compared("lists", r->lists_compared);
 	print_compared("labels", r->labels_compared);
 	print_compared("scores", r->scores_compared);
+	print_compared("rows of arrays", r->array_rows_compared);
 	print_compared("ids of splits", r->split_ids_compared);
 	printf(", %s\n", tool_seconds_text(time, r->seconds));
 	if (!ok && r->bad_count > 0 && !args->opts.repair)
@@ -288,6 +313,8 @@ static int run(const char *name, struct verify_args *args)
 	args->opts.graph = args->graph.opts.spec_count > 0 ? &args->graph.opts : NULL;
 	args->opts.split_names = (const char *const *)args->split_names;
 	args->opts.split_specs = args->split_specs;
+	args->opts.array_names = (const char *const *)args->array_names;
+	args->opts.array_specs = args->array_specs;
 	args->opts.threads = args->common.threads;
 	args->opts.progress = tool_progress;
 	args->opts.progress_ctx = &progress;
@@ -313,6 +340,10 @@ int cmd_verify(int argc, char **argv)
 	code = run(argv[0], &args);
 	for (size_t i = 0; i < args.opts.split_count; i++)
 		free(args.split_names[i]);
+	for (size_t i = 0; i < args.opts.array_count; i++)
+		free(args.array_names[i]);
+	free(args.array_names);
+	free(args.array_specs);
 	free(args.split_names);
 	free(args.split_specs);
 	free(args.graph.specs);

@@ -86,6 +86,9 @@ struct tool_fanouts tool_arg_fanouts(const struct argp_state *state, const char 
 /** "0,1": numbers of GPUs. @return how many */
 uint32_t tool_arg_gpus(const struct argp_state *state, const char *option, const char *arg, int gpus[RUNG_GPUS_MAX]);
 
+/** Length of NAME in "NAME=SRC", where NAME is made of letters, digits, _ and -; 0 when it is a SRC without a name. */
+size_t tool_name_length(const char *arg);
+
 /** The one argument DIR: keeps it, or exits when there is one already. */
 void tool_arg_dir(const struct argp_state *state, const char *arg, const char **dir);
 

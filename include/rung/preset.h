@@ -30,7 +30,8 @@ enum rung_preset_kind {
 };
 
 /** What of it is wanted; files of the rest need not be there. */
-enum { RUNG_PRESET_GRAPH = 1, RUNG_PRESET_FEATURES = 2, RUNG_PRESET_LABELS = 4, RUNG_PRESET_SPLITS = 8, RUNG_PRESET_EVERYTHING = 15 };
+enum { RUNG_PRESET_GRAPH = 1, RUNG_PRESET_FEATURES = 2, RUNG_PRESET_LABELS = 4, RUNG_PRESET_SPLITS = 8, RUNG_PRESET_ARRAYS = 16,
+       RUNG_PRESET_EVERYTHING = 31 };
 
 /** Specs for struct rung_stage_opts; NULL or none for what was not wanted. */
 struct rung_preset {
@@ -44,6 +45,8 @@ struct rung_preset {
 	const char *labels;
 	const struct rung_stage_split *splits;   /**< [split_count] */
 	size_t split_count;
+	const struct rung_stage_array *arrays;   /**< [array_count]: "year" of papers100M and MAG240M */
+	size_t array_count;
 };
 
 /**

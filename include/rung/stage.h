@@ -31,6 +31,12 @@ enum rung_stage_pad {
 	RUNG_STAGE_PAD_AUTO        /**< rows up to 4 KiB: so that none lies in two blocks of 4 KiB, when the file grows less than reads shrink */
 };
 
+/** A named array with a row a vertex, beside the features. */
+struct rung_stage_array {
+	const char *name;  /**< as of splits */
+	const char *spec;  /**< SRC [vertices, ...] of any type */
+};
+
 struct rung_stage_opts {
 	size_t size;                              /**< sizeof(struct rung_stage_opts), set by the initialiser */
 	struct rung_graph_opts graph;             /**< its own size set too; vertex_count 0: as many as the features have rows */
@@ -55,6 +61,8 @@ struct rung_stage_opts {
 	enum rung_stage_pad pad;
 	const char *const *stripe_dirs;           /**< [stripe_count] folders, on other devices, that the rows are dealt over; links lead there */
 	size_t stripe_count;                      /**< at most RUNG_FEATURE_FILES_MAX; 0: one file in out_dir */
+	const struct rung_stage_array *arrays;    /**< [array_count] staged beside the features, each in a file of its own, "features_NAME" */
+	size_t array_count;
 };
 
 #ifdef __cplusplus

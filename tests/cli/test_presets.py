@@ -69,6 +69,10 @@ class Folder(CliTest):
     def has_split(self, name, ids):
         self.assertEqual([self.maps[0][rank] for rank in self.array("split_" + name)[2]], list(ids))
 
+    def has_years(self, years):
+        by_rank = self.array("features_year")[2]
+        self.assertEqual([by_rank[rank] for rank in self.maps[1]], list(years))
+
     def labels(self):
         by_rank = self.array("labels")[2]
         return [by_rank[rank] for rank in self.maps[1]]
@@ -87,7 +91,7 @@ class Papers100M(Folder):
         self.classes = [float(self.draws.randrange(9)) if v % 3 == 0 else NAN for v in range(self.papers)]
         members = {
             "edge_index": self.two_rows(self.edges), "node_feat": npy_bytes("<f4", (self.papers, self.width), self.rows),
-            "node_year": npy_bytes("<i8", (self.papers, 1), range(self.papers)), "num_nodes_list": npy_bytes("<i8", (1,), [self.papers]),
+            "node_year": npy_bytes("<i8", (self.papers, 1), [1990 + v for v in range(self.papers)]), "num_nodes_list": npy_bytes("<i8", (1,), [self.papers]),
         }
         self.npz(inside + "/raw/data.npz", members, deflate)
         self.npz(inside + "/raw/node-label.npz", {"node_label": npy_bytes("<f4", (self.papers, 1), self.classes)}, True)
@@ -106,6 +110,7 @@ class Papers100M(Folder):
         self.has_edges(self.edges)
         for name, ids in self.splits.items():
             self.has_split(name, ids)
+        self.has_years(1990 + v for v in range(self.papers))
         self.assertEqual([-1 if math.isnan(c) else c for c in self.labels()], [-1 if math.isnan(c) else c for c in self.classes])
 
     def test_everything_is_staged_of_stored_and_of_deflated_members(self):
@@ -125,11 +130,12 @@ class Papers100M(Folder):
         os.remove(os.path.join(self.root, "papers100M-bin/raw/node-label.npz"))
         os.remove(os.path.join(self.root, "papers100M-bin/split/time/test.csv.gz"))
         labels = self.put("labels.npy", npy_bytes("<i4", (self.papers,), range(self.papers)))
-        self.staged("--ogb-papers100M", self.root, "--labels", labels, "--split", "train=range:5,8")
+        self.staged("--ogb-papers100M", self.root, "--labels", labels, "--split", "train=range:5,8", "--features", "id=range:0,300")
         self.assertEqual(self.labels(), list(range(self.papers)))
         self.has_split("train", [5, 6, 7])
         with open(os.path.join(self.out, "manifest.json"), encoding="utf-8") as file:
-            self.assertEqual(json.load(file)["splits"], ["train"])
+            manifest = json.load(file)
+        self.assertEqual((manifest["splits"], manifest["arrays"]), (["train"], ["id"]))
 
     def test_what_is_missing_or_damaged_is_named(self):
         self.refused("--ogb-papers100M", self.root, says=["is no folder of ogbn-papers100M", "papers100M-bin/raw/data.npz"])
@@ -166,7 +172,7 @@ class Mag240M(Folder):
         self.put(base + "processed/paper/node_feat.npy", npy_bytes("<f2", (self.papers, 768), self.rows[:self.papers * 1536]))
         self.classes = [float(v % 5) if v % 2 else NAN for v in range(self.papers)]
         self.put(base + "processed/paper/node_label.npy", npy_bytes("<f4", (self.papers,), self.classes))
-        self.put(base + "processed/paper/node_year.npy", npy_bytes("<i2", (self.papers,), b"\0\0" * self.papers))
+        self.put(base + "processed/paper/node_year.npy", npy_bytes("<i4", (self.papers,), range(self.papers)))
         self.splits = {"train": list(range(1, 40)), "valid": [50, 41], "test-dev": [52], "test-challenge": []}
         self.split_file = self.put(base + "split_dict.pt", b"")
         self.meta_file = self.put(base + "meta.pt", b"")
@@ -190,6 +196,7 @@ class Mag240M(Folder):
         self.assertEqual(report["vertices"], self.papers)
         self.has_rows(self.rows[:self.papers * 1536], 1536)
         self.has_edges(self.cited())
+        self.has_years(range(self.papers))
         for name, ids in self.splits.items():
             self.has_split(name, ids)
         self.assertEqual([-1 if math.isnan(c) else c for c in self.labels()], [-1 if math.isnan(c) else c for c in self.classes])
@@ -201,6 +208,7 @@ class Mag240M(Folder):
             self.has_rows(self.rows, 1536)
             self.has_edges(self.cited() | self.both_ways(self.writes, self.papers, 0) |
                            self.both_ways(self.works, self.papers, self.papers + self.authors))
+            self.has_years(list(range(self.papers)) + [-1] * (self.authors + self.institutions))
             labels = self.labels()
             self.assertEqual(labels[1:10:2], self.classes[1:10:2])
             self.assertTrue(all(math.isnan(label) for label in labels[self.papers:]))

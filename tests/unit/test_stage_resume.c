@@ -45,7 +45,10 @@ static int stage_killed_at(int step)
 	return WIFSIGNALED(status) ? 1 : -WEXITSTATUS(status);
 }
 
-/* Five ranges of wide rows, and a finished dataset to compare with. */
+static char years[300];
+static struct rung_stage_array arrays[] = { { "year", years } };
+
+/* Five ranges of wide rows and of an array beside them, and a finished dataset to compare with. */
 static void setup_ranges(void)
 {
 	cr_assert_eq(support_sources(dir, ROWS, 900, 5000, 3), 0);
@@ -53,6 +56,9 @@ static void setup_ranges(void)
 	snprintf(journal, sizeof(journal), "%s/journal", partial);
 	opts.out_dir = reference;
 	opts.score.method = RUNG_SCORE_DEGREE;
+	snprintf(years, sizeof(years), "%s/labels.npy", dir);
+	opts.arrays = arrays;
+	opts.array_count = 1;
 	cr_assert_eq(stage_killed_at(0), 0);
 	opts.out_dir = out;
 	rung__stage_range_rows_max = RANGE_ROWS;

@@ -2,12 +2,17 @@
 """The seeds of the fuzz targets. Standard library only.
 
 ok-* is what rung takes, bad-* what it refuses: the replay holds it to that. The rest may be either."""
+import gzip
 import io
 import json
 import os
 import struct
+import sys
 import zipfile
 import zlib
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+import torchfile   # noqa: E402  pylint: disable=wrong-import-position
 
 SEEDS = {}
 
@@ -194,6 +199,9 @@ def spec_seeds():
     seed("spec", "ok-raw-offset", "1raw:@f,u32,2x100,512")
     seed("spec", "ok-npy", "2@e.npy")
     seed("spec", "ok-two", "3@e.npy\nraw:@f,u32,2x8")
+    for name, text in (("parts", "@e.npy+0,0"), ("part-counts", "@e.npy+0:64,0:64"), ("raw-parts", "raw:@f,u32,2x100,512+0:64,0"),
+                       ("range", "range:3,9"), ("no-range", "range:3,3"), ("pad", "pad:9,range:3,9"), ("pad-npy", "pad:2,range:0,2")):
+        seed("spec", "ok-" + name, "0" + text)
     seed("spec", "graph-csc", "0csc:raw:@p,u64,65,raw:@f,u32,64")
     seed("spec", "graph-csr", "1csr:raw:@p,u64,65,0,raw:@f,u32,64,0")
     for name, text in (
@@ -207,9 +215,55 @@ def spec_seeds():
             ("npz", "@n.npz"), ("npz-member", "@n.npz:x"), ("npz-colons", "@n.npz:.npz:.npz:"), ("npz-twice", "@n.npz:x.npz:y"),
             ("csc", "csc:"), ("csc-comma", "csc:,"), ("csc-commas", "csc:" + "," * 900), ("csc-one", "csc:@e.npy"),
             ("csc-nested", "csc:csc:@e.npy,@e.npy,@e.npy"), ("csc-and", "csc:raw:@p,u64,65,raw:@f,u32,64\n@e.npy"),
-            ("csr-short", "csr:raw:@p,u64,64,raw:@f,u32,64"), ("percent", "%s%s%s%n%n"), ("long", "a" * 1000)):
+            ("csr-short", "csr:raw:@p,u64,64,raw:@f,u32,64"), ("percent", "%s%s%s%n%n"),
+            ("part", "@e.npy+0,1"), ("part-count", "@e.npy+0,0:63"), ("part-huge", "@e.npy+9223372036854775807,1"), ("parts-alone", "+0,0"),
+            ("range", "range:9,3"), ("range-text", "range:a,b"), ("range-one", "range:1"), ("range-huge", "range:0,9223372036854775807"),
+            ("pad-short", "pad:1,range:0,2"), ("pad-unsigned", "pad:4096,raw:@f,u8,9"), ("pad-pad", "pad:9,pad:8,range:0,2"), ("pad-huge",
+             "pad:9223372036854775807,range:0,2"), ("pad-none", "pad:5,"), ("pt", "@n.pt:x"), ("csv", "@n.csv.gz"), ("long", "a" * 1000)):
         seed("spec", "bad-" + name, "0" + text)
     seed("spec", "not-utf-8", b"0raw:@\xff\xfe,u8,1")
+
+
+# ---- dicts of torch, ids in text ----
+
+def pickle_seeds():
+    good = torchfile.dict_pickle({"train": [1, 200, -1], "n": 70000, "none": [], "more": torchfile.ndarray([255], "u1")})
+    seed("pickle", "ok-dict", good)
+    seed("pickle", "ok-numbers", torchfile.dict_pickle({"a": 1, "b": 256, "c": 1 << 40, "d": -5}))
+    seed("pickle", "ok-many", torchfile.dict_pickle({"k%d" % i: [i] for i in range(40)}))
+    seed("pickle", "ok-numpy-2", torchfile.dict_pickle({"a": [1]}, module="numpy._core.multiarray"))
+    seed("pickle", "ok-nothing", b"\x80\x02}.")
+    for name, content in (
+            ("floats", torchfile.dict_pickle({"a": torchfile.ndarray([1.5], "f4")})),
+            ("big-endian", torchfile.dict_pickle({"a": torchfile.ndarray([1], "i8", ">")})),
+            ("matrix", torchfile.dict_pickle({"a": torchfile.ndarray([1, 2], shape=(1, 2))})),
+            ("protocol-4", torchfile.dict_pickle({"a": [1]}, protocol=4)), ("protocol-0", torchfile.dict_pickle({"a": [1]}, protocol=0)),
+            ("many", torchfile.dict_pickle({"k%d" % i: 1 for i in range(65)})), ("key-escape", torchfile.dict_pickle({"\x1b[2J": 1})),
+            ("key-long", torchfile.dict_pickle({"k" * 64: 1})), ("key-number", torchfile.dict_pickle({5: 1})),
+            ("nested", torchfile.dict_pickle({"a": {"b": 1}})), ("text", torchfile.dict_pickle({"a": "b"})),
+            ("call", b"\x80\x02cos\nsystem\nX\x04\0\0\0true\x85R."), ("deep", b"\x80\x02" + b"(" * 5000), ("tuples", b"\x80\x02N" + b"\x85" * 9000),
+            ("empty", b""), ("stop", b"\x80\x02."), ("length", b"\x80\x02X\xff\xff\xff\x7fa")):
+        seed("pickle", "bad-" + name, content)
+    for cut in (1, 2, 3, 50, 100, len(good) - 1):
+        seed("pickle", "bad-cut-%d" % cut, good[:cut])
+
+
+def text_seeds():
+    good = "".join("%d\n" % (i * i) for i in range(60)).encode()
+    seed("text", "ok-lines", good)
+    seed("text", "ok-packed", gzip.compress(good, mtime=0))
+    seed("text", "ok-two-members", gzip.compress(b"1\n2", mtime=0) + gzip.compress(b"3\n", mtime=0))
+    seed("text", "ok-windows", b"1\r\n2\r\n3")
+    seed("text", "ok-most", b"9223372036854775807\n000\n")
+    seed("text", "ok-nothing", b"")
+    for name, content in (("header", b"id\n1\n"), ("column", b"1,2\n"), ("negative", b"-1\n"), ("too-large", b"9223372036854775808\n"), ("blank", b"1\n\n2\n"),
+                          ("space", b"1 \n"), ("return", b"1\r2\n"), ("real", b"1.0\n"), ("nul", b"1\0\n"), ("many-digits", b"9" * 10000)):
+        seed("text", "bad-" + name, content)
+        seed("text", "bad-packed-" + name, gzip.compress(content, mtime=0))
+    packed = gzip.compress(good, mtime=0)
+    for cut in (2, 9, 10, 11, len(packed) // 2, len(packed) - 8, len(packed) - 1):
+        seed("text", "bad-cut-%d" % cut, packed[:cut])
+    seed("text", "bad-crc", packed[:-8] + b"\0\0\0\0" + packed[-4:])
 
 
 # ---- graphs ----
@@ -283,6 +337,17 @@ def manifest_seeds():
     seed("manifest", "ok-base", text)
     seed("manifest", "ok-end", text + '\n "checksum": "%s"\n}\n' % ("0" * 16))
     seed("manifest", "ok-without-draws", changed("draws", value=KeyError))
+    arrays = base()
+    arrays["arrays"] = ["year", "A-1"]
+    for name, dtype, shape, size in (("year", "i16", [5], 10), ("A-1", "f64", [5, 2, 2], 160)):
+        arrays["files"].insert(-2, {"name": "features_%s.npy" % name, "bytes": 4096 + size, "dtype": dtype, "shape": shape, "blocks": 1})
+    for i, file in enumerate(arrays["files"]):
+        file["first_block"] = i
+    arrays["checksums"]["bytes"] += 16
+    seed("manifest", "ok-arrays", manifest_text(arrays))
+    for name, value in (("twice", ["year", "year"]), ("path", ["year", "../a"]), ("fewer", ["year"]), ("order", ["A-1", "year"]), ("number", 5),
+                        ("null", None), ("many", ["a%d" % i for i in range(65)])):
+        seed("manifest", "bad-arrays-" + name, manifest_text(dict(arrays, arrays=value)))
     seed("manifest", "ok-more-keys", changed("another", value={"of": ["any", "kind", 1e300]}))
     root = base()
     root["features"].update(files=["features.%03d.npy" % f for f in range(2)], block_rows=2)

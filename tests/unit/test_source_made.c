@@ -13,6 +13,7 @@
 #include "internal.h"
 #include "rung/rung.h"
 #include "source_made.h"
+#include "source_place.h"
 
 static char dir[256];
 static char spec[900];
@@ -189,6 +190,24 @@ Test(source_made, padding_is_checked)
 	fails(spec_of("pad:5,pad:4,", "i.npy", ""), RUNG_E_INVAL, "pad:ROWS,SRC");
 	fails("pad:5,", RUNG_E_INVAL, "pad:ROWS,SRC");
 	fails(spec_of("pad:5,", "none.npy", ""), RUNG_E_NOENT, "none.npy");
+}
+
+Test(source_made, the_file_of_a_spec_is_found_without_opening_it)
+{
+	struct stat wanted, found;
+
+	cr_assert_eq(support_write_file(file_at("f"), "12345", 5), 0);
+	cr_assert_eq(stat(file_at("f"), &wanted), 0);
+	cr_assert_eq(rung__source_stat(spec_of("raw:", "f", ",u8,5"), &found), 0);
+	cr_assert_eq(found.st_ino, wanted.st_ino);
+	cr_assert_eq(rung__source_stat(spec_of("pad:9,raw:", "f", ",u8,5"), &found), 0);
+	cr_assert_eq(found.st_ino, wanted.st_ino);
+	cr_assert_eq(rename(file_at("f"), spec_of("", "f.pt", "")), 0);
+	cr_assert_eq(rung__source_stat(spec_of("", "f.pt", ":train"), &found), 0);
+	cr_assert_eq(found.st_ino, wanted.st_ino);
+	cr_assert_eq(rung__source_stat(spec_of("", "f.pt", ".csv.gz"), &found), -1);
+	cr_assert_eq(rung__source_stat("range:0,9", &found), 0);   /* of no file: nothing of it changes */
+	cr_assert_eq(found.st_ino, 0);
 }
 
 static void write_gz(const char *name, const char *text)

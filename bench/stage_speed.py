@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 
-from common import Failure, drop_cached, record, run_json, run_main, say, temporary_folder, write_random
+from common import ROOT, Failure, drop_cached, record, run_json, run_main, say, temporary_folder, write_random
 from limit import Limit
 
 UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -116,7 +116,7 @@ def numpy_rows(args, features, dataset, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--rung", default="rung")
+    parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"), help="the command (default: build/rung)")
     parser.add_argument("--folder", default=".", help="where files of three times the features fit")
     parser.add_argument("--rows", type=int, default=200000)
     parser.add_argument("--row-bytes", type=int, default=1536)

@@ -5,6 +5,7 @@
 
 #include "internal.h"
 #include "rows.h"
+#include "source_place.h"
 
 #define GATHER_BYTES (16u << 20) /* of a block: large enough that some of its rows are neighbours in the source */
 #define GAP_BYTES    4096u       /* read and dropped rather than starting another read */
@@ -26,6 +27,8 @@ uint64_t rung__rows_per_block(uint64_t row_bytes)
 
 int rung__rows_init(struct rung__rows *rows, const struct rung_source *src, uint64_t count_max, int threads)
 {
+	if (rung__source_place(src).inflated)   /* in order alone */
+		threads = 1;
 	*rows = (struct rung__rows){ .src = src, .count_max = count_max, .threads = threads };
 	rows->order = rung__malloc_array(count_max, sizeof(*rows->order));
 	rows->bounce = rung__malloc_array((uint64_t)threads, RUNG__ROWS_BOUNCE_BYTES);

@@ -305,9 +305,11 @@ const char *rung_source_spec(const struct rung_source *src)
 struct rung__source_place rung__source_place(const struct rung_source *src)
 {
 	return (struct rung__source_place){ .data = src->data ? src->data + src->data_offset : NULL,
+					    .inflated = src->inflate != NULL,
 					    .fd = src->fd,
 					    .path = src->path,
-					    .offset = src->data_offset };
+					    .offset = src->data_offset,
+					    .memory_bytes = src->inflate ? rung__inflate_memory(src->inflate) : src->data_bytes };
 }
 
 int rung_source_read_bytes(const struct rung_source *src, uint64_t byte_first, uint64_t byte_count, void *buf)
@@ -323,6 +325,8 @@ int rung_source_read_bytes(const struct rung_source *src, uint64_t byte_first, u
 		memcpy(buf, src->data + src->data_offset + byte_first, (size_t)byte_count);
 		return 0;
 	}
+	if (src->inflate)
+		return rung__inflate_read(src->inflate, src->data_offset + byte_first, byte_count, buf);
 	return rung__pread_all(src->fd, src->path, buf, byte_count, src->data_offset + byte_first);
 }
 
@@ -340,6 +344,7 @@ void rung_source_close(struct rung_source *src)
 {
 	if (!src)
 		return;
+	rung__inflate_close(src->inflate);
 	if (src->fd >= 0)
 		close(src->fd);
 	rung__free(src->data);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Members of .npz files: stored ones are read where they lie, deflated ones inflated into memory with their CRC checked. */
+/*
+ * Members of .npz files: stored ones are read where they lie, deflated ones inflated, small ones into memory, large ones as they
+ * are read. The CRC of both is checked.
+ */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,6 +14,7 @@
 
 #define DEFLATE_RATIO_MAX 1032u      /* most that deflate expands; a size above it is a lie */
 #define LIST_BYTES        512u       /* of member names in a message */
+#define WHOLE_BYTES_MAX   (RUNG__NPY_HEADER_BYTES_MAX + 64u) /* of a member that is inflated at once; the header of any is shorter */
 
 static int zip_failed(const struct rung_source *src, const char *what, zip_error_t *error)
 {
@@ -143,20 +147,24 @@ static int inflate_all(struct rung__made *made, zip_file_t *file)
 	return rung__made_end(made);
 }
 
-/* What the entry claims is held against the file before memory is taken for it. */
-static int load_member(struct rung_source *src, zip_t *zip, const zip_stat_t *st, uint64_t file_bytes)
+/* What the entry claims is held against the file before memory is taken for it, or counted on. */
+static int check_sizes(const struct rung_source *src, const zip_stat_t *st, uint64_t file_bytes)
 {
+	if (st->comp_size <= file_bytes && st->size / DEFLATE_RATIO_MAX <= st->comp_size &&
+	    (st->comp_method != ZIP_CM_STORE || st->size == st->comp_size))
+		return 0;
+	return rung__fail(RUNG_E_FORMAT,
+			  "%s: its zip entry claims %" PRIu64 " bytes out of %" PRIu64 " in a file of %" PRIu64
+			  ", more than can be; copy it again",
+			  src->spec, (uint64_t)st->size, (uint64_t)st->comp_size, file_bytes);
+}
+
+static int load_member(struct rung_source *src, zip_t *zip, const zip_stat_t *st)
+{
+	zip_file_t *file = zip_fopen_index(zip, st->index, 0);
 	struct rung__made made;
-	zip_file_t *file;
 	int rc;
 
-	if (st->comp_size > file_bytes || st->size / DEFLATE_RATIO_MAX > st->comp_size ||
-	    (st->comp_method == ZIP_CM_STORE && st->size != st->comp_size))
-		return rung__fail(RUNG_E_FORMAT,
-				  "%s: its zip entry claims %" PRIu64 " bytes out of %" PRIu64 " in a file of %" PRIu64
-				  ", more than can be; copy it again",
-				  src->spec, (uint64_t)st->size, (uint64_t)st->comp_size, file_bytes);
-	file = zip_fopen_index(zip, st->index, 0);
 	if (!file)
 		return zip_failed(src, "cannot be opened", zip_get_error(zip));
 	rc = rung__made_begin(&made, src, st->size);
@@ -167,11 +175,63 @@ static int load_member(struct rung_source *src, zip_t *zip, const zip_stat_t *st
 	return rc;
 }
 
-int rung__source_open_member(struct rung_source *src, const char *member, uint64_t file_bytes)
+/* A large one: its header is inflated now, the rest as it is read. */
+static int begin_member(struct rung_source *src, const zip_stat_t *st, uint64_t offset, struct rung__npy *npy)
 {
-	struct rung__npy npy;
+	const struct rung__deflated member = { .offset = offset, .deflated_bytes = st->comp_size, .bytes = st->size, .crc = st->crc };
+	unsigned char *head = rung__malloc(WHOLE_BYTES_MAX);
+	int rc;
+
+	if (!head)
+		return rung__fail(RUNG_E_NOMEM, "%s: %u bytes for the .npy header", src->spec, WHOLE_BYTES_MAX);
+	rc = rung__inflate_open(src->fd, src->spec, &member, &src->inflate);
+	if (rc == 0)
+		rc = rung__inflate_read(src->inflate, 0, WHOLE_BYTES_MAX, head);
+	if (rc == 0)
+		rc = rung__npy_parse(src->spec, head, WHOLE_BYTES_MAX, st->size, npy);
+	rung__free(head);
+	return rc;
+}
+
+static bool find_bytes(const struct rung_source *src, zip_t *zip, const zip_stat_t *st, uint64_t file_bytes, uint64_t *offset_out)
+{
+	const struct rung__zip_entry entry = { .name = zip_get_name(zip, st->index, ZIP_FL_ENC_RAW), .method = st->comp_method,
+					       .bytes = st->size, .stored_bytes = st->comp_size };
+
+	return rung__zip_offset(src->fd, file_bytes, st->index, &entry, offset_out);
+}
+
+/* Where it lies, as it is read, or whole, whichever goes. */
+static int open_found(struct rung_source *src, zip_t *zip, const zip_stat_t *st, uint64_t file_bytes)
+{
+	const bool stored = st->comp_method == ZIP_CM_STORE;
+	const bool large = st->comp_method == ZIP_CM_DEFLATE && st->size > WHOLE_BYTES_MAX && (st->valid & ZIP_STAT_CRC);
+	struct rung__npy npy = { .data_offset = 0 };
 	uint64_t offset = 0;
 	bool in_place;
+	int rc = check_sizes(src, st, file_bytes);
+
+	if (rc < 0)
+		return rc;
+	in_place = (stored || large) && find_bytes(src, zip, st, file_bytes, &offset);
+	if (!in_place)
+		rc = load_member(src, zip, st);
+	if (rc < 0)
+		return rc;
+	if (in_place && large)
+		rc = begin_member(src, st, offset, &npy);
+	else if (src->data)
+		rc = rung__npy_parse(src->spec, src->data, st->size, st->size, &npy);
+	else
+		rc = rung__npy_read(src->fd, src->spec, offset, st->size, &npy);
+	src->info = npy.array;
+	src->transposed = npy.transposed;
+	src->data_offset = npy.data_offset + (src->inflate ? 0 : offset);
+	return rc;
+}
+
+int rung__source_open_member(struct rung_source *src, const char *member, uint64_t file_bytes)
+{
 	zip_stat_t st;
 	zip_t *zip;
 	int rc;
@@ -180,25 +240,8 @@ int rung__source_open_member(struct rung_source *src, const char *member, uint64
 	if (rc < 0)
 		return rc;
 	rc = find_member(src, zip, member, &st);
-	if (rc < 0)
-		goto discard_zip;
-	in_place = st.comp_method == ZIP_CM_STORE &&
-		   rung__zip_stored_offset(src->fd, file_bytes, st.index, zip_get_name(zip, st.index, ZIP_FL_ENC_RAW), st.size,
-					   &offset);
-	if (!in_place)
-		rc = load_member(src, zip, &st, file_bytes);
-	if (rc < 0)
-		goto discard_zip;
-	if (!src->data)
-		rc = rung__npy_read(src->fd, src->spec, offset, st.size, &npy);
-	else
-		rc = rung__npy_parse(src->spec, src->data, st.size, st.size, &npy);
-	if (rc < 0)
-		goto discard_zip;
-	src->info = npy.array;
-	src->transposed = npy.transposed;
-	src->data_offset = offset + npy.data_offset;
-discard_zip:
+	if (rc == 0)
+		rc = open_found(src, zip, &st, file_bytes);
 	zip_discard(zip);
 	return rc;
 }
@@ -231,7 +274,9 @@ int rung__source_load_ending(struct rung_source *src, const char *end, uint64_t 
 		rc = rung__fail(RUNG_E_FORMAT, "%s: its '*%s' claims %" PRIu64 " bytes, at most %" PRIu64 " are read", src->path, end,
 				(uint64_t)st.size, rung__made_memory_max);
 	if (rc == 0)
-		rc = load_member(src, zip, &st, file_bytes);
+		rc = check_sizes(src, &st, file_bytes);
+	if (rc == 0)
+		rc = load_member(src, zip, &st);
 	zip_discard(zip);
 	return rc;
 }

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "inflate.h"
 #include "rung/source.h"
 
 struct rung_source {
@@ -13,8 +14,9 @@ struct rung_source {
 	bool transposed; /* the file has Fortran order; info and rows are the transpose's */
 	int fd; /* the file; -1 once all of it is in `data` */
 	char *path;
-	uint64_t data_offset; /* of row 0 in the file */
-	unsigned char *data;  /* an inflated member, NULL when rows are read from the file */
+	uint64_t data_offset; /* of row 0 in the file, or in the member that is inflated */
+	unsigned char *data;  /* a member that was inflated whole, or NULL and */
+	struct rung__inflate *inflate; /* one that is inflated as it is read; NULL: rows are read from the file */
 	uint64_t data_bytes;  /* of `data`, its header included */
 };
 
@@ -46,11 +48,18 @@ int rung__source_open_member(struct rung_source *src, const char *member, uint64
 /** RUNG_E_INVAL for a .npz without member, with the members there are. */
 int rung__source_no_member(struct rung_source *src);
 
+/** An entry of a zip file as libzip tells of it. */
+struct rung__zip_entry {
+	const char *name;
+	unsigned method;
+	uint64_t bytes, stored_bytes; /* as they are, and in the file */
+};
+
 /**
  * Where the bytes of entry `idx` of a zip file lie, from its central directory and local header (libzip does not tell).
- * @return false when the entry is not a stored one of `name` and `bytes`, or the directory is not plainly readable:
- *         the caller then reads it through libzip
+ * @return false when the entry is not the wanted one, or encrypted, or the directory is not plainly readable: the caller then
+ *         reads it through libzip
  */
-bool rung__zip_stored_offset(int fd, uint64_t file_bytes, uint64_t idx, const char *name, uint64_t bytes, uint64_t *offset_out);
+bool rung__zip_offset(int fd, uint64_t file_bytes, uint64_t idx, const struct rung__zip_entry *wanted, uint64_t *offset_out);
 
 #endif

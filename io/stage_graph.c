@@ -14,7 +14,7 @@
 #define CHUNK_BYTES_MIN 4096u
 #define CHUNK_BYTES_MAX (UINT64_C(16) << 20)
 #define EDGES_SPARE_BYTES (UINT64_C(2) << 20)
-#define COUNT_BYTES (UINT64_C(1) << 20)  /* of buffers while edges are counted */
+#define COUNT_BYTES (UINT64_C(4) << 20)  /* while edges are counted; less than any budget that works */
 
 struct step {
 	const struct rung__stage *stage;
@@ -51,6 +51,7 @@ int rung__stage_count_edges(struct rung__stage *stage)
 		return rc;
 	rc = rung__edge_input_open(&input, &opts, COUNT_BYTES);
 	stage->edge_count_max = input.pair_count_max;
+	stage->graph_source_bytes = input.source_bytes;
 	rung__edge_input_close(&input);
 	return rc;
 }
@@ -65,12 +66,20 @@ static int open_edges(struct rung__stage *stage, const struct rung_graph_opts *g
 {
 	const uint64_t chunk = rung__align_down(rung__stage_edges_bytes(stage) / EDGES_CHUNKS, RUNG__PAGE_BYTES);
 	struct rung_edges_opts opts = RUNG_EDGES_OPTS_INIT;
+	uint64_t least;
+	int rc;
 
 	opts.graph = *graph;
 	opts.memory_bytes = left_bytes(stage, 0);
 	opts.chunk_bytes = RUNG__MIN(RUNG__MAX(chunk, CHUNK_BYTES_MIN), CHUNK_BYTES_MAX);
 	opts.temp_dir = stage->dir.partial_path;
-	return rung_edges_open(&opts, &stage->edges);
+	rc = rung_edges_open(&opts, &stage->edges);
+	least = rc < 0 ? rung_last_error_least() : 0;
+	if (least == 0)
+		return rc;
+	least += rung__stage_fixed_bytes(stage);
+	return rung__fail_least(least, "staging %s: a memory budget of %" PRIu64 " bytes is too little for this graph; give at least %" PRIu64
+				" with --memory", stage->opts.out_dir, stage->memory_bytes, least);
 }
 
 static struct rung_edges_info edges_info(const struct rung__stage *stage)

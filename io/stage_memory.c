@@ -42,21 +42,20 @@ uint64_t rung__stage_map_bytes(const struct rung__stage *stage, unsigned maps)
 	return (uint64_t)maps * stage->manifest->index_bytes * stage->manifest->vertex_count;
 }
 
-/* Inflated members of a .npz, and what else is made when it is opened, lie in memory whole while they are small. */
-static uint64_t inflated_bytes(const struct rung_source *src)
+/* Deflated members of a .npz hold what it takes to inflate them, and what is made when it is opened lies in memory while it is small. */
+static uint64_t source_bytes(const struct rung_source *src)
 {
-	const struct rung_array_info *info = src ? rung_source_info(src) : NULL;
-
-	return src && rung__source_place(src).data ? info->row_count * info->row_bytes : 0;
+	return src ? rung__source_place(src).memory_bytes : 0;
 }
 
 uint64_t rung__stage_fixed_bytes(const struct rung__stage *stage)
 {
 	const struct rung__manifest *m = stage->manifest;
-	uint64_t bytes = RUNG__STAGE_BUFFER_BYTES + 8 * (m->block_count + m->checksums.block_count) + inflated_bytes(stage->features);
+	uint64_t bytes = RUNG__STAGE_BUFFER_BYTES + 8 * (m->block_count + m->checksums.block_count) + source_bytes(stage->features) +
+			 source_bytes(stage->score_source) + stage->graph_source_bytes;
 
 	for (uint32_t i = 0; i < stage->carried_count; i++)
-		bytes += inflated_bytes(stage->carried[i].src);
+		bytes += source_bytes(stage->carried[i].src);
 	for (uint32_t i = 0; i < m->split_count; i++)
 		bytes += 8 * m->splits[i].count;
 	return bytes;

@@ -66,6 +66,7 @@ struct given {
 	uint64_t row_count, memory_bytes;
 	unsigned index_bytes;
 	bool in_memory;        /* the source */
+	bool inflated;         /* it is, in order: its rows cannot be read one by one */
 	uint64_t range_rows;   /* as the rows were dealt that are to be gone on with; 0: as fits */
 };
 
@@ -188,6 +189,7 @@ int rung__rows_plan(struct rung__stage *stage, const struct rung_source *src, co
 	struct given given = {
 		.layout = layout, .row_count = stage->manifest->vertex_count, .index_bytes = stage->manifest->index_bytes,
 		.memory_bytes = stage->memory_bytes > others ? stage->memory_bytes - others : 0, .in_memory = rung__source_place(src).data,
+		.inflated = rung__source_place(src).inflated,
 	};
 	const enum rung_stage_plan begun = begun_plan(stage, name, &given.range_rows);
 	const enum rung_stage_plan wanted = begun != RUNG_STAGE_PLAN_AUTO ? begun : features ? stage->opts.plan : RUNG_STAGE_PLAN_AUTO;
@@ -198,7 +200,7 @@ int rung__rows_plan(struct rung__stage *stage, const struct rung_source *src, co
 		struct rung__rows_plan plan;
 		uint64_t needs;
 
-		if (kind == RUNG_STAGE_PLAN_GATHER && given.in_memory)
+		if (kind == RUNG_STAGE_PLAN_GATHER && (given.in_memory || given.inflated))
 			continue;
 		needs = size_plan(&given, kind, &plan);
 		if (needs == 0) {

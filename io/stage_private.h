@@ -115,6 +115,7 @@ struct rung__stage {
 	struct rung_source *features, *score_source;
 	struct rung__stage_split_ids *splits; /* [opts.split_count], original ids */
 	uint64_t edge_count_max;              /* the graph has at most so many */
+	uint64_t graph_source_bytes;          /* that its sources hold while it is read */
 	struct rung__figures figures;
 	struct rung__rows_plan features_plan;
 	struct rung__carried carried[1 + RUNG__ARRAYS_MAX];
@@ -228,7 +229,7 @@ struct rung__stage_rows {
 	struct rung__direct out[RUNG__FILES_MAX];
 	char *paths[RUNG__FILES_MAX];
 	struct rung__rows_plan plan;
-	struct rung__direct source;              /* fd -1: it is in memory */
+	struct rung__direct source;              /* fd -1: it is in memory, or inflated as it is read */
 	uint64_t row_count;
 	uint64_t done;                           /* rows that are written, synced and in the journal */
 	unsigned char *areas[2];                 /* [plan.area_bytes] */
@@ -283,9 +284,10 @@ static inline unsigned char *rung__image_row(const struct rung__image *image, co
 	return part->at + (rung__row_offset(layout, rank) - part->base);
 }
 
-/** Rows behind each other: in memory, or in a file. */
+/** Rows behind each other: in memory, in a file, or inflated. */
 struct rung__row_span {
-	const unsigned char *data;   /* NULL: in the file */
+	const unsigned char *data;   /* NULL: not in memory */
+	const struct rung_source *inflated;   /* NULL: in the file */
 	const struct rung__direct *file;
 	uint64_t offset;             /* of the first in the file */
 };

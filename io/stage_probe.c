@@ -79,6 +79,22 @@ static void measure_source(const struct rung__direct *file, uint64_t offset, uin
 	figures->row_reads_per_s = rate(&rows, ROW_JOBS);
 }
 
+/* From the first row on, for as long as it takes. */
+static void measure_inflating(const struct rung_source *src, uint64_t row_bytes, struct rung__figures *figures)
+{
+	const uint64_t rows = RUNG__MAX(LARGE_BYTES / row_bytes, 1u), begin_ns = rung__now_ns();
+	unsigned char *buffer = rung__malloc_array(rows, (size_t)row_bytes);
+	uint64_t done = 0, ns = 0;
+
+	while (buffer && ns < PROBE_NS && done + rows <= rung_source_info(src)->row_count &&
+	       rung_source_read(src, done, rows, buffer) == 0) {
+		done += rows;
+		ns = rung__now_ns() - begin_ns;
+	}
+	figures->read_bytes_per_s = (double)(done * row_bytes) * 1e9 / (double)RUNG__MAX(ns, 1u);
+	rung__free(buffer);
+}
+
 static void measure_output(const struct rung__stage *stage, struct rung__figures *figures)
 {
 	struct probe probe = { .bytes = LARGE_BYTES, .places = UINT64_MAX / LARGE_BYTES / 2, .writes = true };
@@ -108,7 +124,15 @@ void rung__stage_probe(const struct rung__stage *stage, const struct rung_source
 	struct rung__direct file;
 
 	*figures_out = (struct rung__figures){ .one_device = true };
-	if (bytes < SOURCE_BYTES_MIN || info->row_bytes > bytes / 8 || place.data || rung__direct_open(&file, place.fd, place.path) < 0)
+	if (bytes < SOURCE_BYTES_MIN || info->row_bytes > bytes / 8 || place.data)
+		return;
+	if (place.inflated) {   /* a processor does it, beside the device that is written to */
+		figures_out->one_device = false;
+		measure_inflating(src, info->row_bytes, figures_out);
+		measure_output(stage, figures_out);
+		return;
+	}
+	if (rung__direct_open(&file, place.fd, place.path) < 0)
 		return;
 	figures_out->one_device = same_device(stage, place.fd);
 	measure_source(&file, place.offset, bytes, info->row_bytes, figures_out);

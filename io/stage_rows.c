@@ -267,7 +267,7 @@ static int take_memory(struct rung__stage_rows *rows)
 	rows->read_buffers = rung__malloc_aligned(RUNG__PAGE_BYTES, plan->reader_count * plan->read_bytes);
 	if (!rows->read_buffers)
 		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu32 " reads of %" PRIu64 " bytes", rows->what, plan->reader_count, plan->read_bytes);
-	return place.data ? 0 : rung__direct_open(&rows->source, place.fd, place.path);
+	return place.data || place.inflated ? 0 : rung__direct_open(&rows->source, place.fd, place.path);
 }
 
 /* Rows that an earlier run finished, and the plan that it dealt them by. */

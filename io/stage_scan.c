@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows read in the order they lie, in large pieces past the page cache, by threads that hand on what they have read. */
+#include <pthread.h>
+
 #include "internal.h"
 #include "jobs.h"
 #include "source_place.h"
@@ -11,6 +13,8 @@ struct scan {
 	uint64_t first, count, chunk_rows;
 	rung__scan_fn fn;
 	void *ctx;
+	pthread_mutex_t turn;      /* of what is inflated: chunks are read one after the other */
+	uint64_t next;
 };
 
 uint64_t rung__scan_chunk_rows(const struct rung__stage_rows *rows)
@@ -22,7 +26,8 @@ struct rung__row_span rung__source_span(const struct rung__stage_rows *rows)
 {
 	const struct rung__source_place place = rung__source_place(rows->src);
 
-	return (struct rung__row_span){ .data = place.data, .file = &rows->source, .offset = place.offset };
+	return (struct rung__row_span){ .data = place.data, .inflated = place.inflated ? rows->src : NULL, .file = &rows->source,
+					.offset = place.offset };
 }
 
 int rung__row_span_read(const struct rung__stage_rows *rows, const struct rung__row_span *span, uint64_t first, uint64_t count,
@@ -35,31 +40,56 @@ int rung__row_span_read(const struct rung__stage_rows *rows, const struct rung__
 		*rows_out = span->data + first * row_bytes;
 		return 0;
 	}
+	if (span->inflated) {
+		*rows_out = buffer;
+		return rung_source_read(span->inflated, first, count, buffer);
+	}
 	*rows_out = buffer + (begin - page);
 	return rung__direct_read(span->file, buffer, begin + count * row_bytes - page, page);
 }
 
+static int take_chunk(const struct scan *scan, uint64_t chunk, unsigned char *buffer, const unsigned char **rows_out)
+{
+	const uint64_t at = chunk * scan->chunk_rows, count = RUNG__MIN(scan->count - at, scan->chunk_rows);
+
+	return rung__row_span_read(scan->rows, scan->span, scan->first + at, count, buffer, rows_out);
+}
+
+/* Whoever comes first takes the next chunk: any other order would have bytes inflated twice. */
+static int take_turn(struct scan *scan, unsigned char *buffer, uint64_t *chunk_out, const unsigned char **rows_out)
+{
+	int rc;
+
+	pthread_mutex_lock(&scan->turn);
+	*chunk_out = scan->next++;
+	rc = take_chunk(scan, *chunk_out, buffer, rows_out);
+	pthread_mutex_unlock(&scan->turn);
+	return rc;
+}
+
 static int scan_chunk(void *ctx, uint64_t chunk, uint32_t worker)
 {
-	const struct scan *scan = ctx;
+	struct scan *scan = ctx;
 	const struct rung__stage_rows *rows = scan->rows;
-	const uint64_t at = chunk * scan->chunk_rows, count = RUNG__MIN(scan->count - at, scan->chunk_rows);
 	unsigned char *buffer = rows->read_buffers ? rows->read_buffers + worker * rows->plan.read_bytes : NULL;
 	const unsigned char *data;
-	int rc = rung__row_span_read(rows, scan->span, scan->first + at, count, buffer, &data);
+	int rc = scan->span->inflated ? take_turn(scan, buffer, &chunk, &data) : take_chunk(scan, chunk, buffer, &data);
+	const uint64_t at = chunk * scan->chunk_rows;
 
 	if (rc == 0)
-		scan->fn(scan->ctx, chunk, scan->first + at, count, data);
+		scan->fn(scan->ctx, chunk, scan->first + at, RUNG__MIN(scan->count - at, scan->chunk_rows), data);
 	return rc;
 }
 
 int rung__scan(struct rung__stage_rows *rows, const struct rung__row_span *span, uint64_t first, uint64_t count, rung__scan_fn fn,
 	       void *ctx)
 {
-	struct scan scan = { rows, span, first, count, rung__scan_chunk_rows(rows), fn, ctx };
+	struct scan scan = { rows, span, first, count, rung__scan_chunk_rows(rows), fn, ctx, PTHREAD_MUTEX_INITIALIZER, 0 };
 	const uint64_t chunks = (count + scan.chunk_rows - 1) / scan.chunk_rows;
+	int rc = rung__rows_jobs(rows, rows->plan.reader_count, chunks, scan_chunk, &scan, count * rows->layout.row_bytes);
 
-	return rung__rows_jobs(rows, rows->plan.reader_count, chunks, scan_chunk, &scan, count * rows->layout.row_bytes);
+	pthread_mutex_destroy(&scan.turn);
+	return rc;
 }
 
 int rung__rows_jobs(struct rung__stage_rows *rows, uint32_t threads, uint64_t count, int (*fn)(void *ctx, uint64_t job, uint32_t worker),

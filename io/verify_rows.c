@@ -7,6 +7,7 @@
  * itself when it is short, else 128 bits of a hash, 16 bytes a vertex. What the budget has no room for is done in further passes,
  * each over the whole source and the ranks of its turn. Two rows that differ look alike once in 2^128.
  */
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -25,6 +26,8 @@ struct comparison {
 	uint64_t rows_per_item;
 	struct rung__source_place place;
 	struct rung__direct source, staged[RUNG__FILES_MAX];
+	pthread_mutex_t turn;                     /* of a source that is inflated: its items are read one after the other */
+	uint64_t next;
 	uint64_t items[RUNG__FILES_MAX + 1];      /* first item of each staged file */
 	uint64_t local_first[RUNG__FILES_MAX];    /* row of the file at which its part of the pass begins, */
 	uint64_t local_end[RUNG__FILES_MAX];      /* and ends */
@@ -77,15 +80,44 @@ void rung__verify_rows_close(struct rung__verify_rows *rows)
 	rung_source_close(rows->src);
 }
 
-/* Of the rows in one buffer, `stride` apart: the first is that of vertex or rank `first`. */
+static int read_source(const struct comparison *c, uint64_t first, uint64_t count, unsigned char *room, const unsigned char **rows_out)
+{
+	const uint64_t row_bytes = c->rows->layout.row_bytes;
+
+	*rows_out = c->place.data ? c->place.data + first * row_bytes : room;
+	if (c->place.data)
+		return 0;
+	if (c->place.inflated)
+		return rung_source_read(c->rows->src, first, count, room);
+	return rung__span_read(&c->source, c->place.offset + first * row_bytes, count * row_bytes, room, rows_out);
+}
+
+static uint64_t source_count(const struct comparison *c, uint64_t item)
+{
+	return RUNG__MIN(c->v->ds->manifest->vertex_count - item * c->rows_per_item, c->rows_per_item);
+}
+
+/* Whoever comes first takes the next item: any other order would have bytes inflated twice. */
+static int take_turn(struct comparison *c, unsigned char *room, uint64_t *item_out, const unsigned char **rows_out)
+{
+	int rc;
+
+	pthread_mutex_lock(&c->turn);
+	*item_out = c->next++;
+	rc = read_source(c, *item_out * c->rows_per_item, source_count(c, *item_out), room, rows_out);
+	pthread_mutex_unlock(&c->turn);
+	return rc;
+}
+
 static int take_source(void *ctx, uint64_t item, unsigned char *room)
 {
 	struct comparison *c = ctx;
 	const struct rung__manifest *m = c->v->ds->manifest;
-	const uint64_t row_bytes = c->rows->layout.row_bytes, first = item * c->rows_per_item;
-	const uint64_t count = RUNG__MIN(m->vertex_count - first, c->rows_per_item);
-	const unsigned char *row = c->place.data ? c->place.data + first * row_bytes : NULL;
-	int rc = row ? 0 : rung__span_read(&c->source, c->place.offset + first * row_bytes, count * row_bytes, room, &row);
+	const uint64_t row_bytes = c->rows->layout.row_bytes;
+	const unsigned char *row;
+	int rc = c->place.inflated ? take_turn(c, room, &item, &row)
+				   : read_source(c, item * c->rows_per_item, source_count(c, item), room, &row);
+	const uint64_t first = item * c->rows_per_item, count = source_count(c, item);
 
 	for (uint64_t i = 0; i < count && rc == 0; i++, row += row_bytes) {
 		uint64_t rank = rung__id_get(c->v->rank_of_vertex, m->index_bytes, first + i);
@@ -160,6 +192,7 @@ static int run_pass(struct comparison *c)
 				   .progress_ctx = v->opts.progress_ctx, .ctx = c, .work = take_source };
 	int rc;
 
+	c->next = 0;
 	pump.item_count = (v->ds->manifest->vertex_count + c->rows_per_item - 1) / c->rows_per_item;
 	rc = rung__pump_run(&pump);
 	if (rc < 0)
@@ -197,7 +230,7 @@ static int open_files(struct comparison *c)
 	c->source.fd = -1;
 	for (uint64_t f = 0; f < RUNG__FILES_MAX; f++)
 		c->staged[f].fd = -1;
-	if (!c->place.data)
+	if (!c->place.data && !c->place.inflated)
 		rc = rung__direct_open(&c->source, c->place.fd, c->place.path);
 	for (uint64_t f = 0; f < c->rows->layout.file_count && rc == 0; f++)
 		rc = rung__direct_open(&c->staged[f], staged->files[f].fd, staged->files[f].path);
@@ -218,7 +251,7 @@ static int run_passes(struct comparison *c, uint64_t ranks)
 
 int rung__verify_rows_all(const struct rung__verify *v, struct rung__verify_rows *rows)
 {
-	struct comparison c = { .v = v, .rows = rows, .first_rank = UINT64_MAX };
+	struct comparison c = { .v = v, .rows = rows, .first_rank = UINT64_MAX, .turn = PTHREAD_MUTEX_INITIALIZER };
 	uint64_t ranks = 0;
 	int rc = pass_ranks(v, &ranks);
 
@@ -237,5 +270,6 @@ int rung__verify_rows_all(const struct rung__verify *v, struct rung__verify_rows
 			rung__direct_close(&c.staged[f]);
 	}
 	rung__free(c.prints);
+	pthread_mutex_destroy(&c.turn);
 	return rc;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a stored entry of a zip file begins. The end record gives the central directory, its entry the local header, and
+ * Where the bytes of an entry of a zip file begin. The end record gives the central directory, its entry the local header, and
  * that the data. Only the plain case is taken (one disk, offsets from the start of the file, zip64 included); every number
  * is checked against the file. In any other case the answer is no, and the caller lets libzip do it.
  */
@@ -153,32 +153,33 @@ static bool data_offset_of(int fd, uint64_t file_bytes, const struct entry *e, u
 	uint64_t at;
 
 	if (!read_at(fd, local, LOCAL_BYTES, e->local_offset, file_bytes) || memcmp(local, "PK\3\4", 4) != 0 ||
-	    le(local + 8, 2) != 0 || le(local + 26, 2) != e->name_len)
+	    le(local + 8, 2) != e->method || le(local + 26, 2) != e->name_len)
 		return false;
 	if (!read_at(fd, name, e->name_len, e->local_offset + LOCAL_BYTES, file_bytes) || memcmp(name, e->name, e->name_len) != 0)
 		return false;
 	at = e->local_offset + LOCAL_BYTES + e->name_len + le(local + 28, 2); /* below 2^63 + 2^17: the header was read */
-	if (at > file_bytes || e->bytes > file_bytes - at)
+	if (at > file_bytes || e->stored_bytes > file_bytes - at)
 		return false;
 	*offset_out = at;
 	return true;
 }
 
-bool rung__zip_stored_offset(int fd, uint64_t file_bytes, uint64_t idx, const char *name, uint64_t bytes, uint64_t *offset_out)
+bool rung__zip_offset(int fd, uint64_t file_bytes, uint64_t idx, const struct rung__zip_entry *wanted, uint64_t *offset_out)
 {
 	struct directory dir = { 0 };
 	unsigned char *text;
 	struct entry e;
 	bool ok;
 
-	if (!name || !find_directory(fd, file_bytes, &dir) || idx >= dir.entry_count)
+	if (!wanted->name || !find_directory(fd, file_bytes, &dir) || idx >= dir.entry_count)
 		return false;
 	text = rung__malloc((size_t)dir.bytes);
 	if (!text)
 		return false;
-	ok = read_at(fd, text, dir.bytes, dir.offset, file_bytes) && find_entry(text, dir.bytes, idx, &e) && e.method == 0 &&
-	     (e.flags & FLAG_ENCRYPTED) == 0 && e.bytes == bytes && e.stored_bytes == bytes && e.name_len == strlen(name) &&
-	     memcmp(e.name, name, e.name_len) == 0 && data_offset_of(fd, file_bytes, &e, offset_out);
+	ok = read_at(fd, text, dir.bytes, dir.offset, file_bytes) && find_entry(text, dir.bytes, idx, &e) &&
+	     e.method == wanted->method && (e.flags & FLAG_ENCRYPTED) == 0 && e.bytes == wanted->bytes &&
+	     e.stored_bytes == wanted->stored_bytes && e.name_len == strlen(wanted->name) &&
+	     memcmp(e.name, wanted->name, e.name_len) == 0 && data_offset_of(fd, file_bytes, &e, offset_out);
 	rung__free(text);
 	return ok;
 }

@@ -4,6 +4,7 @@
 
 #include "graph_ids.h"
 #include "graph_internal.h"
+#include "source_place.h"
 
 struct rung__edge_list {
 	struct rung_source *src;
@@ -72,6 +73,7 @@ static int open_lists(struct rung__edge_lists *lists)
 		rc = open_list(opts->specs[i], &lists->lists[i]);
 		if (rc < 0)
 			return rc;
+		lists->source_bytes += rung__source_place(lists->lists[i].src).memory_bytes;
 		if (!rung__add(lists->edge_count, lists->lists[i].edge_count, &lists->edge_count))
 			return rung__fail(RUNG_E_FORMAT, "%s: with the lists before it there are more than 2^64 edges", opts->specs[i]);
 	}

@@ -27,6 +27,7 @@ struct rung__edge_lists {
 	const struct rung_graph_opts *opts;
 	struct rung__edge_list *lists;   /* [opts->spec_count] */
 	uint64_t edge_count;       /* of all lists */
+	uint64_t source_bytes;     /* that their sources hold */
 	uint64_t vertex_count;     /* 0: not known yet */
 	unsigned index_bytes;
 	int threads;

@@ -6,16 +6,9 @@
 #include "edges_internal.h"
 #include "edges_sort.h"
 #include "graph_internal.h"
+#include "source_place.h"
 
 #define MEMORY_BYTES_DEFAULT (UINT64_C(256) << 20)
-
-/* What lies in memory whole. */
-static uint64_t inflated_bytes(const struct rung_source *src, const struct rung__id_file *file)
-{
-	const struct rung_array_info *info = rung_source_info(src);
-
-	return file->data ? info->row_count * info->row_bytes : 0;
-}
 
 static int open_columns(const struct rung_graph_opts *opts, uint64_t memory_bytes, uint64_t chunk_bytes, struct rung_edges *edges)
 {
@@ -31,7 +24,7 @@ static int open_columns(const struct rung_graph_opts *opts, uint64_t memory_byte
 	if ((rc = rung__id_file_open(&edges->indptr, edges->indptr_src)) < 0 ||
 	    (rc = rung__id_file_open(&edges->indices, edges->indices_src)) < 0)
 		return rc;
-	edges->inflated_bytes = inflated_bytes(edges->indptr_src, &edges->indptr) + inflated_bytes(edges->indices_src, &edges->indices);
+	edges->source_bytes = rung__source_place(edges->indptr_src).memory_bytes + rung__source_place(edges->indices_src).memory_bytes;
 	return rung__edges_plan_pass(edges, memory_bytes, chunk_bytes);
 }
 
@@ -104,6 +97,15 @@ static int sort(const struct rung_edges_opts *opts, struct rung__edge_input *inp
 	return 0;
 }
 
+/* What the input's share of the memory is too little for. */
+static int fail_input(uint64_t memory_bytes)
+{
+	const uint64_t least = rung_last_error_least() * (memory_bytes / RUNG__MAX(rung__sort_input_bytes(memory_bytes), 1u) + 1);
+
+	return rung__fail_least(least, "edges: memory_bytes is %" PRIu64 ": sorting this graph, which is inflated as it is read, takes at least %"
+	                        PRIu64, memory_bytes, least);
+}
+
 static int open_sorted(const struct rung_edges_opts *opts, struct rung_edges *edges)
 {
 	struct rung__edge_input input;
@@ -114,6 +116,8 @@ static int open_sorted(const struct rung_edges_opts *opts, struct rung_edges *ed
 	rc = rung__edge_input_open(&input, &opts->graph, rung__sort_input_bytes(opts->memory_bytes));
 	if (rc == 0)
 		rc = sort(opts, &input, edges);
+	else if (rung_last_error_least() > 0)
+		rc = fail_input(opts->memory_bytes);
 	rung__edge_input_close(&input);
 	return rc < 0 ? rc : rung__edges_plan_pass(edges, opts->memory_bytes, opts->chunk_bytes);
 }

@@ -23,6 +23,7 @@ static int open_lists(struct rung__edge_input *input, uint64_t memory_bytes)
 	input->passes = !input->opts->vertex_count;
 	input->vertex_count = input->lists.vertex_count;
 	input->index_bytes = input->lists.index_bytes;
+	input->source_bytes = input->lists.source_bytes;
 	if (!rung__mul(input->lists.edge_count, input->opts->undirected ? 2 : 1, &input->pair_count_max))
 		return rung__fail(RUNG_E_FORMAT, "%s: more than 2^64 edges", input->opts->specs[0]);
 	return 0;
@@ -39,13 +40,18 @@ static int open_columns(struct rung__edge_input *input, uint64_t memory_bytes)
 {
 	struct rung_edges_info info = { .size = sizeof(info) };
 	int rc = rung__edges_open_columns(input->opts, memory_bytes * 3 / 4, 0, &input->columns);
+	const uint64_t least = rc < 0 ? rung_last_error_least() / 3 * 4 + 4 : 0;   /* with what follows */
 
+	if (least > 4)
+		return rung__fail_least(least, "%s: %" PRIu64 " bytes of memory are too little to read it; give at least %" PRIu64, input->name,
+		                        memory_bytes, least);
 	if (rc < 0)
 		return rc;
 	rung_edges_info(input->columns, &info);
 	input->by_row = rung__spec_is_csr(input->name);
 	input->vertex_count = info.vertex_count;
 	input->index_bytes = info.index_bytes;
+	input->source_bytes = input->columns->source_bytes;
 	input->pair_count_max = info.edge_count * (input->opts->undirected ? 2 : 1);   /* of a file: it fits */
 	return alloc_ids(input, &input->owners);
 }

@@ -30,6 +30,7 @@ struct rung__edge_input {
 	uint64_t vertex_count;
 	uint64_t pair_count_max;          /* of all; fewer where a self loop has no reverse */
 	unsigned index_bytes;
+	uint64_t source_bytes;            /* that deflated members of a .npz hold */
 	unsigned passes;                  /* over the input so far */
 };
 

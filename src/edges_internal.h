@@ -51,7 +51,8 @@ int rung__edges_pass(struct rung_edges *edges, int (*work)(void *ctx, const stru
 /** Integers of a file, from an open source or of a temporary file. */
 struct rung__id_file {
 	const char *name;            /* for messages: the spec */
-	const unsigned char *data;   /* all of them in memory, or NULL and */
+	const unsigned char *data;   /* all of them in memory, or NULL */
+	const struct rung_source *inflated;   /* read through it, best in order, or NULL and */
 	struct rung__direct file;
 	uint64_t offset;             /* of the first */
 	uint64_t count;
@@ -96,7 +97,7 @@ struct rung_edges {
 	struct rung__id_file indptr, indices;
 	struct rung_source *indptr_src, *indices_src;   /* NULL: temporary files */
 	struct rung_edges_info info;
-	uint64_t inflated_bytes;      /* members of a .npz that are in memory whole */
+	uint64_t source_bytes;        /* that deflated members of a .npz hold */
 	uint64_t edges_max;           /* of a chunk */
 	uint64_t vertices_max;        /* of a chunk */
 	uint64_t read_bytes;          /* of one read */

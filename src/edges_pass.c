@@ -88,7 +88,7 @@ static uint64_t measure(struct rung_edges *edges, uint64_t chunk_bytes)
 	edges->buffer_bytes = SLOTS * (room_bytes(edges) + pages((edges->vertices_max + 1) * 8)) +
 	                      pages(offsets_max(edges) * 8) + RUNG__READ_SLACK + bounce_bytes(edges, &edges->indptr, 8) +
 	                      READERS * bounce_bytes(edges, &edges->indices, info->index_bytes);
-	edges->info.memory_bytes = edges->inflated_bytes + edges->buffer_bytes;
+	edges->info.memory_bytes = edges->source_bytes + edges->buffer_bytes;
 	return edges->info.memory_bytes;
 }
 
@@ -103,7 +103,7 @@ int rung__edges_plan_pass(struct rung_edges *edges, uint64_t memory_bytes, uint6
 	if (edges->info.memory_bytes > memory_bytes)
 		return rung__fail_least(edges->info.memory_bytes, "edges: memory_bytes is %" PRIu64 ": a pass over this graph in chunks of %"
 		                        PRIu64 " bytes takes at least %" PRIu64 "%s", memory_bytes, chunk, edges->info.memory_bytes,
-		                        edges->inflated_bytes ? ": write it with numpy.savez() (stored), it is then read in place" : "");
+		                        edges->source_bytes ? ": write it with numpy.savez() (stored), it is then read in place" : "");
 	edges->buffers = rung__map_pages(edges->buffer_bytes);
 	if (!edges->buffers)
 		return rung__fail(RUNG_E_NOMEM, "edges: no memory for buffers of %" PRIu64 " bytes", edges->buffer_bytes);
@@ -301,11 +301,15 @@ static void *read_ahead(void *ctx)
 	struct slot *slot;
 
 	while ((slot = begin_plan(pass)) != NULL) {
+		const bool in_order = pass->edges->indices.inflated;   /* what is inflated: then nobody reads a later chunk meanwhile */
 		int rc = plan_chunk(pass, slot);
 
-		end_plan(pass, slot, rc);
+		if (!in_order)
+			end_plan(pass, slot, rc);
 		if (rc == 0)
 			rc = read_chunk(reader, slot);
+		if (in_order)
+			end_plan(pass, slot, rc);
 		end_slot(pass, slot, rc);
 	}
 	return NULL;

@@ -3,15 +3,18 @@
 #ifndef RUNG_SOURCE_PLACE_H
 #define RUNG_SOURCE_PLACE_H
 
+#include <stdbool.h>
 #include <sys/stat.h>
 
 #include "rung/source.h"
 
 struct rung__source_place {
-	const unsigned char *data;   /* all of the array in memory (an inflated member), else NULL and */
+	const unsigned char *data;   /* all of the array in memory (a small deflated member), else NULL */
+	bool inflated;               /* as it is read: only by rung_source_read(), and best from the first row to the last; else */
 	int fd;                      /* the source's own, for reading */
 	const char *path;
 	uint64_t offset;             /* of the array in the file */
+	uint64_t memory_bytes;       /* that the source holds */
 };
 
 /** Valid until the source is closed. */

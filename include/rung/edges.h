@@ -42,7 +42,7 @@ static inline struct rung_edges_opts rung_edges_opts_init(void)
  * entry. While it is sorted there are temporary files of two ids an edge more. They have no names where the file system
  * can do without, and are gone when the graph is closed, the call fails or the process ends.
  *
- * A deflated member of a .npz is inflated into memory: its bytes are taken out of memory_bytes.
+ * A deflated member of a .npz is inflated anew in each pass; what that takes, less than 1 MiB, is taken out of memory_bytes.
  *
  * @param edges_out  the graph; close it with rung_edges_close()
  * @return 0, what rung_graph_load() returns, RUNG_E_INVAL when memory_bytes is too small (says the least that works),
@@ -57,7 +57,7 @@ struct rung_edges_info {
 	unsigned index_bytes;     /**< rung_index_bytes(vertex_count) */
 	unsigned input_passes;    /**< times the input was read to sort it; 0: it is read in place */
 	uint64_t temp_bytes;      /**< written to temporary files, all together */
-	uint64_t memory_bytes;    /**< of the buffers of a pass, and of inflated members */
+	uint64_t memory_bytes;    /**< of the buffers of a pass, and to inflate deflated members */
 	uint64_t chunk_bytes;     /**< of edges handed out at a time, at most */
 };
 

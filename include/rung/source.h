@@ -27,7 +27,9 @@ struct rung_source;
 
 /**
  * Open an array for reading. Its header is checked against the size of the file: a truncated file is refused here.
- * A .npy, a stored member of a .npz and raw: are read where they lie; of all others the array is made when it is opened, its size
+ * A .npy, a stored member of a .npz and raw: are read where they lie. A deflated member of more than 1 MiB is inflated as it is
+ * read: from its first byte or a state that is remembered (less than 1 MiB in all), so it is best read in order, and its CRC is
+ * compared when all of it was read. Of all others the array is made when it is opened, its size
  * being what `info` says: in memory up to 256 MiB, else in a temporary file without a name in $TMPDIR, or /var/tmp. (Text and dicts of torch
  * always are in memory.)
  *
@@ -55,7 +57,8 @@ RUNG_API const char *rung_source_spec(const struct rung_source *src);
  * Read `row_count` rows from `row_first` on into `buf` (row_count * row_bytes bytes).
  *
  * Threads: any number on one source at the same time.
- * @return 0, or RUNG_E_INVAL (rows outside the array), RUNG_E_IO with file, offset and errno (also when the file became shorter)
+ * @return 0, or RUNG_E_INVAL (rows outside the array), RUNG_E_IO with file, offset and errno (also when the file became shorter), and of a
+ *         deflated member RUNG_E_FORMAT (damaged) and RUNG_E_NOMEM
  */
 RUNG_API int rung_source_read(const struct rung_source *src, uint64_t row_first, uint64_t row_count, void *buf);
 

@@ -145,7 +145,7 @@ RUNG_API int rung_stage_pad_parse(const char *name, enum rung_stage_pad *pad_out
  *
  * Memory: a map of the vertices (4 bytes each, 8 past 2^32 of them) is always held, two while the graph is relabelled, and what the score
  * takes a vertex (rank.h) while it is computed; the rest is buffers. The graph goes into memory where that fits. A deflated
- * member of a .npz is inflated into memory.
+ * member of a .npz is inflated as it is read, with less than 1 MiB.
  *
  * @param report_out  may be NULL
  * @return 0, RUNG_E_EXIST (out_dir is there, or half-done work), RUNG_E_BUSY, RUNG_E_NOSPC, RUNG_E_RANGE, RUNG_E_FORMAT, RUNG_E_NOENT,

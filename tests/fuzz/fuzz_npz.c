@@ -54,13 +54,28 @@ static void compare(const struct rung_source *src, const char *path, const unsig
 	free(member);
 }
 
-/* Of one read where it lies: deflated ones libzip has read. */
+/* More than can be compared: pieces of it, from the back, which either are there or not. */
+static void read_inflated(const struct rung_source *src, uint64_t bytes)
+{
+	unsigned char piece[100];
+
+	for (uint64_t at = bytes; at > sizeof(piece); at /= 2) {
+		if (rung_source_read_bytes(src, at - sizeof(piece), sizeof(piece), piece) < 0)
+			return;
+	}
+}
+
+/* Of one read where it lies: small deflated ones libzip has read. */
 static void read_all(const struct rung_source *src, const char *path)
 {
 	const struct rung_array_info *info = rung_source_info(src);
 	uint64_t bytes = info->row_count * info->row_bytes;
 	unsigned char *rows;
 
+	if (src->inflate) {
+		read_inflated(src, bytes);
+		return;
+	}
 	FUZZ_CHECK(src->data || bytes <= fuzz_bytes_max);
 	if (bytes == 0 || src->data)
 		return;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "graph_internal.h"
 #include "internal.h"
 #include "stage_private.h"
 
@@ -57,6 +58,23 @@ void rung__stage_phase(struct rung__stage *stage, const char *name)
 		report->phases[report->phase_count++].name = name;
 }
 
+/*
+ * While the graph is in files: sorted once by vertex, unless it is read in place, and once under its new names, two ids an edge beside
+ * what comes out. The rows are not there yet.
+ */
+static uint64_t graph_bytes_needed(const struct rung__stage *stage)
+{
+	const struct rung_graph_opts *graph = &stage->opts.graph;
+	const bool in_place = rung__spec_is_csc(graph->specs[0]) && !graph->undirected && !graph->dedup;
+	const uint64_t ids = stage->manifest->index_bytes * (in_place ? 3u : 4u);
+	const uint64_t offsets = 8 * stage->manifest->vertex_count * (in_place ? 1u : 2u);
+	uint64_t needed;
+
+	if (!stage->in_files || rung__stage_file_done(stage, RUNG__INDICES))
+		return 0;
+	return rung__mul(stage->edge_count_max, ids, &needed) && rung__add(needed, offsets, &needed) ? needed : UINT64_MAX;
+}
+
 /* Bytes on the device, whole pages. */
 static uint64_t bytes_needed(const struct rung__stage *stage)
 {
@@ -72,7 +90,7 @@ static uint64_t bytes_needed(const struct rung__stage *stage)
 		if (!rung__add(needed, rung__align_up(m->files[i].bytes, RUNG__PAGE_BYTES), &needed))
 			return UINT64_MAX;
 	}
-	return needed;
+	return RUNG__MAX(needed, graph_bytes_needed(stage));
 }
 
 static int check_space(struct rung__stage *stage)

@@ -110,6 +110,21 @@ Test(stage_budget, a_graph_that_does_not_fit_stays_in_files)
 	cr_assert_eq(report.graph_in_files, 1);
 }
 
+/* Edges that are not there take no room, only a length. */
+Test(stage_budget, room_for_a_graph_that_is_sorted_in_files_is_looked_for_before)
+{
+	static char spec[400];
+	const unsigned long long edge_count = 1ull << 40;
+
+	snprintf(spec, sizeof(spec), "%s/edges.bin", dir);
+	cr_assert_eq(support_write_file(spec, "", 0), 0);
+	cr_assert_eq(truncate(spec, (off_t)(8 * edge_count)), 0);
+	snprintf(spec, sizeof(spec), "raw:%s/edges.bin,u32,2x%llu", dir, edge_count);
+	specs[0] = spec;
+	opts.memory_bytes = PLENTY;
+	fails(RUNG_E_NOSPC, "make room for");
+}
+
 Test(stage_budget, too_little_memory_is_told_with_the_least_that_works)
 {
 	cr_assert_eq(support_sources(dir, 3000, 1000000, 500, 9), 0);

@@ -20,8 +20,6 @@
 
 #define READ_BYTES (UINT64_C(4) << 20)
 #define READERS 4u
-#define ROW_READ_BYTES (UINT64_C(128) << 10)
-#define ROW_READERS 32u
 #define PASSES_UNMEASURED 2u   /* without figures: as many cost no more than dealing */
 
 uint64_t rung__stage_range_rows_max;
@@ -87,9 +85,9 @@ static enum rung_stage_plan begun_plan(const struct rung__stage *stage, const ch
 static void size_reads(const struct given *given, struct rung__rows_plan *plan)
 {
 	const uint64_t share = given->memory_bytes / 8;
-	uint64_t bytes = plan->kind == RUNG_STAGE_PLAN_GATHER ? ROW_READ_BYTES : READ_BYTES;
+	uint64_t bytes = plan->kind == RUNG_STAGE_PLAN_GATHER ? RUNG__ROW_READ_BYTES : READ_BYTES;
 
-	plan->reader_count = plan->kind == RUNG_STAGE_PLAN_GATHER ? ROW_READERS : READERS;
+	plan->reader_count = plan->kind == RUNG_STAGE_PLAN_GATHER ? RUNG__ROW_READS : READERS;
 	while (bytes > RUNG__PAGE_BYTES && plan->reader_count * bytes > share)
 		bytes /= 2;
 	bytes = RUNG__MAX(bytes, rung__align_up(given->layout->row_bytes, RUNG__PAGE_BYTES)) + 2 * RUNG__PAGE_BYTES;
@@ -163,7 +161,8 @@ static void predict(const struct rung__figures *figures, uint64_t row_count, str
 {
 	double reading, writing;
 
-	if (figures->read_bytes_per_s <= 0 || figures->write_bytes_per_s <= 0)
+	if (figures->read_bytes_per_s <= 0 || figures->write_bytes_per_s <= 0 ||
+	    (plan->kind == RUNG_STAGE_PLAN_GATHER && figures->row_reads_per_s <= 0))
 		return;
 	reading = (double)plan->bytes_read / figures->read_bytes_per_s;
 	writing = (double)plan->bytes_written / figures->write_bytes_per_s;

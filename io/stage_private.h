@@ -15,6 +15,8 @@
  *   stage_probe.c    what the devices do
  *   stage_plan.c     how rows are brought into order
  *   stage_rows.c     rows in order, a range at a time
+ *   stage_gather.c   those of a range read where they lie
+ *   stage_reads.c    many reads in flight
  *   stage_image.c    a range as it lies in the files, and written to them
  *   stage_scan.c     rows read in their old order
  *   stage_deal.c     rows dealt into buckets that lie in the file itself
@@ -24,12 +26,15 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <string.h>
 
 #include "direct.h"
+#include "internal.h"
 #include "manifest.h"
 #include "rung/edges.h"
 #include "rung/stage.h"
 #include "stage_journal.h"
+#include "stage_reads.h"
 #include "tier.h"
 
 /**
@@ -81,7 +86,7 @@ struct rung__rows_plan {
 	uint64_t range_count;
 	uint32_t area_count;     /* 2: one is written while the next is filled */
 	uint64_t area_bytes;
-	uint32_t reader_count;   /* reads in flight */
+	uint32_t reader_count;   /* reads in flight: of threads, or of one that gathers */
 	uint64_t read_bytes;     /* of each, with a page at both ends */
 	uint64_t memory_bytes;   /* of all that */
 	uint64_t bytes_read, bytes_written;
@@ -134,6 +139,8 @@ struct rung__stage {
 };
 
 #define RUNG__JOURNAL_RANKED "ranked" /* the line behind which there is something to go on with */
+#define RUNG__ROW_READS 128u                       /* in flight, of single rows, where memory allows */
+#define RUNG__ROW_READ_BYTES (UINT64_C(32) << 10)  /* of each, at most */
 #define RUNG__STAGE_BUFFER_BYTES (4u << 20) /* whole blocks of the checksums */
 
 /** Open and check every input, read the splits, and fill the manifest with what they say. */
@@ -234,6 +241,7 @@ struct rung__stage_rows {
 	uint64_t done;                           /* rows that are written, synced and in the journal */
 	unsigned char *areas[2];                 /* [plan.area_bytes] */
 	unsigned char *read_buffers;             /* [plan.reader_count][plan.read_bytes] */
+	struct rung__row_reads reads;                /* into them, of single rows */
 	void *vertices;                          /* [plan.range_rows] of the range, ascending; for plans that need it */
 	unsigned char *tails;                    /* [file_count][RUNG__BLOCK_BYTES] what the last range began of the next block */
 	bool tails_known;
@@ -283,6 +291,32 @@ static inline unsigned char *rung__image_row(const struct rung__image *image, co
 
 	return part->at + (rung__row_offset(layout, rank) - part->base);
 }
+
+static inline void rung__image_put(const struct rung__image *image, const struct rung__layout *layout, uint64_t rank,
+				   const unsigned char *row)
+{
+	unsigned char *to = rung__image_row(image, layout, rank);
+
+	memcpy(to, row, (size_t)layout->row_bytes);
+	memset(to + layout->row_bytes, 0, (size_t)(layout->row_stride - layout->row_bytes));
+}
+
+/** Vertex number `place` of those of a range, which ascend. */
+static inline uint64_t rung__rows_vertex(const struct rung__stage_rows *rows, uint64_t place)
+{
+	return rung__id_get(rows->vertices, rows->stage->manifest->index_bytes, place);
+}
+
+static inline void rung__image_put_vertex(const struct rung__stage_rows *rows, const struct rung__image *image, uint64_t vertex,
+					  const unsigned char *row)
+{
+	const struct rung__stage *stage = rows->stage;
+
+	rung__image_put(image, &rows->layout, rung__id_get(stage->rank_of_vertex, stage->manifest->index_bytes, vertex), row);
+}
+
+/** Fill a range with its rows, which rows->vertices names. */
+int rung__stage_gather(struct rung__stage_rows *rows, const struct rung__image *image);
 
 /** Rows behind each other: in memory, in a file, or inflated. */
 struct rung__row_span {

@@ -16,25 +16,22 @@
 #define SOURCE_BYTES_MIN (UINT64_C(256) << 20)   /* less is staged in seconds, whichever way */
 #define LARGE_BYTES (UINT64_C(4) << 20)
 #define LARGE_JOBS 4u
-#define ROW_JOBS 32u
 #define ROUND_JOBS 4u                            /* for each thread, between two looks at the clock */
 #define PROBE_NS 120000000u
 
 struct probe {
 	const struct rung__direct *file;
 	uint64_t bytes;            /* of a read or write */
-	uint64_t places, first;    /* they are at `first + place` pages; `places` of them, in order or drawn */
+	uint64_t places, first;    /* they are at `first`, and `bytes` from each other */
 	uint64_t done;             /* jobs of earlier rounds */
-	bool drawn, writes;
+	bool writes;
 	unsigned char *buffers;    /* [threads][bytes] */
 };
 
 static int move(void *ctx, uint64_t job, uint32_t worker)
 {
 	const struct probe *probe = ctx;
-	const uint64_t number = probe->done + job;
-	const uint64_t place = (probe->drawn ? rung__mix64(number) : number) % probe->places;
-	const uint64_t offset = probe->first + (probe->drawn ? place * RUNG__PAGE_BYTES : place * probe->bytes);
+	const uint64_t offset = probe->first + (probe->done + job) % probe->places * probe->bytes;
 	unsigned char *buffer = probe->buffers + worker * probe->bytes;
 
 	if (probe->writes)
@@ -68,15 +65,61 @@ static double rate(struct probe *probe, uint32_t threads)
 	return (double)probe->done * 1e9 / (double)RUNG__MAX(ns, 1u);
 }
 
+/* Reads of single rows, as they are gathered. */
+struct row_probe {
+	uint64_t bytes, first, places;   /* of a read; places are pages */
+	uint64_t begin_ns, sent, ended;
+};
+
+static bool next_row(void *ctx, uint32_t slot, uint64_t *offset_out, uint64_t *bytes_out)
+{
+	struct row_probe *probe = ctx;
+
+	(void)slot;
+	if (rung__now_ns() - probe->begin_ns > PROBE_NS)
+		return false;
+	*offset_out = probe->first + rung__mix64(probe->sent++) % probe->places * RUNG__PAGE_BYTES;
+	*bytes_out = probe->bytes;
+	return true;
+}
+
+static int count_row(void *ctx, uint32_t slot, const unsigned char *at)
+{
+	struct row_probe *probe = ctx;
+
+	(void)slot;
+	(void)at;
+	probe->ended++;
+	return 0;
+}
+
+static double row_rate(const struct rung__direct *file, struct row_probe *probe)
+{
+	const struct rung__row_reads_job job = { .next = next_row, .done = count_row, .ctx = probe };
+	unsigned char *buffers = rung__malloc_aligned(RUNG__PAGE_BYTES, RUNG__ROW_READS * probe->bytes);
+	struct rung__row_reads reads = { .depth = 0 };
+	bool lost;
+	int rc = buffers ? rung__row_reads_open(&reads, file, buffers, probe->bytes, RUNG__ROW_READS) : RUNG_E_NOMEM;
+
+	probe->begin_ns = rung__now_ns();
+	if (rc == 0)
+		rc = rung__row_reads_run(&reads, &job);
+	lost = reads.lost;
+	rung__row_reads_close(&reads);
+	if (!lost)
+		rung__free(buffers);
+	return rc < 0 ? 0 : (double)probe->ended * 1e9 / (double)(rung__now_ns() - probe->begin_ns);
+}
+
 static void measure_source(const struct rung__direct *file, uint64_t offset, uint64_t bytes, uint64_t row_bytes,
 			   struct rung__figures *figures)
 {
 	const uint64_t row_read = rung__align_up(row_bytes, RUNG__PAGE_BYTES), first = rung__align_up(offset, RUNG__PAGE_BYTES);
 	struct probe large = { .file = file, .bytes = LARGE_BYTES, .first = first, .places = bytes / LARGE_BYTES - 1 };
-	struct probe rows = { .file = file, .bytes = row_read, .first = first, .places = (bytes - row_read) / RUNG__PAGE_BYTES - 1, .drawn = true };
+	struct row_probe rows = { .bytes = row_read, .first = first, .places = (bytes - row_read) / RUNG__PAGE_BYTES - 1 };
 
 	figures->read_bytes_per_s = LARGE_BYTES * rate(&large, LARGE_JOBS);
-	figures->row_reads_per_s = rate(&rows, ROW_JOBS);
+	figures->row_reads_per_s = row_rate(file, &rows);
 }
 
 /* From the first row on, for as long as it takes. */

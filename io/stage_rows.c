@@ -14,22 +14,11 @@
 #include "npy.h"
 #include "source_place.h"
 
-#define GAP_BYTES 4096u   /* between two rows that is read along rather than starting another read */
-#define GATHER_ROWS 64u   /* of a job */
-
 struct filling {
 	struct rung__stage_rows *rows;
 	const struct rung__image *image;
 };
 
-static void put_row(const struct filling *filling, uint64_t rank, const unsigned char *row)
-{
-	const struct rung__layout *layout = &filling->rows->layout;
-	unsigned char *to = rung__image_row(filling->image, layout, rank);
-
-	memcpy(to, row, (size_t)layout->row_bytes);
-	memset(to + layout->row_bytes, 0, (size_t)(layout->row_stride - layout->row_bytes));
-}
 
 /* ---- passes ---- */
 
@@ -44,11 +33,11 @@ static void keep_rows(void *ctx, uint64_t chunk, uint64_t first, uint64_t count,
 		const uint64_t rank = rung__id_get(stage->rank_of_vertex, index_bytes, first + i);
 
 		if (rank - filling->image->first < filling->image->end - filling->image->first)
-			put_row(filling, rank, data + i * filling->rows->layout.row_bytes);
+			rung__image_put(filling->image, &filling->rows->layout, rank, data + i * filling->rows->layout.row_bytes);
 	}
 }
 
-/* ---- of dealt rows, and gathered ---- */
+/* ---- of dealt rows ---- */
 
 /* The vertices of a range, ascending: the order in which its rows were dealt. */
 static void list_vertices(const struct rung__stage_rows *rows, const struct rung__image *image)
@@ -64,68 +53,14 @@ static void list_vertices(const struct rung__stage_rows *rows, const struct rung
 	}
 }
 
-static void put_vertex(const struct filling *filling, uint64_t vertex, const unsigned char *row)
-{
-	const struct rung__stage *stage = filling->rows->stage;
-
-	put_row(filling, rung__id_get(stage->rank_of_vertex, stage->manifest->index_bytes, vertex), row);
-}
-
 static void put_dealt(void *ctx, uint64_t chunk, uint64_t first, uint64_t count, const unsigned char *data)
 {
 	const struct filling *filling = ctx;
-	const unsigned index_bytes = filling->rows->stage->manifest->index_bytes;
 
 	(void)chunk;
 	for (uint64_t i = 0; i < count; i++)
-		put_vertex(filling, rung__id_get(filling->rows->vertices, index_bytes, first + i),
-			   data + i * filling->rows->layout.row_bytes);
-}
-
-/* How many vertices from `at` on one read can serve: neighbours in the source, or nearly. */
-static uint64_t run_length(const struct rung__stage_rows *rows, uint64_t at, uint64_t end)
-{
-	const unsigned index_bytes = rows->stage->manifest->index_bytes;
-	const uint64_t row_bytes = rows->layout.row_bytes, first = rung__id_get(rows->vertices, index_bytes, at);
-	const uint64_t rows_max = (rows->plan.read_bytes - 2 * RUNG__PAGE_BYTES) / row_bytes, step_max = GAP_BYTES / row_bytes + 1;
-	uint64_t last = first, i = at + 1;
-
-	for (; i < end; i++) {
-		const uint64_t vertex = rung__id_get(rows->vertices, index_bytes, i);
-
-		if (vertex - last > step_max || vertex - first >= rows_max)
-			break;
-		last = vertex;
-	}
-	return i - at;
-}
-
-static int gather_some(void *ctx, uint64_t job, uint32_t worker)
-{
-	const struct filling *filling = ctx;
-	const struct rung__stage_rows *rows = filling->rows;
-	const unsigned index_bytes = rows->stage->manifest->index_bytes;
-	const uint64_t count = filling->image->end - filling->image->first, end = RUNG__MIN((job + 1) * GATHER_ROWS, count);
-	const struct rung__row_span span = rung__source_span(rows);
-	unsigned char *buffer = rows->read_buffers + worker * rows->plan.read_bytes;
-	uint64_t run;
-
-	for (uint64_t i = job * GATHER_ROWS; i < end; i += run) {
-		const uint64_t first = rung__id_get(rows->vertices, index_bytes, i);
-		const unsigned char *data;
-		int rc;
-
-		run = run_length(rows, i, end);
-		rc = rung__row_span_read(rows, &span, first, rung__id_get(rows->vertices, index_bytes, i + run - 1) - first + 1, buffer, &data);
-		if (rc < 0)
-			return rc;
-		for (uint64_t j = i; j < i + run; j++) {
-			const uint64_t vertex = rung__id_get(rows->vertices, index_bytes, j);
-
-			put_vertex(filling, vertex, data + (vertex - first) * rows->layout.row_bytes);
-		}
-	}
-	return 0;
+		rung__image_put_vertex(filling->rows, filling->image, rung__rows_vertex(filling->rows, first + i),
+				       data + i * filling->rows->layout.row_bytes);
 }
 
 /* ---- a range ---- */
@@ -141,8 +76,7 @@ static int fill(struct rung__stage_rows *rows, const struct rung__image *image)
 		return rung__scan(rows, &span, 0, rows->row_count, keep_rows, &filling);
 	list_vertices(rows, image);
 	if (rows->plan.kind == RUNG_STAGE_PLAN_GATHER)
-		return rung__rows_jobs(rows, rows->plan.reader_count, (count + GATHER_ROWS - 1) / GATHER_ROWS, gather_some, &filling,
-				       count * rows->layout.row_bytes);
+		return rung__stage_gather(rows, image);
 	bucket = image->first / rows->plan.range_rows;
 	span = (struct rung__row_span){ .file = &rows->out[rung__bucket_file(rows, bucket)], .offset = rung__bucket_offset(rows, bucket) };
 	return rung__scan(rows, &span, 0, count, put_dealt, &filling);
@@ -249,6 +183,7 @@ static int take_memory(struct rung__stage_rows *rows)
 {
 	const struct rung__rows_plan *plan = &rows->plan;
 	const struct rung__source_place place = rung__source_place(rows->src);
+	int rc;
 
 	for (uint32_t i = 0; i < plan->area_count; i++) {
 		rows->areas[i] = rung__map_pages(plan->area_bytes);
@@ -267,7 +202,12 @@ static int take_memory(struct rung__stage_rows *rows)
 	rows->read_buffers = rung__malloc_aligned(RUNG__PAGE_BYTES, plan->reader_count * plan->read_bytes);
 	if (!rows->read_buffers)
 		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu32 " reads of %" PRIu64 " bytes", rows->what, plan->reader_count, plan->read_bytes);
-	return place.data || place.inflated ? 0 : rung__direct_open(&rows->source, place.fd, place.path);
+	if (place.data || place.inflated)
+		return 0;
+	rc = rung__direct_open(&rows->source, place.fd, place.path);
+	if (rc < 0 || plan->kind != RUNG_STAGE_PLAN_GATHER)
+		return rc;
+	return rung__row_reads_open(&rows->reads, &rows->source, rows->read_buffers, plan->read_bytes, plan->reader_count);
 }
 
 /* Rows that an earlier run finished, and the plan that it dealt them by. */
@@ -334,8 +274,12 @@ static void close_all(struct rung__stage_rows *rows)
 	}
 	for (int i = 0; i < 2; i++)
 		rung__unmap_pages(rows->areas[i], rows->plan.area_bytes);
+	const bool lost = rows->reads.lost;
+
+	rung__row_reads_close(&rows->reads);
 	rung__direct_close(&rows->source);
-	rung__free(rows->read_buffers);
+	if (!lost)
+		rung__free(rows->read_buffers);
 	rung__free(rows->vertices);
 	rung__free(rows->tails);
 }

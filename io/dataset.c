@@ -102,7 +102,8 @@ static int check_files(const struct rung_dataset *ds)
 		if (rc < 0)
 			return rc;
 	}
-	return check_file(ds, &m->checksums);
+	rc = check_file(ds, &m->checksums);
+	return rc < 0 || m->feature_file_count > 0 ? rc : rung__in_place_check(&m->in_place, ds->dir);
 }
 
 static struct rung_dataset_file listed(const struct rung__manifest_file *file)
@@ -141,6 +142,11 @@ static int fill_info(struct rung_dataset *ds)
 		.score_seed = m->score_seed,
 		.array_count = m->array_count,
 	};
+	if (m->feature_file_count == 0) {
+		ds->info.features_path = m->in_place.path;
+		ds->info.features_offset = m->data_offset;
+		ds->info.features_file_bytes = m->in_place.bytes;
+	}
 	ds->files = rung__zalloc_array(ds->info.file_count, sizeof(*ds->files));
 	ds->split_names = rung__zalloc_array(m->split_count, sizeof(*ds->split_names));
 	ds->array_names = rung__zalloc_array(m->array_count, sizeof(*ds->array_names));

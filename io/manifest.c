@@ -137,6 +137,24 @@ const struct rung__manifest_file *rung__manifest_file(const struct rung__manifes
 	return strcmp(name, RUNG__CHECKSUMS) == 0 ? &m->checksums : NULL;
 }
 
+struct rung__layout rung__manifest_features_layout(const struct rung__manifest *m)
+{
+	const bool in_place = m->feature_file_count == 0;
+
+	return (struct rung__layout){
+		.data_offset = m->data_offset, .row_stride = m->row_stride, .row_bytes = m->features.row_bytes,
+		.file_count = in_place ? 1 : m->feature_file_count, .block_rows = m->block_rows, .vertex_bytes = in_place ? m->index_bytes : 0,
+	};
+}
+
+struct rung__layout rung__manifest_array_layout(const struct rung_array_info *info)
+{
+	return (struct rung__layout){
+		.data_offset = RUNG__NPY_DATA_OFFSET, .row_stride = info->row_bytes, .row_bytes = info->row_bytes, .file_count = 1,
+		.block_rows = info->row_count,
+	};
+}
+
 /* jansson's set and append functions take NULL as a failure, so that one check of the whole is enough. */
 static int put(json_t *object, const char *key, json_t *value)
 {
@@ -179,6 +197,24 @@ static json_t *score_json(const struct rung__manifest *m)
 			 seed);
 }
 
+static json_t *in_place_json(const struct rung__in_place *in_place)
+{
+	json_t *samples = json_array();
+	char text[RUNG__CHECKSUM_DIGITS + 1];
+	int failed = 0;
+
+	for (uint32_t i = 0; i < in_place->sample_count; i++) {
+		rung__checksum_text(in_place->samples[i], text);
+		failed |= json_array_append_new(samples, json_string(text));
+	}
+	if (failed) {
+		json_decref(samples);
+		return NULL;
+	}
+	return json_pack("{s:s, s:I, s:I, s:o}", "file", in_place->path, "bytes", (json_int_t)in_place->bytes, "mtime_ns",
+			 (json_int_t)in_place->mtime_ns, "samples", samples);
+}
+
 static json_t *features_json(const struct rung__manifest *m)
 {
 	json_t *files = json_array(), *features;
@@ -191,6 +227,8 @@ static json_t *features_json(const struct rung__manifest *m)
 			     (json_int_t)m->row_stride, "data_offset", (json_int_t)m->data_offset);
 	if (m->feature_file_count > 1)
 		failed |= put(features, "block_rows", json_integer((json_int_t)m->block_rows));
+	if (m->feature_file_count == 0)
+		failed |= put(features, "in_place", in_place_json(&m->in_place));
 	if (failed) {
 		json_decref(features);
 		return NULL;

@@ -6,9 +6,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "in_place.h"
 #include "rung/dataset.h"
 #include "rung/dtype.h"
 #include "rung/sampler.h"
+#include "tier.h"
 
 #define RUNG__FORMAT_NAME      "rung-dataset"
 #define RUNG__FORMAT_VERSION   1u
@@ -47,7 +49,8 @@ struct rung__manifest {
 	unsigned index_bytes;
 	struct rung_array_info features;
 	uint64_t row_stride, data_offset;
-	uint32_t feature_file_count;
+	uint32_t feature_file_count;     /* of `files`; 0: rows were left in their source */
+	struct rung__in_place in_place;  /* where, then */
 	uint64_t block_rows; /* dealt over them round robin; vertex_count with one file */
 	char score_method[RUNG__METHOD_BYTES];
 	uint32_t score_iterations;
@@ -91,6 +94,11 @@ int rung__manifest_plan(struct rung__manifest *m);
 
 /** File of that name, checksums.npy included; NULL when there is none. */
 const struct rung__manifest_file *rung__manifest_file(const struct rung__manifest *m, const char *name);
+
+/** How the features lie: in the files that are listed, or in their source. vertex_of_rank and file_bytes are left to the caller. */
+struct rung__layout rung__manifest_features_layout(const struct rung__manifest *m);
+/** How an array lies that is one file. */
+struct rung__layout rung__manifest_array_layout(const struct rung_array_info *info);
 
 /** The text with its own checksum in it; free it with rung__free(). */
 int rung__manifest_format(struct rung__manifest *m, char **text_out);

@@ -106,13 +106,53 @@ static bool feature_files_ok(const json_t *files)
 {
 	char wanted[RUNG__SPLIT_NAME_BYTES];
 
-	if (json_array_size(files) < 1 || json_array_size(files) > RUNG_FEATURE_FILES_MAX)
+	if (!json_is_array(files) || json_array_size(files) > RUNG_FEATURE_FILES_MAX)
 		return false;
 	for (unsigned f = 0; f < json_array_size(files); f++) {
 		const char *name = json_string_value(json_array_get(files, f));
 
 		snprintf(wanted, sizeof(wanted), RUNG__FEATURES_NAME, f);
 		if (!name || strcmp(name, wanted) != 0)
+			return false;
+	}
+	return true;
+}
+
+static bool parse_hex(const char *text, uint64_t *value_out)
+{
+	static const char digits[] = "0123456789abcdef";
+	uint64_t value = 0;
+
+	for (int i = 0; i < RUNG__CHECKSUM_DIGITS; i++) {
+		const char *digit = text[i] ? strchr(digits, text[i]) : NULL;
+
+		if (!digit)
+			return false;
+		value = value << 4 | (uint64_t)(digit - digits);
+	}
+	*value_out = value;
+	return text[RUNG__CHECKSUM_DIGITS] == '\0';
+}
+
+/* Rows that were left in their source: all of them are inside it. */
+static bool get_in_place(const json_t *features, struct rung__manifest *m)
+{
+	const json_t *in_place = json_object_get(features, "in_place"), *samples = json_object_get(in_place, "samples");
+	struct rung__in_place *out = &m->in_place;
+	uint64_t end;
+
+	if (!get_text(in_place, "file", out->path, sizeof(out->path)) || out->path[0] != '/' ||
+	    !get_u64(in_place, "bytes", INT64_MAX, &out->bytes) || !get_u64(in_place, "mtime_ns", INT64_MAX, &out->mtime_ns) ||
+	    m->row_stride != m->features.row_bytes || !rung__mul(m->vertex_count, m->row_stride, &end) ||
+	    !rung__add(end, m->data_offset, &end) || end > out->bytes)
+		return false;
+	out->sample_count = rung__in_place_sample_count(out->bytes);
+	if (!json_is_array(samples) || json_array_size(samples) != out->sample_count)
+		return false;
+	for (uint32_t i = 0; i < out->sample_count; i++) {
+		const char *hex = json_string_value(json_array_get(samples, i));
+
+		if (!hex || !parse_hex(hex, &out->samples[i]))
 			return false;
 	}
 	return true;
@@ -137,8 +177,11 @@ static int get_features(const char *path, const json_t *root, struct rung__manif
 	if (!get_u64(features, "row_bytes", INT64_MAX, &row_bytes) || row_bytes != m->features.row_bytes ||
 	    !get_u64(features, "row_stride", INT64_MAX, &m->row_stride) || m->row_stride < row_bytes ||
 	    m->row_stride % rung_dtype_bytes(m->features.dtype) != 0 ||
-	    !get_u64(features, "data_offset", INT64_MAX, &m->data_offset) || m->data_offset != RUNG__NPY_DATA_OFFSET)
+	    !get_u64(features, "data_offset", INT64_MAX, &m->data_offset) ||
+	    (m->feature_file_count > 0 && m->data_offset != RUNG__NPY_DATA_OFFSET))
 		return bad_field(path, "features: row_bytes, row_stride, data_offset");
+	if (m->feature_file_count == 0 && !get_in_place(features, m))
+		return bad_field(path, "features: in_place");
 	return 0;
 }
 
@@ -268,22 +311,6 @@ static bool file_agrees(const json_t *object, const struct rung__manifest_file *
 	       rung__array_equal(&array, &file->array) && get_u64(object, "bytes", INT64_MAX, &bytes) && bytes == file->bytes &&
 	       get_u64(object, "first_block", INT64_MAX, &first_block) && first_block == file->first_block &&
 	       get_u64(object, "blocks", INT64_MAX, &block_count) && block_count == file->block_count;
-}
-
-static bool parse_hex(const char *text, uint64_t *value_out)
-{
-	static const char digits[] = "0123456789abcdef";
-	uint64_t value = 0;
-
-	for (int i = 0; i < RUNG__CHECKSUM_DIGITS; i++) {
-		const char *digit = text[i] ? strchr(digits, text[i]) : NULL;
-
-		if (!digit)
-			return false;
-		value = value << 4 | (uint64_t)(digit - digits);
-	}
-	*value_out = value;
-	return text[RUNG__CHECKSUM_DIGITS] == '\0';
 }
 
 static int get_files(const char *path, const json_t *root, struct rung__manifest *m)

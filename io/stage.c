@@ -162,12 +162,14 @@ static int take_sums(struct rung__stage *stage)
 /* Rows of the features, the labels and the arrays. */
 static int write_rows(struct rung__stage *stage)
 {
-	const struct rung__layout features = rung__stage_features_layout(stage->manifest);
+	const struct rung__layout features = rung__manifest_features_layout(stage->manifest);
 	const char *phase = NULL;
-	int rc;
+	int rc = 0;
 
-	rung__stage_phase(stage, "features");
-	rc = rung__stage_write_rows(stage, stage->features, "features", RUNG__FEATURES, &features, &stage->features_plan);
+	if (!stage->opts.in_place) {
+		rung__stage_phase(stage, "features");
+		rc = rung__stage_write_rows(stage, stage->features, "features", RUNG__FEATURES, &features, &stage->features_plan);
+	}
 	for (uint32_t i = 0; rc == 0 && i < stage->carried_count; i++) {
 		const struct rung__carried *carried = &stage->carried[i];
 
@@ -268,7 +270,8 @@ static int run(struct rung__stage *stage)
 		return rc;
 	if (stage->dir.published)
 		return finish_published(stage);
-	rung__stage_probe(stage, stage->features, &stage->figures);
+	if (!stage->opts.in_place)
+		rung__stage_probe(stage, stage->features, &stage->figures);
 	rc = rung__stage_plan_memory(stage);
 	if (rc == 0 && !stage->opts.resume)
 		rc = rung__stripes_check(stage);

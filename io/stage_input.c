@@ -65,7 +65,7 @@ static int open_carried(struct rung__stage *stage, const char *spec, const char 
 				  "%s: has %" PRIu64 " %s of %" PRIu64 " bytes, there are %" PRIu64 " vertices; give one for each vertex", spec,
 				  info->row_count, strcmp(what, "labels") == 0 ? what : "rows", info->row_bytes, stage->manifest->vertex_count);
 	carried->what = what;
-	carried->layout = rung__stage_array_layout(info);
+	carried->layout = rung__manifest_array_layout(info);
 	*carried_out = carried;
 	return 0;
 }

@@ -172,6 +172,7 @@ static void options(struct job *job)
 		snprintf(key, sizeof(key), "stripe.%zu", i);
 		line(job, key, "%s", opts->stripe_dirs[i]);
 	}
+	line(job, "in-place", "%d", !!opts->in_place);
 	line(job, "layout", "%" PRIu32 " files in blocks of %" PRIu64 " rows, %" PRIu64 " bytes from row to row", m->feature_file_count,
 	     m->block_rows, m->row_stride);
 }

@@ -8,11 +8,14 @@
  * file longer by stride / s - 1. `auto` pads when this is less than what it saves: of rows of 1536 bytes a quarter straddles, a
  * stride of 2048 is a third more: not padded. Rows of 2000 bytes: 48 % straddle, 2.4 % more: padded.
  */
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "checksum.h"
 #include "internal.h"
+#include "source_place.h"
 #include "stage_private.h"
 
 #define BLOCK_BYTES 4096u     /* of a device's read, and of a page */
@@ -68,6 +71,42 @@ static uint64_t rows_of_block(uint64_t row_stride, uint64_t row_count, uint64_t 
 	return RUNG__MAX(rows, 1u);
 }
 
+/* A dataset that is replaced takes all that is in its folder with it, files in other folders that links lead to included. */
+static int check_not_replaced(const struct rung__stage *stage, const char *path)
+{
+	DIR *dir = opendir(stage->opts.out_dir);
+	const struct dirent *entry;
+	struct stat source, st;
+	int rc = 0;
+
+	if (!dir)
+		return 0;   /* there is none */
+	while (rc == 0 && stat(path, &source) == 0 && (entry = readdir(dir)) != NULL) {
+		if (fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 && st.st_dev == source.st_dev && st.st_ino == source.st_ino)
+			rc = rung__fail(RUNG_E_INVAL, "%s: is a file of %s, which is to be replaced: its rows cannot be left there; choose another "
+					"folder to make", path, stage->opts.out_dir);
+	}
+	closedir(dir);
+	return rc;
+}
+
+/* Rows stay where they are. */
+static int leave_in_place(struct rung__stage *stage)
+{
+	const struct rung_stage_opts *opts = &stage->opts;
+	struct rung__manifest *m = stage->manifest;
+	int rc;
+
+	if (opts->stripe_count > 0 || opts->pad != RUNG_STAGE_PAD_NONE)
+		return rung__fail(RUNG_E_INVAL, "staging: features that are left in place are neither padded nor dealt over folders; give one or the other");
+	m->data_offset = rung__source_place(stage->features).offset;
+	m->row_stride = stage->report.row_stride = m->features.row_bytes;
+	m->block_rows = m->vertex_count;
+	stage->report.in_place = 1;
+	rc = rung__in_place_take(stage->features, &m->in_place);
+	return rc < 0 ? rc : check_not_replaced(stage, m->in_place.path);
+}
+
 int rung__stage_plan_layout(struct rung__stage *stage)
 {
 	const struct rung_stage_opts *opts = &stage->opts;
@@ -80,6 +119,8 @@ int rung__stage_plan_layout(struct rung__stage *stage)
 	if (opts->stripe_count > m->vertex_count)
 		return rung__fail(RUNG_E_INVAL, "staging: %" PRIu64 " rows cannot be dealt over %zu folders; give fewer", m->vertex_count,
 				  opts->stripe_count);
+	if (opts->in_place)
+		return leave_in_place(stage);
 	m->row_stride = rung__padded_stride(m->features.row_bytes, opts->pad);
 	m->feature_file_count = (uint32_t)RUNG__MAX(opts->stripe_count, 1u);
 	m->block_rows = m->vertex_count;

@@ -131,13 +131,13 @@ static int plan_rows(struct rung__stage *stage, const struct rung_source *src, c
 
 int rung__stage_plan_memory(struct rung__stage *stage)
 {
-	const struct rung__layout features = rung__stage_features_layout(stage->manifest);
+	const struct rung__layout features = rung__manifest_features_layout(stage->manifest);
 	uint64_t least, left;
 	int rc;
 
 	stage->memory_bytes = stage->opts.memory_bytes ? stage->opts.memory_bytes : budget_default();
 	stage->report.budget_bytes = stage->memory_bytes;
-	rc = plan_rows(stage, stage->features, RUNG__FEATURES, &features, &stage->features_plan);
+	rc = stage->opts.in_place ? 0 : plan_rows(stage, stage->features, RUNG__FEATURES, &features, &stage->features_plan);
 	for (uint32_t i = 0; rc == 0 && i < stage->carried_count; i++) {
 		struct rung__carried *carried = &stage->carried[i];
 

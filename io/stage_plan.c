@@ -42,22 +42,6 @@ int rung_stage_plan_parse(const char *name, enum rung_stage_plan *plan_out)
 	return rung__fail(RUNG_E_INVAL, "plan '%s': there are auto, passes, deal and gather", name ? name : "");
 }
 
-struct rung__layout rung__stage_features_layout(const struct rung__manifest *m)
-{
-	return (struct rung__layout){
-		.data_offset = m->data_offset, .row_stride = m->row_stride, .row_bytes = m->features.row_bytes,
-		.file_count = m->feature_file_count, .block_rows = m->block_rows,
-	};
-}
-
-struct rung__layout rung__stage_array_layout(const struct rung_array_info *info)
-{
-	return (struct rung__layout){
-		.data_offset = RUNG__NPY_DATA_OFFSET, .row_stride = info->row_bytes, .row_bytes = info->row_bytes, .file_count = 1,
-		.block_rows = info->row_count,
-	};
-}
-
 /* What is to be planned. */
 struct given {
 	const struct rung__layout *layout;

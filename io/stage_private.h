@@ -256,10 +256,6 @@ int rung__stage_write_rows(struct rung__stage *stage, const struct rung_source *
 int rung__rows_plan(struct rung__stage *stage, const struct rung_source *src, const char *name, const struct rung__layout *layout,
 		    struct rung__rows_plan *plan_out);
 
-struct rung__layout rung__stage_features_layout(const struct rung__manifest *m);
-/** Of an array that is one file. */
-struct rung__layout rung__stage_array_layout(const struct rung_array_info *info);
-
 /** Measure the devices of a source and of the output, for well under a second; zeros for a source too small to be worth it. */
 void rung__stage_probe(const struct rung__stage *stage, const struct rung_source *src, struct rung__figures *figures_out);
 

@@ -103,7 +103,7 @@ int rung__stripe_make(const struct rung__stage *stage, uint32_t file, const char
 
 int rung__stripes_check(const struct rung__stage *stage)
 {
-	const struct rung__layout layout = rung__stage_features_layout(stage->manifest);
+	const struct rung__layout layout = rung__manifest_features_layout(stage->manifest);
 
 	for (uint32_t f = 0; f < stage->opts.stripe_count; f++) {
 		const char *dir = stage->opts.stripe_dirs[f];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Verification: every byte of every file against its checksum, and what was staged against the sources it came from. */
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -173,10 +174,11 @@ static int compare_all(struct rung__verify *v)
 {
 	const struct rung_verify_opts *opts = &v->opts;
 	struct rung_verify_report *r = &v->report;
+	const char *source = v->in_place_error[0] ? NULL : opts->source;   /* the rows' own file is not there: the report says so */
 	int rc = rung__verify_load_maps(v);
 
 	if (rc < 0 ||
-	    (rc = compare_rows(v, opts->source, NULL, true, &r->rows_compared, &r->rows_different, &r->first_different)) < 0 ||
+	    (rc = compare_rows(v, source, NULL, true, &r->rows_compared, &r->rows_different, &r->first_different)) < 0 ||
 	    (rc = compare_rows(v, opts->labels, RUNG__LABELS, false, &r->labels_compared, &r->labels_different,
 			       &r->first_label_different)) < 0 ||
 	    (rc = compare_rows(v, opts->score, RUNG__SCORE, false, &r->scores_compared, &r->scores_different,
@@ -222,10 +224,32 @@ static int check_blocks(struct rung__verify *v)
 	return rc;
 }
 
+/* The file that rows were left in: what can be said without all of its checksums. */
+static int check_in_place(struct rung__verify *v)
+{
+	const struct rung__in_place *in_place = &v->ds->manifest->in_place;
+	struct rung_verify_report *r = &v->report;
+	int rc;
+
+	if (v->ds->manifest->feature_file_count > 0)
+		return 0;
+	rc = rung__in_place_compare(in_place, v->ds->dir, &r->in_place_blocks_different, &r->first_in_place_different);
+	if (rc < 0 && rc != RUNG_E_FORMAT && rc != RUNG_E_IO)
+		return rc;
+	r->in_place_blocks_compared = in_place->sample_count;
+	if (rc < 0) {
+		r->in_place_blocks_different = in_place->sample_count;
+		snprintf(v->in_place_error, sizeof(v->in_place_error), "%s", rung_last_error());
+	}
+	return 0;
+}
+
 static int verify_all(struct rung__verify *v)
 {
 	int rc = check_blocks(v);
 
+	if (rc == 0)
+		rc = check_in_place(v);
 	if (rc == 0 && v->opts.repair)
 		rc = rung__verify_repair(v);
 	if (rc == 0)
@@ -253,6 +277,13 @@ static int conclude(struct rung__verify *v, const char *dir)
 				  "%s/%s: block %" PRIu64 " at offset %" PRIu64 " does not have its checksum (%" PRIu64
 				  " bad blocks in all); repair it with its sources, or stage the dataset again",
 				  dir, r->bad[0].file, r->bad[0].block, r->bad[0].offset, r->bad_count);
+	if (r->in_place_blocks_different > 0 && v->in_place_error[0])
+		return rung__fail_text(RUNG_E_CORRUPT, v->in_place_error);
+	if (r->in_place_blocks_different > 0)
+		return rung__fail(RUNG_E_CORRUPT, "%s: was changed after the rows of %s were left in it: %" PRIu64 " of %" PRIu64
+				  " blocks looked at are others, the first at offset %" PRIu64 "; put it back as it was, or stage the dataset again",
+				  v->ds->manifest->in_place.path, dir, r->in_place_blocks_different, r->in_place_blocks_compared,
+				  r->first_in_place_different);
 	if (r->maps_disagree)
 		return rung__fail(RUNG_E_CORRUPT, "%s: " RUNG__VERTEX_OF_RANK " and " RUNG__RANK_OF_VERTEX
 				  " are not each other's inverse; stage the dataset again", dir);

@@ -32,6 +32,7 @@ struct rung__verify {
 	uint64_t bad_room, repaired_room;
 	void *vertex_of_rank, *rank_of_vertex; /* NULL until rung__verify_load_maps() */
 	struct rung_verify_report report;
+	char in_place_error[RUNG__ERROR_BYTES];   /* why the file that rows were left in cannot be looked at; "": it can */
 };
 
 enum rung__block_state { RUNG__BLOCK_GOOD, RUNG__BLOCK_BAD, RUNG__BLOCK_REPAIRED };

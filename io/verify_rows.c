@@ -50,21 +50,16 @@ static int check_shape(const struct rung__verify *v, const struct rung__verify_r
 int rung__verify_rows_open(const struct rung__verify *v, const char *spec, const char *name, struct rung__verify_rows *rows)
 {
 	const struct rung__manifest *m = v->ds->manifest;
-	const struct rung__manifest_file *file = name ? rung__manifest_file(m, name) : &m->files[0];
+	const struct rung__manifest_file *file = name ? rung__manifest_file(m, name) : NULL;
 	int rc;
 
 	*rows = (struct rung__verify_rows){ .spec = spec, .name = name, .first_rank = UINT64_MAX };
 	rows->stage = !name ? "rows" : strcmp(name, RUNG__LABELS) == 0 ? "labels" : strcmp(name, RUNG__SCORE) == 0 ? "score" : "arrays";
-	if (!file)
+	if (name && !file)
 		return rung__fail(RUNG_E_NOENT, "%s: has no %s to compare with %s", v->ds->dir, name, spec);
-	rows->layout = (struct rung__layout){ .data_offset = RUNG__NPY_DATA_OFFSET, .row_bytes = file->array.row_bytes,
-					      .row_stride = file->array.row_bytes, .file_count = 1, .block_rows = m->vertex_count };
-	if (!name) {
-		rows->layout.row_bytes = m->features.row_bytes;
-		rows->layout.row_stride = m->row_stride;
-		rows->layout.file_count = m->feature_file_count;
-		rows->layout.block_rows = m->block_rows;
-	}
+	rows->layout = name ? rung__manifest_array_layout(&file->array) : rung__manifest_features_layout(m);
+	if (!name && m->feature_file_count == 0)
+		rows->layout.vertex_of_rank = v->vertex_of_rank;
 	rc = rung_source_open(spec, &rows->src);
 	return rc == 0 ? check_shape(v, rows, name ? &file->array : &m->features) : rc;
 }
@@ -128,8 +123,12 @@ static int take_source(void *ctx, uint64_t item, unsigned char *room)
 	return rc;
 }
 
-static uint64_t rank_of_local(const struct rung__layout *layout, uint64_t file, uint64_t local)
+static uint64_t rank_of_local(const struct comparison *c, uint64_t file, uint64_t local)
 {
+	const struct rung__layout *layout = &c->rows->layout;
+
+	if (layout->vertex_of_rank)
+		return rung__id_get(c->v->rank_of_vertex, c->v->ds->manifest->index_bytes, local);
 	if (layout->file_count == 1)
 		return local;
 	return (local / layout->block_rows * layout->file_count + file) * layout->block_rows + local % layout->block_rows;
@@ -160,8 +159,10 @@ static int check_staged(void *ctx, uint64_t item, unsigned char *room)
 	rc = rung__span_read(&c->staged[f], layout->data_offset + first * layout->row_stride,
 			     (count - 1) * layout->row_stride + layout->row_bytes, room, &row);
 	for (uint64_t i = 0; i < count && rc == 0; i++, row += layout->row_stride) {
-		uint64_t rank = rank_of_local(layout, f, first + i);
+		uint64_t rank = rank_of_local(c, f, first + i);
 
+		if (rank < c->rank_first || rank >= c->rank_end)
+			continue;
 		rung__fingerprint(row, (size_t)layout->row_bytes, print);
 		if (memcmp(print, c->prints + (rank - c->rank_first) * RUNG__FINGERPRINT_BYTES, sizeof(print)) != 0)
 			note_different(c, rank);
@@ -169,14 +170,15 @@ static int check_staged(void *ctx, uint64_t item, unsigned char *room)
 	return rc;
 }
 
-/* Rows of the pass in each staged file: they lie together there. @return items of them all */
+/* Rows of the pass in each staged file: they lie together there, or, left in place, anywhere. @return items of them all */
 static uint64_t deal_items(struct comparison *c)
 {
 	const struct rung__layout *layout = &c->rows->layout;
+	const bool anywhere = layout->vertex_of_rank != NULL;
 
 	for (uint64_t f = 0; f < layout->file_count; f++) {
-		c->local_first[f] = rung__file_rows(layout, c->rank_first, f);
-		c->local_end[f] = rung__file_rows(layout, c->rank_end, f);
+		c->local_first[f] = anywhere ? 0 : rung__file_rows(layout, c->rank_first, f);
+		c->local_end[f] = rung__file_rows(layout, anywhere ? c->v->ds->manifest->vertex_count : c->rank_end, f);
 		c->items[f + 1] = c->items[f] + (c->local_end[f] - c->local_first[f] + c->rows_per_item - 1) / c->rows_per_item;
 	}
 	return c->items[layout->file_count];

@@ -2,6 +2,7 @@
 /* The attacher's side: ask for the offer, check all of it, and open a store on it. */
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -223,10 +224,16 @@ static bool array_ok(const struct rung__shape *shape)
 	return bytes == shape->layout.row_bytes && array->row_bytes == bytes && array->row_count == shape->vertex_count;
 }
 
-static bool map_ok(const struct rung__shape *shape)
+static bool map_ok(const struct rung__shape *shape, uint64_t entry_bytes)
 {
-	return shape->map_bytes == 0 || (shape->map_bytes == 8 && shape->vertex_count <= INT64_MAX / 8) ||
-	       (shape->map_bytes == 4 && shape->vertex_count <= (uint64_t)UINT32_MAX + 1);
+	return entry_bytes == 0 || (entry_bytes == 8 && shape->vertex_count <= INT64_MAX / 8) ||
+	       (entry_bytes == 4 && shape->vertex_count <= (uint64_t)UINT32_MAX + 1);
+}
+
+static bool maps_ok(const struct rung__shape *shape)
+{
+	return map_ok(shape, shape->map_bytes) && map_ok(shape, shape->layout.vertex_bytes) &&
+	       (shape->layout.vertex_bytes == 0 || shape->layout.file_count == 1);
 }
 
 static int check_shape(const char *path, const struct rung__offer *offer)
@@ -237,7 +244,7 @@ static int check_shape(const char *path, const struct rung__offer *offer)
 	                   : !cache_ok(shape) ? "cold-row cache"
 	                   : !gpus_ok(shape)  ? "number of GPUs"
 	                   : !array_ok(shape) ? "type"
-	                   : !map_ok(shape)   ? "map"
+	                   : !maps_ok(shape)  ? "map"
 	                                      : NULL;
 
 	if (what)
@@ -274,38 +281,76 @@ static int check_files(const char *path, const struct answer *answer)
 }
 
 /* Once: the memory is sealed. */
-static int check_map(const char *path, const struct rung_store *store)
+static int check_map(const char *path, const char *what, const void *map, unsigned bytes, uint64_t vertex_count)
 {
-	unsigned bytes = (unsigned)store->shape.map_bytes;
+	for (uint64_t i = 0; i < vertex_count; i++) {
+		uint64_t id = rung__id_get(map, bytes, i);
 
-	for (uint64_t v = 0; v < store->shape.vertex_count; v++) {
-		uint64_t rank = rung__id_get(store->rank_of_vertex, bytes, v);
-
-		if (rank >= store->shape.vertex_count)
-			return rung__fail(RUNG_E_RANGE, "%s: entry %" PRIu64 " of the shared map is %" PRIu64 ", there are %" PRIu64 " vertices",
-			                  path, v, rank, store->shape.vertex_count);
+		if (id >= vertex_count)
+			return rung__fail(RUNG_E_RANGE, "%s: entry %" PRIu64 " of the shared %s is %" PRIu64 ", there are %" PRIu64 " vertices",
+			                  path, i, what, id, vertex_count);
 	}
 	return 0;
 }
 
 /* ---- opening ---- */
 
-static int take_map(const char *path, struct rung_store *store, int fd)
+/* The descriptor of a kind, the first of the features files; NULL when none comes. */
+static int *descriptor(struct answer *answer, enum rung__offer_fd which)
 {
+	unsigned at = 0;
+
+	for (unsigned kind = 0; kind < (unsigned)which; kind++)
+		at += rung__offer_count(&answer->offer.shape, kind);
+	return rung__offer_count(&answer->offer.shape, which) > 0 ? &answer->fds[at] : NULL;
+}
+
+static int take_map(const char *path, struct rung_store *store, struct answer *answer)
+{
+	const struct rung__shape *shape = &answer->offer.shape;
+	const int *fd = descriptor(answer, RUNG__OFFER_MAP);
 	int rc;
 
 	if (!store->opts.vertex_ids) {
 		store->shape.map_bytes = 0;
 		return 0;
 	}
-	if (store->shape.map_bytes == 0)
+	if (!fd)
 		return rung__fail(RUNG_E_INVAL, "%s: vertex ids need a store shared with vertex_ids set: set it where the "
 		                  "store is opened", path);
-	rc = rung__segment_attach(path, fd, store->shape.vertex_count * store->shape.map_bytes, false, &store->map_memory);
+	rc = rung__segment_attach(path, *fd, shape->vertex_count * shape->map_bytes, false, &store->map_memory);
 	if (rc < 0)
 		return rc;
 	store->rank_of_vertex = store->map_memory.base;
-	return check_map(path, store);
+	return check_map(path, "map", store->rank_of_vertex, (unsigned)shape->map_bytes, shape->vertex_count);
+}
+
+static int take_vertices(const char *path, struct rung_store *store, struct answer *answer)
+{
+	const struct rung__shape *shape = &answer->offer.shape;
+	const int *fd = descriptor(answer, RUNG__OFFER_VERTICES);
+	int rc;
+
+	if (!fd)
+		return 0;
+	rc = rung__segment_attach(path, *fd, shape->vertex_count * shape->layout.vertex_bytes, false, &store->vertices_memory);
+	if (rc < 0)
+		return rc;
+	rung__store_set_vertices(store, store->vertices_memory.base);
+	return check_map(path, "places of rows", store->vertex_of_rank, (unsigned)shape->layout.vertex_bytes, shape->vertex_count);
+}
+
+/* As it is called where it is, for messages: rows that were left in their source are in a file of any name. */
+static char *name_of(const struct rung__offer *offer, uint64_t file_idx, int fd)
+{
+	char link[64], path[PATH_MAX];
+	ssize_t length;
+
+	if (offer->shape.layout.vertex_bytes == 0)
+		return rung__format("%s/" RUNG__FEATURES_NAME, offer->path, (unsigned)file_idx);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	length = readlink(link, path, sizeof(path));
+	return length < 0 ? rung__format("the features of %s", offer->path) : rung__format("%.*s", (int)length, path);
 }
 
 static int take_features(struct rung_store *store, struct answer *answer)
@@ -315,7 +360,7 @@ static int take_features(struct rung_store *store, struct answer *answer)
 	if (!store->dataset_dir)
 		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
 	for (uint64_t f = 0; f < store->shape.layout.file_count; f++) {
-		char *file = rung__format("%s/" RUNG__FEATURES_NAME, answer->offer.path, (unsigned)f);
+		char *file = name_of(&answer->offer, f, answer->fds[f]);
 
 		if (!file)
 			return rung__fail(RUNG_E_NOMEM, "store: out of memory");
@@ -350,26 +395,25 @@ static int take_device(struct rung_store *store, int *alive_fd)
 static int fill(const char *path, struct rung_store *store, struct answer *answer)
 {
 	const struct rung__shape *shape = &answer->offer.shape;
-	unsigned host_idx = rung__offer_count(shape, RUNG__OFFER_FEATURES);
-	unsigned map_idx = host_idx + rung__offer_count(shape, RUNG__OFFER_HOST);
-	unsigned cache_idx = map_idx + rung__offer_count(shape, RUNG__OFFER_MAP);
-	unsigned alive_idx = cache_idx + rung__offer_count(shape, RUNG__OFFER_CACHE);
-	bool has_peer = rung__offer_count(shape, RUNG__OFFER_ALIVE) > 0;
+	const int *host_fd = descriptor(answer, RUNG__OFFER_HOST), *cache_fd = descriptor(answer, RUNG__OFFER_CACHE);
+	int *alive_fd = descriptor(answer, RUNG__OFFER_ALIVE);
 	int rc;
 
 	store->attached = true;
 	store->shape = *shape;
-	rc = take_device(store, has_peer ? &answer->fds[alive_idx] : NULL);
+	rung__store_set_vertices(store, NULL);   /* pointers of others mean nothing */
+	rc = take_device(store, alive_fd);
 	if (rc == 0)
-		rc = take_map(path, store, rung__offer_count(shape, RUNG__OFFER_MAP) ? answer->fds[map_idx] : -1);
-	if (rc == 0 && rung__offer_count(shape, RUNG__OFFER_HOST))
-		rc = rung__segment_attach(path, answer->fds[host_idx], shape->tiers[RUNG__TIER_HOST].row_count * shape->layout.row_stride,
-		                          false, &store->host_memory);
+		rc = take_map(path, store, answer);
+	if (rc == 0 && host_fd)
+		rc = rung__segment_attach(path, *host_fd, shape->tiers[RUNG__TIER_HOST].row_count * shape->layout.row_stride, false,
+		                          &store->host_memory);
 	if (rc == 0)
 		rc = take_features(store, answer);
 	if (rc == 0)
-		rc = rung__store_open_tiers(store, &rung__nvme_tier, has_peer ? answer->offer.peer_handles : NULL,
-		                            rung__offer_count(shape, RUNG__OFFER_CACHE) ? answer->fds[cache_idx] : -1);
+		rc = take_vertices(path, store, answer);
+	if (rc == 0)
+		rc = rung__store_open_tiers(store, &rung__nvme_tier, alive_fd ? answer->offer.peer_handles : NULL, cache_fd ? *cache_fd : -1);
 	rung__features_close(&store->features);   /* tiers have their own descriptors */
 	return rc;
 }

@@ -28,6 +28,7 @@ static void close_fds(const struct rung__loader *loader, uint64_t count)
 int rung__loader_open(const struct rung__features *features, struct rung__loader *loader_out)
 {
 	struct rung__loader loader = { .features = features };
+	int rc;
 
 	for (uint64_t f = 0; f < features->layout.file_count; f++) {
 		int fd = reopen(features, f);
@@ -39,9 +40,12 @@ int rung__loader_open(const struct rung__features *features, struct rung__loader
 		loader.fds[f] = fd;
 	}
 	loader.bounce = rung__map_pages(RUNG__LOAD_BYTES);
-	if (!loader.bounce) {
-		close_fds(&loader, features->layout.file_count);
-		return rung__fail(RUNG_E_NOMEM, "%s: no memory to read it through", features->files[0].path);
+	rc = loader.bounce ? 0 : rung__fail(RUNG_E_NOMEM, "%s: no memory to read it through", features->files[0].path);
+	if (rc == 0 && features->layout.vertex_of_rank)
+		rc = rung__scattered_open(features, &loader.scattered);
+	if (rc < 0) {
+		rung__loader_close(&loader);
+		return rc;
 	}
 	*loader_out = loader;
 	return 0;
@@ -49,6 +53,7 @@ int rung__loader_open(const struct rung__features *features, struct rung__loader
 
 void rung__loader_close(struct rung__loader *loader)
 {
+	rung__scattered_close(loader->scattered);
 	close_fds(loader, loader->features->layout.file_count);
 	rung__unmap_pages(loader->bounce, RUNG__LOAD_BYTES);
 }
@@ -120,6 +125,8 @@ int rung__loader_rows(const struct rung__loader *loader, uint64_t first, uint64_
 	const struct rung__layout *layout = &loader->features->layout;
 	int rc = 0;
 
+	if (loader->scattered)
+		return rung__scattered_rows(loader->scattered, first, rows, to);
 	while (rows > 0 && rc == 0) {
 		uint64_t run = rung__row_run(layout, first, rows), file_idx = rung__row_file(layout, first);
 		uint64_t offset = rung__row_offset(layout, first);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Loading rows from the features file: large direct reads, so that no second copy is left in the page cache. */
+/**
+ * Loading rows from the features files past the page cache, so that no second copy is left there: by large reads, and where rows were
+ * left in their source's order by many at a time.
+ */
 #ifndef RUNG_LOAD_H
 #define RUNG_LOAD_H
 
@@ -7,13 +10,16 @@
 
 #define RUNG__LOAD_BYTES (4u << 20)   /* one read: large enough for any disk's full rate */
 
+struct rung__scattered;
+
 struct rung__loader {
 	const struct rung__features *features;
+	struct rung__scattered *scattered;   /* NULL: rows follow each other by rank */
 	int fds[RUNG__FILES_MAX];   /* [features->layout.file_count] */
 	unsigned char *bounce;      /* for what does not lie on whole pages of the file and of memory; NULL: not open */
 };
 
-/** @param features  outlives the loader */
+/** The loader is the calling thread's. @param features  outlives the loader */
 int rung__loader_open(const struct rung__features *features, struct rung__loader *loader_out);
 
 /**
@@ -26,5 +32,19 @@ int rung__loader_read(const struct rung__loader *loader, uint32_t file_idx, uint
 int rung__loader_rows(const struct rung__loader *loader, uint64_t first, uint64_t rows, unsigned char *to);
 
 void rung__loader_close(struct rung__loader *loader);
+
+/* ---- load_scattered.c ---- */
+
+/** Rows that are sorted and read at a time; fewer in tests. */
+extern uint64_t rung__scattered_list_rows;
+
+/** For features whose layout has vertex_of_rank. */
+int rung__scattered_open(const struct rung__features *features, struct rung__scattered **scattered_out);
+
+/** As rung__loader_rows(). After a failure it can only be closed. */
+int rung__scattered_rows(struct rung__scattered *scattered, uint64_t first, uint64_t rows, unsigned char *to);
+
+/** NULL is allowed. */
+void rung__scattered_close(struct rung__scattered *scattered);
 
 #endif

@@ -3,7 +3,8 @@
  * The plan: which ranks live in which tier.
  *
  * Rank order is heat order, so a tier holds a range of ranks and the tier of a row is found by comparing its rank with the
- * borders. The host budget holds the staging slots and the cold-row cache as well as the rows: what `--host` says is what is used.
+ * borders. The host budget holds the staging slots, the cold-row cache, and where rows lie that were not brought into rank order, as well as
+ * the rows: what `--host` says is what is used.
  */
 #include <math.h>
 
@@ -41,9 +42,13 @@ uint64_t rung__row_span(uint64_t row_bytes, uint64_t row_stride, uint64_t data_o
 	return rung__align_up(align - step + row_bytes, align);
 }
 
-/* Slots of a size that lets rows share reads, when the budget has room for one per read in flight; else one row each. */
-static int choose_slots(struct rung_plan *plan, uint64_t budget, uint32_t depth)
+/*
+ * Slots of a size that lets rows share reads, when the budget has room for one per read in flight; else one row each. What tells where rows
+ * lie comes first.
+ */
+static int choose_slots(struct rung_plan *plan, uint64_t host_bytes, uint32_t depth)
 {
+	const uint64_t budget = host_bytes - RUNG__MIN(host_bytes, plan->vertices_bytes);
 	uint64_t span = rung__row_span(plan->row_bytes, plan->row_stride, plan->data_offset, RUNG__PAGE_BYTES);
 	static const uint64_t good[] = { 65536, 16384, 0 };   /* room for neighbouring rows to share a read */
 	uint64_t slot, count, least = SLOT_COUNT_MIN * plan->file_count;
@@ -67,8 +72,10 @@ static int choose_slots(struct rung_plan *plan, uint64_t budget, uint32_t depth)
 	if (slot * count > budget)
 		return rung__fail(RUNG_E_INVAL,
 		                  "a host budget of %" PRIu64 " bytes cannot hold the %" PRIu64 " staging slots of %" PRIu64
-		                  " bytes that rows of %" PRIu64 " bytes are read through: give at least %" PRIu64 " bytes",
-		                  budget, least, slot, plan->row_bytes, slot * least);
+		                  " bytes that rows of %" PRIu64 " bytes are read through%s: give at least %" PRIu64 " bytes",
+		                  host_bytes, least, slot, plan->row_bytes,
+		                  plan->vertices_bytes ? ", and what tells where rows lie that were staged in place" : "",
+		                  slot * least + plan->vertices_bytes);
 	plan->slots.slot_bytes = slot;
 	plan->slots.slot_count = count;
 	return 0;
@@ -174,6 +181,7 @@ static int place_on_host(struct rung_plan *plan, const struct rung_plan_opts *op
 		rc = choose_slots(plan, budget, depth);
 		if (rc < 0)
 			return rc;
+		budget -= plan->vertices_bytes;
 		left = budget - plan->slots.slot_bytes * plan->slots.slot_count;
 		cache = cache_budget(opts, budget, left);
 		choose_cache(plan, cache, first + RUNG__MIN(host_rows, (left - cache) / plan->row_stride));
@@ -184,6 +192,7 @@ static int place_on_host(struct rung_plan *plan, const struct rung_plan_opts *op
 	if (give_ranks(plan, RUNG__TIER_NVME, first, UINT64_MAX) == 0) {
 		plan->slots = (struct rung_plan_slots){ 0, 0 };
 		plan->cache = (struct rung_plan_cache){ 0, 0, 0 };
+		plan->vertices_bytes = 0;
 	}
 	return 0;
 }
@@ -197,6 +206,7 @@ static int sector_of_features(const struct rung_dataset *ds, struct rung_plan *p
 		return rc;
 	plan->data_offset = features.layout.data_offset;
 	plan->file_count = (uint32_t)features.layout.file_count;
+	plan->vertices_bytes = plan->vertex_count * features.layout.vertex_bytes;   /* no overflow: the size of a file */
 	for (uint32_t f = 0; f < plan->file_count; f++)
 		plan->sector_bytes = RUNG__MAX(plan->sector_bytes, rung__dio_align(features.files[f].fd));
 	rung__features_close(&features);
@@ -291,6 +301,11 @@ const struct rung_plan_slots *rung_plan_slots(const struct rung_plan *plan)
 const struct rung_plan_cache *rung_plan_cache(const struct rung_plan *plan)
 {
 	return &plan->cache;
+}
+
+uint64_t rung_plan_vertices_bytes(const struct rung_plan *plan)
+{
+	return plan->vertices_bytes;
 }
 
 const struct rung_plan_device *rung_plan_device(const struct rung_plan *plan)

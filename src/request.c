@@ -308,6 +308,30 @@ static void begin_batch(struct rung_request *request)
 	rung__cache_begin(request->store->cache, misses->ranks_tmp, distinct, &request->batch);
 }
 
+/*
+ * Rows that were left where they were lie by vertex: misses go in that order then, so that those near each other share reads as well.
+ * links and frames are refill's, which does not have them yet.
+ */
+static void sort_by_vertex(struct rung_request *request)
+{
+	const struct rung__layout *layout = &request->store->shape.layout;
+	struct rung__misses *misses = &request->misses;
+	uint64_t *vertices = misses->links;
+	uint32_t *order = misses->frames;
+
+	for (uint64_t i = 0; i < misses->count; i++) {
+		vertices[i] = rung__id_get(layout->vertex_of_rank, (unsigned)layout->vertex_bytes, misses->ranks[i]);
+		order[i] = (uint32_t)i;
+	}
+	rung__radix_sort_pairs(vertices, order, misses->ranks_tmp, misses->rows_tmp, misses->count, rung__rank_bits(request->store));
+	for (uint64_t i = 0; i < misses->count; i++) {
+		misses->ranks_tmp[i] = misses->ranks[order[i]];
+		misses->rows_tmp[i] = misses->rows[order[i]];
+	}
+	memcpy(misses->ranks, misses->ranks_tmp, misses->count * sizeof(*misses->ranks));
+	memcpy(misses->rows, misses->rows_tmp, misses->count * sizeof(*misses->rows));
+}
+
 /* Rank bits that can differ: fewer passes of the sort. */
 unsigned rung__rank_bits(const struct rung_store *store)
 {
@@ -323,6 +347,8 @@ void rung__request_enqueue(struct rung_request *request)
 	rung__radix_sort_pairs(misses->ranks, misses->rows, misses->ranks_tmp, misses->rows_tmp, misses->count, rung__rank_bits(store));
 	if (store->cache)
 		begin_batch(request);
+	if (store->shape.layout.vertex_of_rank)
+		sort_by_vertex(request);
 	make_parts(request);
 	for (uint32_t f = 0; f < store->refill_count; f++)   /* the request is another's as soon as the last is queued */
 		has[f] = request->parts[f].end > request->parts[f].first;

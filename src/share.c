@@ -31,6 +31,7 @@ unsigned rung__offer_count(const struct rung__shape *shape, enum rung__offer_fd 
 	switch (which) {
 	case RUNG__OFFER_HOST: return shape->tiers[RUNG__TIER_HOST].row_count > 0;
 	case RUNG__OFFER_MAP: return shape->map_bytes > 0;
+	case RUNG__OFFER_VERTICES: return shape->layout.vertex_bytes > 0;
 	case RUNG__OFFER_CACHE: return shape->frame_count > 0;
 	case RUNG__OFFER_ALIVE: return shape->tiers[RUNG__TIER_PEER].row_count > 0;
 	default: return (unsigned)RUNG__MIN(shape->layout.file_count, RUNG__FILES_MAX);
@@ -125,7 +126,8 @@ static int offer_gpu_memory(struct rung__share *share, const struct rung_store *
 static int make_offer(struct rung__share *share, const struct rung_store *store)
 {
 	int rc = offer_gpu_memory(share, store);
-	const int fds[RUNG__OFFER_KINDS] = { -1, store->host_memory.fd, store->map_memory.fd, store->pool.shared.fd, share->alive_fds[0] };
+	const int fds[RUNG__OFFER_KINDS] = { -1, store->host_memory.fd, store->map_memory.fd, store->vertices_memory.fd,
+	                                     store->pool.shared.fd, share->alive_fds[0] };
 	struct rung__offer *offer = &share->offer;
 	struct stat st;
 
@@ -135,6 +137,7 @@ static int make_offer(struct rung__share *share, const struct rung_store *store)
 	offer->version = RUNG__SHARE_VERSION;
 	offer->bytes = sizeof(*offer);
 	offer->shape = store->shape;
+	offer->shape.layout.vertex_of_rank = NULL;
 	for (uint64_t f = 0; f < store->shape.layout.file_count; f++) {
 		int fd = store->features.files[f].fd;
 

@@ -3,7 +3,7 @@
  * Sharing a store with other processes: what is said over the socket, and who says it.
  *
  * The creator speaks first and last: to each process of the same user that connects it sends one message, the offer, with
- * descriptors of the features files, the host tier's rows and the map, and hangs up. Nothing is read from a client, so no client
+ * descriptors of the features files, the host tier's rows and the maps, and hangs up. Nothing is read from a client, so no client
  * can make it wait or misunderstand. The attacher takes the offer for untrusted: it checks every number, the seals and the sizes
  * before it maps.
  *
@@ -22,13 +22,14 @@
 #include "store_internal.h"
 
 #define RUNG__SHARE_MAGIC "rungshr"        /* with its NUL: 8 bytes */
-#define RUNG__SHARE_VERSION 4u             /* of what follows; any change of struct rung__offer raises it */
+#define RUNG__SHARE_VERSION 5u             /* of what follows; any change of struct rung__offer raises it */
 
 /** Descriptors that come with an offer, in this order, one for each features file; those that do not apply are left out. */
 enum rung__offer_fd {
 	RUNG__OFFER_FEATURES,
 	RUNG__OFFER_HOST,
 	RUNG__OFFER_MAP,
+	RUNG__OFFER_VERTICES,
 	RUNG__OFFER_CACHE,
 	RUNG__OFFER_ALIVE,
 	RUNG__OFFER_KINDS

@@ -92,26 +92,24 @@ static int init_requests(struct rung_store *store)
 	return 0;
 }
 
-/* Move the map into whole pages: those that others can have, or those that a device can pin. */
-static int move_map(struct rung_store *store)
+/* Move a map, which rung_malloc'ed memory holds, into whole pages: those that others can have, or those that a device can pin. */
+static int move_map(const struct rung_store *store, const char *name, uint64_t bytes, void **map, struct rung__segment *memory)
 {
-	uint64_t bytes = store->shape.vertex_count * store->shape.map_bytes;   /* the file's, which was checked */
-	struct rung__segment *memory = &store->map_memory;
-	void *loaded = store->rank_of_vertex;
+	void *loaded = *map;
 	int rc = 0;
 
 	if (store->share) {
-		rc = rung__segment_create("rung-map", bytes, memory);
+		rc = rung__segment_create(name, bytes, memory);
 	} else {
 		*memory = (struct rung__segment){ .base = rung__map_pages(bytes), .bytes = bytes, .fd = -1 };
 		if (!memory->base)
-			rc = rung__fail(RUNG_E_NOMEM, "store: no memory for %" PRIu64 " bytes of rank_of_vertex", bytes);
+			rc = rung__fail(RUNG_E_NOMEM, "store: no memory for %" PRIu64 " bytes of %s", bytes, name);
 	}
 	if (rc < 0)
 		return rc;
-	store->rank_of_vertex = memcpy(memory->base, loaded, bytes);
+	*map = memcpy(memory->base, loaded, bytes);
 	rung__free(loaded);
-	return store->share ? rung__segment_seal("rung-map", memory) : 0;
+	return store->share ? rung__segment_seal(name, memory) : 0;
 }
 
 static int load_map(struct rung_store *store, const struct rung_dataset *ds)
@@ -125,7 +123,44 @@ static int load_map(struct rung_store *store, const struct rung_dataset *ds)
 	if (rc < 0)
 		return rc;
 	store->shape.map_bytes = array.row_bytes;
-	return store->share || store->device_ops ? move_map(store) : 0;
+	if (!store->share && !store->device_ops)
+		return 0;
+	return move_map(store, "rung-map", array.row_count * array.row_bytes, &store->rank_of_vertex, &store->map_memory);
+}
+
+void rung__store_set_vertices(struct rung_store *store, void *vertex_of_rank)
+{
+	store->vertex_of_rank = vertex_of_rank;
+	store->shape.layout.vertex_of_rank = store->features.layout.vertex_of_rank = vertex_of_rank;
+}
+
+/* Where rows that were left in their source lie. */
+static int load_vertices(struct rung_store *store, const struct rung_dataset *ds)
+{
+	struct rung_array_info array;
+	void *vertices;
+	int rc;
+
+	if (store->shape.layout.vertex_bytes == 0)
+		return 0;
+	rc = rung_dataset_load_array(ds, "vertex_of_rank", &array, &vertices);   /* checks every entry */
+	if (rc < 0)
+		return rc;
+	if (store->share)
+		rc = move_map(store, "rung-vertices", array.row_count * array.row_bytes, &vertices, &store->vertices_memory);
+	rung__store_set_vertices(store, vertices);
+	return rc;
+}
+
+/* Nothing is read any more once all rows are in memory; those who attach may have to load some. */
+static void drop_vertices(struct rung_store *store)
+{
+	if (store->refill_count > 0 || store->share)
+		return;
+	if (!store->vertices_memory.base)
+		rung__free(store->vertex_of_rank);
+	rung__segment_fini(&store->vertices_memory);
+	rung__store_set_vertices(store, NULL);
 }
 
 /* Anonymous memory, which gets huge pages everywhere, unless others are to have it too. */
@@ -202,6 +237,7 @@ int rung__store_open_tiers(struct rung_store *store, const struct rung__tier_ops
 		rc = open_cold(store, fetchable, cache_fd);
 	if (rc == 0 && store->device && store->refill_count > 0)
 		rc = rung__handoff_start(store);
+	drop_vertices(store);
 	return rc;
 }
 
@@ -217,7 +253,10 @@ static void free_store(struct rung_store *store)
 	rung__features_close(&store->features);
 	if (!store->map_memory.base)
 		rung__free(store->rank_of_vertex);
+	if (!store->vertices_memory.base)
+		rung__free(store->vertex_of_rank);
 	rung__segment_fini(&store->map_memory);
+	rung__segment_fini(&store->vertices_memory);
 	rung__segment_fini(&store->host_memory);
 	rung__free(store->dataset_dir);
 	fini_requests(store);
@@ -288,6 +327,8 @@ static int open_all(struct rung_store *store, const struct rung_dataset *ds, con
 		rc = rung__store_choose_device(store, plan->gpus, plan->device.gpu_count);
 	if (rc == 0)
 		rc = load_map(store, ds);
+	if (rc == 0)
+		rc = load_vertices(store, ds);
 	if (rc == 0)
 		rc = rung__store_open_tiers(store, fetchable, NULL, -1);
 	if (rc == 0 && store->share)

@@ -143,11 +143,13 @@ struct rung_store {
 	char *dataset_dir;
 	bool attached;
 	struct rung__share *share;        /* NULL unless opts.share_path */
-	struct rung__segment host_memory; /* of the host tier and of rank_of_vertex when other processes have them too */
+	struct rung__segment host_memory; /* of the host tier and of the maps when other processes have them too */
 	struct rung__segment map_memory;
+	struct rung__segment vertices_memory;
 	struct rung__view host_view;
 	struct rung__tier *host;
 	void *rank_of_vertex;             /* NULL unless opts.vertex_ids */
+	void *vertex_of_rank;             /* NULL unless rows lie by vertex, and are read: see struct rung__layout */
 
 	const struct rung__device_ops *device_ops;   /* NULL: the CPU */
 	struct rung__device *device;
@@ -209,6 +211,9 @@ int rung__store_choose_device(struct rung_store *store, const int *gpus, uint32_
 int rung__store_open_device(struct rung_store *store, const struct rung__gpu_handle *peer_handles);
 
 /* ---- store.c ---- */
+
+/** Rows lie by vertex, by this map. */
+void rung__store_set_vertices(struct rung_store *store, void *vertex_of_rank);
 
 /**
  * Open the tiers of a store whose shape and features are set; rows are loaded unless host_memory has them, and those of the tier

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tier.h"
@@ -51,25 +52,54 @@ int rung__array_open(const struct rung_dataset *ds, const char *name, struct run
 	return open_file(ds, name, array_out);
 }
 
+/* Rows that were left in their source, which was looked at when the dataset was opened, and may have changed since. */
+static int open_in_place(const struct rung_dataset_info *info, struct rung__features *features)
+{
+	char *path = rung__strdup(info->features_path);
+	struct stat st;
+	int fd;
+
+	if (!path)
+		return rung__fail(RUNG_E_NOMEM, "%s: out of memory", info->features_path);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0) {
+		int rc = rung__fail_errno(errno, "%s: opening", path);
+
+		rung__free(path);
+		return rc;
+	}
+	features->files[0].path = path;
+	features->files[0].fd = fd;
+	features->layout.file_count = 1;
+	features->layout.data_offset = info->features_offset;
+	features->layout.file_bytes[0] = info->features_file_bytes;
+	features->layout.vertex_bytes = info->index_bytes;
+	if (fstat(fd, &st) < 0)
+		return rung__fail_errno(errno, "%s", path);
+	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != info->features_file_bytes)
+		return rung__fail(RUNG_E_FORMAT, "%s: is no regular file of %" PRIu64 " bytes any more: put back the file that was staged in place, "
+		                  "or stage it again", path, info->features_file_bytes);
+	return 0;
+}
+
 int rung__features_open(const struct rung_dataset *ds, struct rung__features *features_out)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
 	struct rung__features features = { .layout = { .row_stride = info->row_stride, .row_bytes = info->features.row_bytes,
 	                                               .block_rows = info->block_rows } };
+	int rc = info->features_path ? open_in_place(info, &features) : 0;
 
-	for (uint32_t f = 0; f < info->feature_file_count; f++) {
+	for (uint32_t f = 0; f < info->feature_file_count && rc == 0; f++) {
 		char name[32];
-		int rc;
 
 		snprintf(name, sizeof(name), RUNG__FEATURES_NAME, f);
 		rc = open_file(ds, name, &features);
-		if (rc < 0) {
-			rung__features_close(&features);
-			return rc;
-		}
 	}
-	*features_out = features;
-	return 0;
+	if (rc == 0)
+		*features_out = features;
+	else
+		rung__features_close(&features);
+	return rc;
 }
 
 void rung__features_close(struct rung__features *features)

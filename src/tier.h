@@ -32,7 +32,8 @@ struct rung__view {
 
 /**
  * How rows lie in the features files: blocks of block_rows ranks are dealt round robin over them; inside a file row i begins at
- * data_offset + i * row_stride.
+ * data_offset + i * row_stride. Rows that were left where they were (rung stage --in-place) lie in one file, in the order of the
+ * vertices: row i is then that of vertex i.
  */
 struct rung__layout {
 	uint64_t data_offset;
@@ -40,6 +41,8 @@ struct rung__layout {
 	uint64_t row_bytes;
 	uint64_t file_count;
 	uint64_t block_rows;    /* does not matter with one file */
+	uint64_t vertex_bytes;   /* rows left where they were: of an entry of vertex_of_rank, 4 or 8; else 0 */
+	const void *vertex_of_rank;   /* then, [vertices], of whoever reads rows; NULL where only sizes count */
 	uint64_t file_bytes[RUNG__FILES_MAX];
 };
 
@@ -52,7 +55,9 @@ static inline uint64_t rung__row_file(const struct rung__layout *layout, uint64_
 /** Where it begins there. */
 static inline uint64_t rung__row_offset(const struct rung__layout *layout, uint64_t rank)
 {
-	if (layout->file_count > 1)
+	if (layout->vertex_of_rank)
+		rank = rung__id_get(layout->vertex_of_rank, (unsigned)layout->vertex_bytes, rank);
+	else if (layout->file_count > 1)
 		rank = rank / layout->block_rows / layout->file_count * layout->block_rows + rank % layout->block_rows;
 	return layout->data_offset + rank * layout->row_stride;
 }

@@ -49,7 +49,7 @@ struct bench_truth {
 	uint64_t data_offset;
 	uint64_t row_stride;
 	uint64_t row_bytes;
-	uint64_t *rank_of_vertex;   /* NULL: ids are ranks */
+	uint64_t *rank_of_vertex, *vertex_of_rank;   /* of what an id is to where its row lies; both NULL: the same */
 };
 
 int bench_truth_open(const char *name, const struct rung_dataset *ds, enum rung_id_space space, struct bench_truth *out);

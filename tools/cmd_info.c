@@ -80,6 +80,7 @@ static json_t *info_json(const struct rung_dataset *ds)
 	tool_json_set(root, "feature_bytes", tool_json_u64(info->feature_bytes));
 	tool_json_set(root, "feature_files", tool_json_u64(info->feature_file_count));
 	tool_json_set(root, "block_rows", info->feature_file_count > 1 ? tool_json_u64(info->block_rows) : json_null());
+	tool_json_set(root, "in_place", tool_json_text(info->features_path));
 	tool_json_set(root, "score", tool_json_text(info->score_method));
 	tool_json_set(root, "iterations", info->score_iterations ? tool_json_u64(info->score_iterations) : json_null());
 	tool_json_set(root, "damping", info->score_damping > 0 ? tool_json_real(info->score_damping) : json_null());
@@ -124,6 +125,8 @@ static void print_info(const struct rung_dataset *ds)
 	       tool_bytes_text(text, (double)info->feature_bytes));
 	if (info->feature_file_count > 1)
 		printf("          in %u files, dealt in blocks of %llu rows\n", info->feature_file_count, (unsigned long long)info->block_rows);
+	if (info->features_path)
+		printf("          in place, in %s\n", info->features_path);
 	printf("order     %s", info->score_method);
 	if (info->score_iterations)
 		printf(", %u iterations", info->score_iterations);

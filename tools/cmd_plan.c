@@ -131,6 +131,7 @@ static json_t *plan_json(const struct rung_plan *plan, const struct prediction *
 	tool_json_set(root, "tiers", tool_json_plan(plan));
 	tool_json_set(root, "slots", slots_json);
 	tool_json_set(root, "cache", cache_json);
+	tool_json_set(root, "vertices_bytes", tool_json_u64(rung_plan_vertices_bytes(plan)));
 	tool_json_set(root, "read_bytes_per_epoch", tool_json_real(traffic->read_bytes_per_epoch));
 	tool_json_set(root, "seconds_per_epoch", json_null());   /* need the machine's profile */
 	tool_json_set(root, "bound", json_null());
@@ -174,6 +175,9 @@ static void print_plan(const struct rung_plan *plan, const struct prediction *pr
 		printf("cold-row cache: %s rows", tool_count_text(text, (double)cache->row_count));
 		printf(", %s of the host budget\n", tool_bytes_text(text, (double)cache->bytes));
 	}
+	if (rung_plan_vertices_bytes(plan))
+		printf("places of rows that were staged in place: %s of the host budget\n",
+		       tool_bytes_text(text, (double)rung_plan_vertices_bytes(plan)));
 	printf("an epoch of %llu batches (%llu sampled, %u seeds each): %.0f rows a batch",
 	       (unsigned long long)traffic->batches_per_epoch, (unsigned long long)traffic->batches_sampled, prediction->batch,
 	       traffic->rows_per_batch);

@@ -51,6 +51,7 @@ static const struct argp_option options[] = {
 	{ "pad", KEY_PAD, "NAME", 0,
 	  "Bytes between rows: none (default), sector: to the next 512, auto: so that no row up to 4 KiB lies in two blocks, when that costs "
 	  "less than it saves", 3 },
+	{ "in-place", KEY_IN_PLACE, NULL, 0, "Copy no rows: DIR then needs the file that --features names, as it is and where it is", 3 },
 	{ "force", KEY_FORCE, NULL, 0, "Replace DIR when it is a staged dataset, and begin anew where there is half-done work", 5 },
 	{ "resume", KEY_RESUME, NULL, 0, "Go on with what a run of the same job that was stopped has finished", 5 },
 	{ "memory", KEY_MEMORY, "SIZE", 0, "Take at most so much memory (default: a quarter of RAM, or what a control group leaves)", 7 },
@@ -58,7 +59,6 @@ static const struct argp_option options[] = {
 	  "How rows are brought into order: passes, deal, gather, or auto (default): the fastest by what the devices are measured to do", 7 },
 	{ "dry-run", KEY_DRY_RUN, NULL, 0, "Check inputs and space, say what will be written, write nothing", 5 },
 	{ "border", KEY_BORDER, "SHARE", OPTION_HIDDEN, NULL, 9 },
-	{ "in-place", KEY_IN_PLACE, NULL, OPTION_HIDDEN, NULL, 9 },
 	{ 0 },
 };
 
@@ -132,9 +132,6 @@ static int parse_not_yet(int key, const char *arg, const struct argp_state *stat
 	case KEY_BORDER:
 		tool_not_yet(state, "--border");
 		return 0;
-	case KEY_IN_PLACE:
-		tool_not_yet(state, "--in-place");
-		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
@@ -184,6 +181,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_DRY_RUN:
 		args->opts.dry_run = 1;
+		return 0;
+	case KEY_IN_PLACE:
+		args->opts.in_place = 1;
 		return 0;
 	case KEY_RESUME:
 		args->opts.resume = 1;
@@ -309,7 +309,8 @@ static json_t *report_json(const struct stage_args *args, const struct rung_stag
 	tool_json_set(root, "budget_bytes", tool_json_u64(report->budget_bytes));
 	tool_json_set(root, "graph_in_files", json_boolean(report->graph_in_files));
 	tool_json_set(root, "resumed", json_boolean(report->resumed));
-	tool_json_set(root, "rows", rows_json(report));
+	tool_json_set(root, "in_place", json_boolean(report->in_place));
+	tool_json_set(root, "rows", report->in_place ? json_null() : rows_json(report));
 	tool_json_set(root, "phases", args->opts.dry_run ? json_null() : phases_json(report));
 	tool_json_set(root, "score", score_json(args, &report->score));
 	tool_json_set(root, "seconds", tool_json_real(report->seconds));
@@ -322,6 +323,10 @@ static void print_plan(const struct rung_stage_report *report)
 {
 	char in[TOOL_TEXT_BYTES], out[TOOL_TEXT_BYTES], text[TOOL_TEXT_BYTES];
 
+	if (report->in_place) {
+		printf("rows stay where they are\n");
+		return;
+	}
 	printf("rows by %s in %llu parts: reads %s, writes %s", rung_stage_plan_name(report->plan), (unsigned long long)report->range_count,
 	       tool_bytes_text(in, (double)report->rows_bytes_read), tool_bytes_text(out, (double)report->rows_bytes_written));
 	if (report->temp_bytes)

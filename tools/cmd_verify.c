@@ -217,6 +217,8 @@ static void set_all_compared(json_t *root, const struct verify_args *args, const
 		  r->array_rows_different, r->first_array_different, opts->array_count > 0 },
 		{ { "split_ids_compared", "split_ids_different", NULL }, r->split_ids_compared, r->split_ids_different, 0,
 		  opts->split_count > 0 },
+		{ { "in_place_blocks_compared", "in_place_blocks_different", "first_in_place_different" }, r->in_place_blocks_compared,
+		  r->in_place_blocks_different, r->first_in_place_different, r->in_place_blocks_compared > 0 },
 	};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
@@ -288,8 +290,14 @@ static void print_report(const struct verify_args *args, const struct rung_verif
 	print_different("rows of arrays", "source", r->array_rows_different, r->first_array_different);
 	if (r->split_ids_different)
 		printf("%llu ids of the splits differ from their sources\n", (unsigned long long)r->split_ids_different);
+	if (r->in_place_blocks_different)
+		printf("%llu of %llu blocks of the file that the rows were left in differ, the first at offset %llu: put it back as it was\n",
+		       (unsigned long long)r->in_place_blocks_different, (unsigned long long)r->in_place_blocks_compared,
+		       (unsigned long long)r->first_in_place_different);
 	printf("%s: %llu blocks, %s, %s/s", ok ? "ok" : "does not verify", (unsigned long long)r->blocks_checked,
 	       tool_bytes_text(bytes, (double)r->bytes_checked), tool_bytes_text(rate, bytes_per_s(r)));
+	if (r->in_place_blocks_compared)
+		printf(", %llu blocks of the rows' own file", (unsigned long long)r->in_place_blocks_compared);
 	print_compared("rows", r->rows_compared);
 	print_compared("lists", r->lists_compared);
 	print_compared("labels", r->labels_compared);

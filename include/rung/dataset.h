@@ -32,7 +32,7 @@ struct rung_dataset_info {
 	size_t split_count;
 	const char *const *split_names;   /**< [split_count] */
 	size_t file_count;
-	uint32_t feature_file_count;      /**< features.000.npy and so on, perhaps on several devices */
+	uint32_t feature_file_count;      /**< features.000.npy and so on, perhaps on several devices; 0: rows are in features_path */
 	uint64_t block_rows;              /**< row of rank r is in file r / block_rows % feature_file_count; vertex_count with one file */
 	enum rung_draws draws;            /**< given at staging */
 	int score_sampled;                /**< nonzero: the score rests on sampled batches, of which the next two tell */
@@ -40,6 +40,9 @@ struct rung_dataset_info {
 	uint64_t score_seed;
 	size_t array_count;               /**< further arrays of the vertices */
 	const char *const *array_names;   /**< [array_count]; the array of NAME is "features_NAME" */
+	const char *features_path;        /**< staged in place: the file that has the rows, in the order of the vertices; else NULL */
+	uint64_t features_offset;         /**< where in it row 0 begins */
+	uint64_t features_file_bytes;
 };
 
 struct rung_dataset_file {
@@ -51,7 +54,7 @@ struct rung_dataset_file {
 
 /**
  * Open a staged dataset: reads and checks the manifest, and that every file is there with its size and header.
- * Contents are not read (rung_dataset_verify() does that).
+ * Contents are not read (rung_dataset_verify() does that), but for 64 blocks of a file staged in place whose time of change is another.
  *
  * @return 0, RUNG_E_NOENT (no folder, or no manifest in it: not staged to the end), RUNG_E_FORMAT (version, sizes, fields),
  *         RUNG_E_CORRUPT (the manifest fails its own checksum), RUNG_E_IO
@@ -165,6 +168,8 @@ struct rung_verify_report {
 	char *unrepaired;             /**< why the first of `bad` could not be repaired; NULL: nothing was tried, or all could */
 	uint64_t array_rows_compared, array_rows_different;   /**< of all further arrays together */
 	uint64_t first_array_different;   /**< original vertex, in the first array that differs; valid while array_rows_different > 0 */
+	uint64_t in_place_blocks_compared, in_place_blocks_different;   /**< staged in place: blocks of 1 MiB of the features' own file that are remembered */
+	uint64_t first_in_place_different;   /**< offset of the first such block; valid while in_place_blocks_different > 0 */
 };
 
 /**
@@ -178,6 +183,9 @@ struct rung_verify_report {
  * With `repair` bad blocks are made again, held against their recorded checksum, and only then written in their place and synced.
  * Features, labels, score, arrays and splits come from their sources, graph files from the graph, each map from the other one, and
  * checksums.npy from the files. The manifest cannot be made again. Killed at any moment, no block is worse than before.
+ *
+ * Of features that were staged in place, which the dataset has no checksums of, up to 64 blocks are compared; a file that is not there, or has
+ * another size, counts as if all of them differed. With `source` their rows are compared as any others.
  *
  * A manifest that no longer parses is reported as its block 0, not as an error.
  *

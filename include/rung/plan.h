@@ -114,6 +114,10 @@ RUNG_API void rung_plan_destroy(struct rung_plan *plan);
 RUNG_API const struct rung_plan_tier *rung_plan_tier(const struct rung_plan *plan, unsigned idx);
 RUNG_API const struct rung_plan_slots *rung_plan_slots(const struct rung_plan *plan);
 RUNG_API const struct rung_plan_cache *rung_plan_cache(const struct rung_plan *plan);
+
+/** Bytes of the host budget that tell where rows lie which were staged in place; 0: they were not, or all are in memory. */
+RUNG_API uint64_t rung_plan_vertices_bytes(const struct rung_plan *plan);
+
 RUNG_API const struct rung_plan_device *rung_plan_device(const struct rung_plan *plan);
 RUNG_API const struct rung_plan_graph *rung_plan_graph(const struct rung_plan *plan);
 

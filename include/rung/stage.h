@@ -63,6 +63,7 @@ struct rung_stage_opts {
 	size_t stripe_count;                      /**< at most RUNG_FEATURE_FILES_MAX; 0: one file in out_dir */
 	const struct rung_stage_array *arrays;    /**< [array_count] staged beside the features, each in a file of its own, "features_NAME" */
 	size_t array_count;
+	int in_place;                             /**< nonzero: leave the features where they are; the dataset then needs that file as it is */
 };
 
 #ifdef __cplusplus
@@ -113,9 +114,10 @@ struct rung_stage_report {
 	double plan_seconds[RUNG_STAGE_PLAN_GATHER + 1];   /**< expected of each plan; 0: it cannot be, or not measured */
 	double read_bytes_per_s, write_bytes_per_s, row_reads_per_s;   /**< measured: large reads and writes, single rows; 0: not */
 	uint64_t row_stride;       /**< bytes from row to row */
-	uint32_t feature_file_count;
+	uint32_t feature_file_count;   /**< 0 with in_place */
 	size_t phase_count;
 	struct rung_stage_phase phases[RUNG_STAGE_PHASES_MAX];
+	int in_place;              /**< 1: rows stay in their source, and none of what is said of them above applies */
 };
 
 /** "passes" …; "auto" for RUNG_STAGE_PLAN_AUTO, NULL for a value that is none. */
@@ -146,6 +148,11 @@ RUNG_API int rung_stage_pad_parse(const char *name, enum rung_stage_pad *pad_out
  * Memory: a map of the vertices (4 bytes each, 8 past 2^32 of them) is always held, two while the graph is relabelled, and what the score
  * takes a vertex (rank.h) while it is computed; the rest is buffers. The graph goes into memory where that fits. A deflated
  * member of a .npz is inflated as it is read, with less than 1 MiB.
+ *
+ * With `in_place` no row is copied: the dataset names the file that has them, an absolute path, and its size, time of change and the checksums
+ * of up to 64 of its blocks, by which rung_dataset_open() knows it again. A store then holds an entry of vertex_of_rank for each
+ * vertex, and rows that are asked for together do not lie together. The source has to be one whose rows lie in a file as they are: a .npy,
+ * a stored member of a .npz, raw, a torch dict; neither `pad` nor `stripe_dirs` go with it. Further arrays are copied as ever.
  *
  * @param report_out  may be NULL
  * @return 0, RUNG_E_EXIST (out_dir is there, or half-done work), RUNG_E_BUSY, RUNG_E_NOSPC, RUNG_E_RANGE, RUNG_E_FORMAT, RUNG_E_NOENT,

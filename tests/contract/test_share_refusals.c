@@ -138,9 +138,11 @@ Test(refusals, messages_that_are_no_offer)
 Test(refusals, other_versions)
 {
 	struct share_message message = good;
+	char later[32];
 
 	message.offer.version++;
-	refuses(&message, RUNG_E_ABI, "version 5");
+	snprintf(later, sizeof(later), "version %u of", RUNG__SHARE_VERSION + 1);
+	refuses(&message, RUNG_E_ABI, later);
 	message = good;
 	message.offer.version = 0;
 	message.bytes = 16;   /* the head is all that versions have in common */
@@ -213,6 +215,32 @@ Test(refusals, a_map_with_entries_outside)
 	message.fds[RUNG__OFFER_MAP] = memory((uint64_t)st.st_size, 0xff, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
 	refuses(&message, RUNG_E_RANGE, "entry 0 of the shared map");
 	close(message.fds[RUNG__OFFER_MAP]);
+}
+
+Test(refusals, places_of_rows_that_make_no_sense)
+{
+	const unsigned seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
+	struct share_message message = good;
+	struct rung_store *store;
+	struct stat st;
+
+	cr_assert_eq(fstat(good.fds[RUNG__OFFER_MAP], &st), 0);
+	cr_assert_eq(good.fd_count, RUNG__OFFER_VERTICES + 1);   /* the cache's comes behind it */
+	message.fds[RUNG__OFFER_VERTICES + 1] = message.fds[RUNG__OFFER_VERTICES];
+	message.fds[RUNG__OFFER_VERTICES] = memory((uint64_t)st.st_size, 0xff, seals);
+	message.fd_count++;
+	message.offer.shape.layout.vertex_bytes = 3;
+	refuses(&message, RUNG_E_FORMAT, "map");
+	message.offer.shape.layout.vertex_bytes = 8;
+	refuses(&message, RUNG_E_FORMAT, "the shared memory has");
+	message.offer.shape.layout.vertex_bytes = 4;
+	refuses(&message, RUNG_E_RANGE, "entry 0 of the shared places of rows");
+	close(message.fds[RUNG__OFFER_VERTICES]);
+	message = good;
+	message.offer.shape.layout.vertex_of_rank = &message;   /* a pointer of another process */
+	cr_assert_eq(attach_to(&message, &store), 0, "%s", rung_last_error());
+	cr_assert_null(store->shape.layout.vertex_of_rank);
+	rung_store_close(store);
 }
 
 /* One number of the offer each. */

@@ -215,6 +215,8 @@ Test(store, a_budget_too_small_for_the_slots_says_the_least_that_works)
 	struct rung_plan *plan;
 	struct store_fixture f;
 
+	if (fixture_in_place())
+		cr_skip_test("unit/test_stage_in_place has the least for rows in place");
 	fixture_open(&f, 3000, 512, RUNG_BYTES_MAX, NULL, NULL);
 	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "give at least 16384 bytes"), "%s", rung_last_error());
@@ -245,8 +247,10 @@ Test(store, counters_add_up)
 	cr_assert_eq(rows, 4000);
 	cr_assert_eq(stats.duplicate_rows, 1000);
 	cr_assert_eq(stats.requests, 1);
-	cr_assert_eq(stats.merged_rows, 1000);
-	cr_assert_leq(stats.device_reads, 1000 / 7 + 2);   /* eight rows a page-sized slot, one end may be odd */
+	if (!fixture_in_place()) {   /* neighbours lie together */
+		cr_assert_eq(stats.merged_rows, 1000);
+		cr_assert_leq(stats.device_reads, 1000 / 7 + 2);   /* eight rows a page-sized slot, one end may be odd */
+	}
 	cr_assert_geq(stats.device_read_bytes, 1000 * 512);
 	for (unsigned b = 0; b < RUNG_LATENCY_BUCKETS; b++)
 		latencies += stats.latency[b];
@@ -300,6 +304,8 @@ Test(store, a_file_truncated_under_it_fails_only_the_rows_that_are_gone)
 	unsigned char *out;
 	char path[512];
 
+	if (fixture_in_place())
+		cr_skip_test("cuts the features file behind a rank");
 	fixture_open(&f, 3000, 512, 4 * 4096, &opts, NULL);
 	list = fixture_ids(&f, ids, 2, RUNG_U64, RUNG_RANKS);
 	out = fixture_memory(&f, 2 * 512);

@@ -332,6 +332,36 @@ def changed(*path, value):
     return manifest_text(root)
 
 
+def in_place(**change):
+    """Rows left in a file of 100 bytes, from byte 40 on."""
+    root = base()
+    root["files"] = root["files"][1:]
+    for i, file in enumerate(root["files"]):
+        file["first_block"] = i
+    root["checksums"]["bytes"] -= 8
+    root["features"].update(files=[], data_offset=40, in_place={"file": "/a/x.npz", "bytes": 100, "mtime_ns": 5, "samples": ["00112233445566ff"]})
+    for key, value in change.items():
+        at = root["features"]
+        at = at if key in ("files", "data_offset", "row_stride", "in_place") else at["in_place"]
+        if value is KeyError:
+            del at[key]
+        else:
+            at[key] = value
+    return manifest_text(root)
+
+
+def in_place_seeds():
+    seed("manifest", "ok-in-place", in_place())
+    seed("manifest", "ok-in-place-many", in_place(bytes=1 << 40, samples=["%016x" % i for i in range(64)]))
+    for name, change in (
+            ("none", {"in_place": KeyError}), ("text", {"in_place": "x"}), ("beyond", {"data_offset": 41}), ("huge", {"data_offset": 2**63 - 1}),
+            ("negative", {"data_offset": -1}), ("padded", {"row_stride": 16}), ("path", {"file": "a/x.npz"}), ("no-path", {"file": KeyError}),
+            ("bell", {"file": "/a\a"}), ("long-path", {"file": "/" + "a" * 5000}), ("short", {"bytes": 99}), ("time", {"mtime_ns": -1}),
+            ("no-time", {"mtime_ns": None}), ("more", {"samples": ["0" * 16] * 2}), ("fewer", {"samples": []}),
+            ("digits", {"samples": ["x" * 16]}), ("numbers", {"samples": [5]}), ("no-list", {"samples": {}})):
+        seed("manifest", "bad-in-place-" + name, in_place(**change))
+
+
 def manifest_seeds():
     text = manifest_text(base())
     seed("manifest", "ok-base", text)
@@ -357,6 +387,7 @@ def manifest_seeds():
         file["first_block"] = i
     root["checksums"]["bytes"] += 8
     seed("manifest", "ok-two-files", manifest_text(root))
+    in_place_seeds()
     for key in list(base()):
         if key != "draws":
             seed("manifest", "bad-without-" + key, changed(key, value=KeyError))

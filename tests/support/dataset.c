@@ -207,6 +207,7 @@ int support_dataset(const char *dir, uint64_t vertices, uint64_t edges, uint64_t
 	opts.labels = labels;
 	opts.splits = splits;
 	opts.split_count = 2;
+	opts.in_place = getenv("RUNG_TEST_IN_PLACE") != NULL;
 	opts.score.method = RUNG_SCORE_WRPAGERANK; /* samples nothing: there are many of these datasets */
 	return rung_stage(&opts, NULL);
 }

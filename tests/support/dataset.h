@@ -42,8 +42,8 @@ void support_row(uint64_t vertex, uint64_t row_bytes, unsigned char *row_out);
  */
 int support_sources(const char *dir, uint64_t vertices, uint64_t edges, uint64_t row_bytes, uint64_t seed);
 
-/** support_sources(), and stage them into `dir`/ds with splits "train" and "valid". @return what rung_stage() returns; RUNG_E_IO
- * for sources */
+/** support_sources(), and stage them into `dir`/ds with splits "train" and "valid"; with RUNG_TEST_IN_PLACE in the environment the features
+ * stay where they are. @return what rung_stage() returns; RUNG_E_IO for sources */
 int support_dataset(const char *dir, uint64_t vertices, uint64_t edges, uint64_t row_bytes, uint64_t seed);
 
 /**

@@ -34,6 +34,11 @@ bool fixture_on_cuda(void)
 	return strncmp(test_device(), "cuda", 4) == 0;
 }
 
+bool fixture_in_place(void)
+{
+	return getenv("RUNG_TEST_IN_PLACE") != NULL;
+}
+
 struct rung_plan_opts fixture_plan_opts(uint64_t all_bytes, uint64_t host_bytes, int gpus[3])
 {
 	struct rung_plan_opts opts = { .size = sizeof(opts), .host_bytes = host_bytes };
@@ -123,6 +128,8 @@ void fixture_open_files(struct store_fixture *f, uint32_t file_count, uint64_t v
 	struct rung_store_opts own = RUNG_STORE_OPTS_INIT;
 	uint64_t count;
 
+	if (fixture_in_place() && host_bytes != 0 && host_bytes != RUNG_BYTES_NONE && host_bytes != RUNG_BYTES_MAX)
+		plan_opts.host_bytes += vertices * rung_index_bytes(vertices) + 4 * RUNG__PAGE_BYTES;   /* the source does not begin at a page */
 	if (opts)
 		own = *opts;
 	if (fixture_on_cuda() && own.batch_rows_max == 0)

@@ -31,6 +31,9 @@ struct store_fixture {
  */
 bool fixture_on_cuda(void);
 
+/** Do rows stay in their source (RUNG_TEST_IN_PLACE)? Host budgets are then larger by what that takes, so that as much is left. */
+bool fixture_in_place(void);
+
 /** The options of a plan for rows of so many bytes in all. @param gpus  room for the numbers of GPUs, which the options point to */
 struct rung_plan_opts fixture_plan_opts(uint64_t all_bytes, uint64_t host_bytes, int gpus[3]);
 

@@ -3,8 +3,6 @@
  * Memory of staging: what each step holds by its own count, and from that whether the graph may go into memory. Where it may not, it stays in
  * files, and what is always held are arrays with an entry for each vertex.
  */
-#include <unistd.h>
-
 #include "internal.h"
 #include "plan_internal.h"
 #include "source_place.h"
@@ -51,7 +49,7 @@ static uint64_t source_bytes(const struct rung_source *src)
 uint64_t rung__stage_fixed_bytes(const struct rung__stage *stage)
 {
 	const struct rung__manifest *m = stage->manifest;
-	uint64_t bytes = RUNG__STAGE_BUFFER_BYTES + 8 * (m->block_count + m->checksums.block_count) + source_bytes(stage->features) +
+	uint64_t bytes = RUNG__STAGE_BUFFER_BYTES + 8 * stage->block_count_max + source_bytes(stage->features) +
 			 source_bytes(stage->score_source) + stage->graph_source_bytes;
 
 	for (uint32_t i = 0; i < stage->carried_count; i++)
@@ -99,16 +97,6 @@ uint64_t rung__stage_memory_of(const struct rung__stage *stage)
 	return rung__stage_fixed_bytes(stage) + RUNG__MAX(graph, rows);
 }
 
-/* Of a quarter of RAM, what the machine or a control group leaves us. */
-static uint64_t budget_default(void)
-{
-	const long pages = sysconf(_SC_PHYS_PAGES);
-	const uint64_t free_bytes = rung__host_memory_free("");
-	const uint64_t quarter = pages > 0 ? (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) / 4 : UINT64_C(1) << 30;
-
-	return free_bytes ? RUNG__MIN(quarter, free_bytes) : quarter;
-}
-
 static int fail_budget(const struct rung__stage *stage, uint64_t least)
 {
 	return rung__fail_least(least, "staging %s: a memory budget of %" PRIu64 " bytes: %" PRIu64 " vertices with rows of %" PRIu64
@@ -129,13 +117,29 @@ static int plan_rows(struct rung__stage *stage, const struct rung_source *src, c
 	return rc;
 }
 
+/* Of all files, with as many edges as there can be: their number is not known yet. */
+static int bound_blocks(struct rung__stage *stage)
+{
+	struct rung__manifest *m = stage->manifest;
+	const uint64_t edge_count = m->edge_count;
+	int rc;
+
+	m->edge_count = RUNG__MAX(edge_count, stage->edge_count_max);
+	rc = rung__manifest_plan(m);
+	m->edge_count = edge_count;
+	stage->block_count_max = m->block_count + m->checksums.block_count;
+	return rc;
+}
+
 int rung__stage_plan_memory(struct rung__stage *stage)
 {
 	const struct rung__layout features = rung__manifest_features_layout(stage->manifest);
 	uint64_t least, left;
-	int rc;
+	int rc = bound_blocks(stage);
 
-	stage->memory_bytes = stage->opts.memory_bytes ? stage->opts.memory_bytes : budget_default();
+	if (rc < 0)
+		return rc;
+	stage->memory_bytes = stage->opts.memory_bytes ? stage->opts.memory_bytes : rung__host_memory_budget("");
 	stage->report.budget_bytes = stage->memory_bytes;
 	rc = stage->opts.in_place ? 0 : plan_rows(stage, stage->features, RUNG__FEATURES, &features, &stage->features_plan);
 	for (uint32_t i = 0; rc == 0 && i < stage->carried_count; i++) {

@@ -120,6 +120,7 @@ struct rung__stage {
 	struct rung_source *features, *score_source;
 	struct rung__stage_split_ids *splits; /* [opts.split_count], original ids */
 	uint64_t edge_count_max;              /* the graph has at most so many */
+	uint64_t block_count_max;             /* and all files, checksums.npy among them, so many blocks */
 	uint64_t graph_source_bytes;          /* that its sources hold while it is read */
 	struct rung__figures figures;
 	struct rung__rows_plan features_plan;

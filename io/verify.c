@@ -2,9 +2,9 @@
 /* Verification: every byte of every file against its checksum, and what was staged against the sources it came from. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "npy.h"
+#include "plan_internal.h"
 #include "relabel.h"
 #include "verify_private.h"
 
@@ -305,7 +305,6 @@ static int conclude(struct rung__verify *v, const char *dir)
 
 static int take_opts(struct rung__verify *v, const char *dir, const struct rung_verify_opts *opts)
 {
-	const uint64_t pages = (uint64_t)sysconf(_SC_PHYS_PAGES), page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
 	int rc = rung__opts_take(&v->opts, sizeof(v->opts), opts, "rung_verify_opts");
 
 	if (rc < 0)
@@ -315,7 +314,7 @@ static int take_opts(struct rung__verify *v, const char *dir, const struct rung_
 	if (!(v->opts.sample_share >= 0 && v->opts.sample_share <= 1))
 		return rung__fail(RUNG_E_INVAL, "rung_dataset_verify: sample_share is %g, not between 0 and 1", v->opts.sample_share);
 	if (v->opts.memory_bytes == 0)
-		v->opts.memory_bytes = pages / 4 * page_bytes;
+		v->opts.memory_bytes = rung__host_memory_budget("");
 	v->threads = rung__threads(v->opts.threads);
 	return 0;
 }

@@ -2,6 +2,7 @@
 /* How much host memory may still be taken: the kernel's own estimate, and the limits of the control groups above us. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "plan_internal.h"
 
@@ -106,4 +107,13 @@ uint64_t rung__host_memory_free(const char *root)
 
 	available = RUNG__MIN(available, group_free(root, true));
 	return RUNG__MIN(available, group_free(root, false));
+}
+
+uint64_t rung__host_memory_budget(const char *root)
+{
+	const long pages = sysconf(_SC_PHYS_PAGES);
+	const uint64_t free_bytes = rung__host_memory_free(root);
+	const uint64_t quarter = pages > 0 ? (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) / 4 : UINT64_C(1) << 30;
+
+	return free_bytes ? RUNG__MIN(quarter, free_bytes / 4 * 3) : quarter;
 }

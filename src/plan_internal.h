@@ -37,4 +37,10 @@ uint64_t rung__row_span(uint64_t row_bytes, uint64_t row_stride, uint64_t data_o
 /** Host memory that may be taken: MemAvailable, or less when a cgroup says so. `root` is "" or, in tests, a folder with proc/ and sys/. */
 uint64_t rung__host_memory_free(const char *root);
 
+/**
+ * What long work may take unless told otherwise: a quarter of RAM, and no more than three quarters of what may be taken, since what is counted is
+ * not all that is taken.
+ */
+uint64_t rung__host_memory_budget(const char *root);
+
 #endif

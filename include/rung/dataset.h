@@ -127,7 +127,7 @@ struct rung_verify_opts {
 	uint64_t sample_rows;        /**< compare the rows and lists of so many vertices, drawn by `seed`; 0: of all. Labels and splits always whole */
 	double sample_share;         /**< the same as a share of the vertices, 0 to 1; 0: as sample_rows says */
 	uint64_t seed;
-	uint64_t memory_bytes;       /**< of all buffers and maps; 0: a quarter of the machine's */
+	uint64_t memory_bytes;       /**< of all buffers and maps; 0: a quarter of RAM, or three quarters of what is free where that is less */
 	const char *temp_dir;        /**< for a graph that has to be sorted; NULL: $TMPDIR, or /var/tmp */
 	int repair;                  /**< nonzero: make bad blocks again, out of the sources given here and of each other */
 	const char *const *array_names;   /**< [array_count] of further arrays of the dataset */

@@ -55,7 +55,7 @@ struct rung_stage_opts {
 	int dry_run;                              /**< nonzero: check inputs and space, fill the report, write nothing */
 	rung_progress_fn progress;                /**< may be NULL; steps "graph", "score", "relabel", then "features" and "files" in bytes */
 	void *progress_ctx;
-	uint64_t memory_bytes;                    /**< most that may be held; 0: a quarter of RAM, or less where a control group says so */
+	uint64_t memory_bytes;                    /**< most that may be held; 0: a quarter of RAM, or three quarters of what is free, also of a control group, where that is less */
 	int resume;                               /**< nonzero: go on with what a stopped run of the same job left in OUT.partial, if anything */
 	enum rung_stage_plan plan;
 	enum rung_stage_pad pad;

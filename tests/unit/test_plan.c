@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <sys/stat.h>
 
 #include "dataset.h"
@@ -143,5 +144,7 @@ Test(plan, free_memory_is_the_least_of_the_kernels_estimate_and_the_groups_limit
 	cr_assert_eq(rung__host_memory_free(root), 0);
 	put(root, "/sys/fs/cgroup/memory/old/memory.usage_in_bytes", "100000\n");
 	cr_assert_eq(rung__host_memory_free(root), 400000);
+	cr_assert_eq(rung__host_memory_budget(root), 300000);
+	cr_assert_leq(rung__host_memory_budget(""), (uint64_t)sysconf(_SC_PHYS_PAGES) * 4096 / 4);
 	support_remove(root);
 }

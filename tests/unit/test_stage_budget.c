@@ -162,6 +162,28 @@ Test(stage_budget, the_least_is_enough_for_every_plan)
 	}
 }
 
+/* Checksums of many blocks are in the budget as well. */
+Test(stage_budget, what_is_counted_is_within_the_budget_before_the_files_are_known)
+{
+	const uint64_t vertices = 1 << 20, row_bytes = 1024;
+	char spec[400], sparse[300];
+	struct rung_stage_report report;
+
+	snprintf(sparse, sizeof(sparse), "%s/sparse", dir);
+	cr_assert_eq(support_sources(dir, vertices, 10, 1, 9), 0);
+	cr_assert_eq(support_write_file(sparse, "", 0), 0);
+	cr_assert_eq(truncate(sparse, (off_t)(vertices * row_bytes)), 0);
+	snprintf(spec, sizeof(spec), "raw:%s,u8,%lux%lu", sparse, (unsigned long)vertices, (unsigned long)row_bytes);
+	opts.features = spec;
+	opts.dry_run = 1;
+	for (int plan = RUNG_STAGE_PLAN_PASSES; plan <= RUNG_STAGE_PLAN_GATHER; plan++) {
+		opts.plan = (enum rung_stage_plan)plan;
+		opts.memory_bytes = 64 << 20;
+		cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
+		cr_assert_leq(report.memory_bytes, report.budget_bytes, "%s", rung_stage_plan_name(report.plan));
+	}
+}
+
 Test(stage_budget, names_of_plans_go_both_ways)
 {
 	enum rung_stage_plan plan;

@@ -5,6 +5,7 @@ import array
 import json
 import os
 import platform
+import random
 import re
 import shlex
 import shutil
@@ -19,6 +20,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 CHUNK_BYTES = 16 << 20
 EDGES = 100_000
+EDGES_CHUNK = 1 << 20
 DATA_OFFSET = 4096   # of an array in the files of a dataset: docs/FORMAT.md
 
 
@@ -106,6 +108,17 @@ def missing(python, library):
 
 
 # ---- datasets -------------------------------------------------------------------------------------------------------
+
+def write_skewed_edges(path, rows, edges, seed, step=1):
+    """Sources are hot where ids are low; with a step that has no factor in common with `rows` they are anywhere."""
+    draws = random.Random(seed)
+    with open(path, "wb") as out:
+        for hot in (True, False):
+            for first in range(0, edges, EDGES_CHUNK):
+                raw = array.array("Q", draws.randbytes(8 * min(EDGES_CHUNK, edges - first)))
+                ids = (int(rows * ((value >> 11) / (1 << 53)) ** 2) * step % rows if hot else value % rows for value in raw)
+                array.array("I", ids).tofile(out)
+
 
 def write_random(path, total):
     with open(path, "wb") as out:

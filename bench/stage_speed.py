@@ -7,20 +7,14 @@ One JSON object on stdout. The large run of bench/README.md:
     stage_speed.py --rows 8388608 --row-bytes 1536 --edges 64000000 --memory 1GiB --limit 1536MiB --numpy-rows 200000
 """
 import argparse
-import array
 import json
 import os
-import random
-import re
 import subprocess
 import sys
 import time
 
-from common import ROOT, Failure, drop_cached, record, run_json, run_main, say, temporary_folder, write_random
+from common import ROOT, Failure, drop_cached, record, run_json, run_main, say, size, temporary_folder, write_skewed_edges, write_random
 from limit import Limit
-
-UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-EDGES_CHUNK = 1 << 20
 
 # rows of the source in the order of vertex_of_rank.npy, block by block, as scripts do it
 NUMPY = """
@@ -37,24 +31,6 @@ for first in range(0, count, 65536):
 y.flush()
 print(time.monotonic() - began)
 """
-
-
-def size(text):
-    found = re.fullmatch(r"(\d+)([KMG]iB)?", text)
-    if not found:
-        raise argparse.ArgumentTypeError(f"{text} is no size: 512MiB, 1GiB")
-    return int(found[1]) * UNITS[found[2] or ""]
-
-
-def write_edges(path, rows, edges, seed):
-    """Sources are hot where ids are low."""
-    draws = random.Random(seed)
-    with open(path, "wb") as out:
-        for hot in (True, False):
-            for first in range(0, edges, EDGES_CHUNK):
-                raw = array.array("Q", draws.randbytes(8 * min(EDGES_CHUNK, edges - first)))
-                ids = (int(rows * ((value >> 11) / (1 << 53)) ** 2) if hot else value % rows for value in raw)
-                array.array("I", ids).tofile(out)
 
 
 def dd(*words):
@@ -134,7 +110,7 @@ def main():
         features, edges, out = (os.path.join(folder, name) for name in ("features.raw", "edges.raw", "staged"))
         say(f"making {total >> 20} MiB of features and {args.edges} edges")
         write_random(features, total)
-        write_edges(edges, args.rows, args.edges, args.seed)
+        write_skewed_edges(edges, args.rows, args.edges, args.seed)
         drop_cached(features)
         drop_cached(edges)
         before = floor(features, folder, total)

@@ -62,6 +62,14 @@ class BenchScripts(CliTest):
         self.assertEqual(len(record["ratio_to_floor"]), 2)
         self.assertIsNone(record["numpy"])
 
+    def test_rows_in_place_are_those_that_were_copied(self):
+        record = self.run_script("in_place.py", "--dir", self.folder, "--rows", "20000", "--row-bytes", "700", "--edges", "60000", "--hosts", "10,200",
+                                 "--pairs", "1", "--gathered", "5000")
+        self.assertLess(record["staged"]["in_place"]["bytes_written"] + 20000 * 700, record["staged"]["copied"]["bytes_written"] + 8192)
+        cold, warm = record["gathers"]
+        self.assertGreater(cold["ratios"]["device_reads"]["median"], 0)
+        self.assertIsNone(warm["ratios"]["device_reads"])
+
     @is_built("rung_score_speed")
     def test_edge_passes_come_to_the_scores_of_the_baseline(self):
         record = self.run_script("score_speed.py", "--programs", PROGRAMS, "--small")

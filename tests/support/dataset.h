@@ -21,6 +21,9 @@ int support_write_file(const char *path, const void *data, size_t bytes);
 /** Read a whole file; free() it. NULL when it cannot be read. */
 unsigned char *support_read_file(const char *path, size_t *bytes_out);
 
+/** How many descriptors this process has open. A process that cannot tell aborts. */
+int support_open_descriptors(void);
+
 /**
  * Byte `at` of the row of ORIGINAL vertex v, for any v and at: with a 64-bit word w = v * 0x100000001b3 + at / 8,
  * multiplied by 0xff51afd7ed558ccd, xored with itself shifted right by 33, multiplied by 0xc4ceb9fe1a85ec53, it is byte

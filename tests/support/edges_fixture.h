@@ -3,10 +3,10 @@
 #ifndef TESTS_EDGES_FIXTURE_H
 #define TESTS_EDGES_FIXTURE_H
 
-#include <dirent.h>
 #include <stdio.h>
 #include <unistd.h>
 
+#include "dataset.h"
 #include "edges_internal.h"
 #include "graphs.h"
 
@@ -202,17 +202,6 @@ static inline int cancel_when_sorting(void *ctx, const char *stage, unsigned lon
 {
 	cr_assert_leq(done, total);
 	return strcmp(stage, ctx) == 0;
-}
-
-static inline int open_descriptors(void)
-{
-	DIR *fds = opendir("/proc/self/fd");
-	int count = 0;
-
-	while (readdir(fds))
-		count++;
-	closedir(fds);
-	return count;
 }
 
 #endif

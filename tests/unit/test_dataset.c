@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Staged datasets, opened: what is inside, and that a folder that is not whole does not open. */
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,17 +54,6 @@ static struct rung_dataset *opened(void)
 
 	cr_assert_eq(rung_dataset_open(ds_dir, &ds), 0, "%s", rung_last_error());
 	return ds;
-}
-
-static int open_descriptors(void)
-{
-	DIR *fds = opendir("/proc/self/fd");
-	int count = 0;
-
-	while (readdir(fds))
-		count++;
-	closedir(fds);
-	return count;
 }
 
 Test(dataset, info_says_what_was_staged)
@@ -445,7 +433,7 @@ Test(dataset, ids_that_are_no_vertices_are_refused_when_loaded)
 
 Test(dataset, nothing_is_left_when_memory_ends_anywhere)
 {
-	const int fds = open_descriptors();
+	const int fds = support_open_descriptors();
 	struct rung_dataset *ds = NULL;
 	struct rung_graph *graph;
 	uint64_t count, *ids;
@@ -469,7 +457,7 @@ Test(dataset, nothing_is_left_when_memory_ends_anywhere)
 		rung_dataset_close(ds);
 		ds = NULL;
 		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%d %s", rc, rung_last_error());
-		cr_assert_eq(open_descriptors(), fds);
+		cr_assert_eq(support_open_descriptors(), fds);
 	} while (rc < 0);
 	cr_assert_gt(allowed, 10);
 }

@@ -123,7 +123,7 @@ Test(edges_relabel, relabelling_that_fails_leaves_nothing)
 
 	make_maps(20000, &vertex_of_rank, &rank_of_vertex);
 	cr_assert_eq(open_edges(&spec, 1, DEFAULTS, &edges), 0);
-	fds = open_descriptors();
+	fds = support_open_descriptors();
 	assert_says(relabel(edges, rank_of_vertex, rank_of_vertex, &with), RUNG_E_FORMAT, "not each other's inverse");
 	with.memory_bytes = 1000;
 	assert_says(relabel(edges, vertex_of_rank, rank_of_vertex, &with), RUNG_E_INVAL, "at least 1048576");
@@ -144,7 +144,7 @@ Test(edges_relabel, relabelling_that_fails_leaves_nothing)
 		rc = relabel(edges, vertex_of_rank, rank_of_vertex, &with);
 		rung__alloc_limit(-1);
 		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%s", rung_last_error());
-		cr_assert_eq(open_descriptors(), fds);
+		cr_assert_eq(support_open_descriptors(), fds);
 		if (rc < 0)
 			assert_nothing_was_made();
 	} while (rc < 0);

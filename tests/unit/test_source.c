@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sources: .npy, .npz and raw files, and what is wrong with them. */
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,17 +41,6 @@ static void fails(const char *what, int status, const char *words)
 	cr_assert_eq(rung_source_open(what, &src), status, "%s: %s", what, rung_last_error());
 	cr_assert(strstr(rung_last_error(), words), "'%s' not in '%s'", words, rung_last_error());
 	cr_assert_null(src);
-}
-
-static int open_descriptors(void)
-{
-	DIR *fds = opendir("/proc/self/fd");
-	int count = 0;
-
-	while (readdir(fds))
-		count++;
-	closedir(fds);
-	return count;
 }
 
 static void holds_0_to_99(const char *what)
@@ -376,7 +364,7 @@ Test(source, nothing_is_left_when_memory_ends_anywhere)
 	snprintf(specs[2], sizeof(specs[2]), "%s/a.npz:d", dir);
 	snprintf(specs[3], sizeof(specs[3]), "raw:%s/values.npy,u8,100", dir);
 	for (int i = 0; i < 4; i++) {
-		const int fds = open_descriptors();
+		const int fds = support_open_descriptors();
 		struct rung_source *src = NULL;
 		int64_t allowed = 0;
 		int rc;
@@ -389,7 +377,7 @@ Test(source, nothing_is_left_when_memory_ends_anywhere)
 				rung_source_close(src);
 			else
 				cr_assert_eq(rc, RUNG_E_NOMEM, "%s", rung_last_error());
-			cr_assert_eq(open_descriptors(), fds);
+			cr_assert_eq(support_open_descriptors(), fds);
 		} while (rc < 0);
 		cr_assert_gt(allowed, 2);
 	}

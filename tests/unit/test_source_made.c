@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sources that are not read where they lie: ranges, padding, text, inflated members, in memory and in temporary files. */
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,17 +41,6 @@ static const char *spec_of(const char *before, const char *name, const char *beh
 {
 	snprintf(spec, sizeof(spec), "%s%s/%s%s", before, dir, name, behind);
 	return spec;
-}
-
-static int open_descriptors(void)
-{
-	DIR *fds = opendir("/proc/self/fd");
-	int count = 0;
-
-	while (readdir(fds))
-		count++;
-	closedir(fds);
-	return count;
 }
 
 static void fails(const char *what, int status, const char *words)
@@ -117,7 +105,7 @@ static void holds_ascending(const char *what, uint32_t count, uint32_t first)
 
 Test(source_made, what_is_too_large_for_memory_goes_into_a_file_and_reads_the_same)
 {
-	const int fds = open_descriptors();
+	const int fds = support_open_descriptors();
 	const uint32_t count = 1050001;   /* more than a buffer, and no whole pages */
 
 	write_npz(count);
@@ -126,7 +114,7 @@ Test(source_made, what_is_too_large_for_memory_goes_into_a_file_and_reads_the_sa
 		holds_ascending(spec_of("", "a.npz", ":d"), count, 0);
 		snprintf(spec, sizeof(spec), "range:7,%u", 7 + count);
 		holds_ascending(spec, count, 7);
-		cr_assert_eq(open_descriptors(), fds);
+		cr_assert_eq(support_open_descriptors(), fds);
 	}
 }
 
@@ -289,7 +277,7 @@ Test(source_made, no_damage_to_compressed_text_breaks_the_reader)
 Test(source_made, nothing_is_left_when_memory_ends_anywhere)
 {
 	const int8_t values[] = { 1, 2 };
-	const int fds = open_descriptors();
+	const int fds = support_open_descriptors();
 	char specs[4][600];
 
 	write_npz(1000);
@@ -313,7 +301,7 @@ Test(source_made, nothing_is_left_when_memory_ends_anywhere)
 				rung_source_close(src);
 			else
 				cr_assert_eq(rc, RUNG_E_NOMEM, "%s", rung_last_error());
-			cr_assert_eq(open_descriptors(), fds);
+			cr_assert_eq(support_open_descriptors(), fds);
 		} while (rc < 0);
 		cr_assert_gt(allowed, 2);
 	}

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Staging, canceled, killed, out of space, out of memory: nothing is left that opens but a whole dataset. */
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -219,17 +218,6 @@ Test(stage_stopped, a_full_device_is_told_before_anything_is_written)
 	umount(small);
 }
 
-static int open_descriptors(void)
-{
-	DIR *fds = opendir("/proc/self/fd");
-	int count = 0;
-
-	while (readdir(fds))
-		count++;
-	closedir(fds);
-	return count;
-}
-
 Test(stage_stopped, nothing_leaks_when_memory_ends_anywhere)
 {
 	int64_t allowed = 0;
@@ -238,7 +226,7 @@ Test(stage_stopped, nothing_leaks_when_memory_ends_anywhere)
 	opts.threads = 1;
 	cr_assert_eq(rung_stage(&opts, NULL), 0); /* what libraries open once is open now */
 	support_remove(out);
-	fds = open_descriptors();
+	fds = support_open_descriptors();
 	do {
 		rung__alloc_limit(allowed++);
 		rc = rung_stage(&opts, NULL);
@@ -248,7 +236,7 @@ Test(stage_stopped, nothing_leaks_when_memory_ends_anywhere)
 		if (rc < 0)
 			left_nothing_or_a_journal();
 		support_remove(partial);
-		cr_assert_eq(open_descriptors(), fds);
+		cr_assert_eq(support_open_descriptors(), fds);
 	} while (rc < 0);
 	cr_assert_gt(allowed, 40);
 }

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "says.h"
 #include "share_child.h"
 #include "share_fixture.h"
 
@@ -263,8 +264,7 @@ static void fails_to_share(const char *path, int status, const char *words)
 	unsigned before = share_fixture_descriptors(NULL);
 	struct rung_store *store;
 
-	cr_assert_eq(rung_store_open(s.base.ds, s.base.plan, &opts, &store), status, "wanted '%s': %s", words, rung_last_error());
-	cr_assert(strstr(rung_last_error(), words), "'%s' not in '%s'", words, rung_last_error());
+	assert_says(rung_store_open(s.base.ds, s.base.plan, &opts, &store), status, words);
 	cr_assert_eq(share_fixture_descriptors(NULL), before);
 }
 

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "says.h"
 #include "share_child.h"
 #include "share_fixture.h"
 
@@ -68,8 +69,7 @@ static void refuses(struct share_message *message, int status, const char *words
 	struct rung_store *store = NULL;
 	int rc = attach_to(message, &store);
 
-	cr_assert_eq(rc, status, "wanted '%s', got %s: %s", words, rung_status_name(rc), rung_last_error());
-	cr_assert(strstr(rung_last_error(), words), "'%s' not in '%s'", words, rung_last_error());
+	assert_says(rc, status, words);
 	cr_assert_eq(share_fixture_descriptors(NULL), before, "%s", words);
 }
 

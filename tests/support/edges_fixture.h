@@ -9,6 +9,7 @@
 #include "dataset.h"
 #include "edges_internal.h"
 #include "graphs.h"
+#include "says.h"
 
 #define FILES 8
 
@@ -172,12 +173,6 @@ static inline struct test_graph hub_graph(void)
 		destinations[e] = e % 26 ? 3 : test_random(&state) % 40000;
 	}
 	return test_graph_of_edges(40000, 5200, sources, destinations, 4);
-}
-
-static inline void assert_says(int rc, int status, const char *words)
-{
-	cr_assert_eq(rc, status, "%s: %s", rung_status_name(rc), rung_last_error());
-	cr_assert(strstr(rung_last_error(), words) != NULL, "\"%s\" lacks \"%s\"", rung_last_error(), words);
 }
 
 static inline const char *edges_spec(int slot, const struct test_graph *graph, uint64_t first, uint64_t count, bool by_row, const char *dtype)

@@ -12,6 +12,7 @@
 #include "internal.h"
 #include "manifest.h"
 #include "rung/rung.h"
+#include "says.h"
 
 #define VERTICES  500u
 #define EDGES     3000u
@@ -43,8 +44,7 @@ static void fails(int status, const char *words)
 {
 	struct rung_dataset *ds = NULL;
 
-	cr_assert_eq(rung_dataset_open(ds_dir, &ds), status, "%s", rung_last_error());
-	cr_assert(strstr(rung_last_error(), words), "'%s' not in '%s'", words, rung_last_error());
+	assert_says(rung_dataset_open(ds_dir, &ds), status, words);
 	cr_assert_null(ds);
 }
 

@@ -5,6 +5,7 @@
 
 #include "graph_internal.h"
 #include "graphs.h"
+#include "says.h"
 
 static char folder[] = "/tmp/rung-graph-XXXXXX";
 static char spec_text[8][500];
@@ -69,8 +70,7 @@ static void assert_refused(const char *spec, struct rung_graph_opts opts, int st
 	struct rung_graph *graph;
 	int rc = load(spec, opts, &graph);
 
-	cr_assert_eq(rc, status, "%s: %s", rung_status_name(rc), rung_last_error());
-	cr_assert(strstr(rung_last_error(), words) != NULL, "\"%s\" lacks \"%s\"", rung_last_error(), words);
+	assert_says(rc, status, words);
 }
 
 #define DEFAULTS (struct rung_graph_opts)RUNG_GRAPH_OPTS_INIT

@@ -8,6 +8,7 @@
 #include "jobs.h"
 #include "npz.h"
 #include "rung/rung.h"
+#include "says.h"
 #include "source_private.h"
 
 #define ROWS      110000u
@@ -118,8 +119,7 @@ static void is_damaged(uint64_t at, unsigned char change, const char *words)
 	src = open_source();
 	for (uint64_t first = 0; first < BYTES && rc >= 0; first += 1 << 20)
 		rc = read_some(src, first, RUNG__MIN(BYTES - first, 1u << 20));
-	cr_assert_eq(rc, RUNG_E_FORMAT, "%s: %d", words, rc);
-	cr_assert(strstr(rung_last_error(), words), "'%s' not in '%s'", words, rung_last_error());
+	assert_says(rc, RUNG_E_FORMAT, words);
 	cr_assert_eq(rung_source_read_bytes(src, BYTES - 5, 5, &rc), RUNG_E_FORMAT);   /* and it stays so */
 	rung_source_close(src);
 	data[at] ^= change;

@@ -2,6 +2,7 @@
 /* Presampling: what a run's batches are, and counts of them beside batches sampled one by one. */
 #include "graphs.h"
 #include "presample.h"
+#include "says.h"
 
 #define VERTICES 500u
 
@@ -202,8 +203,7 @@ static void assert_refused(const struct test_graph *graph, const struct rung_sam
 	const struct rung__presample_graph from = { &graph->csc, *opts };
 	uint32_t counts[VERTICES] = { 0 };
 
-	cr_assert_eq(rung__presample(&from, run, counts), status, "%s", rung_last_error());
-	cr_assert(strstr(rung_last_error(), words) != NULL, "\"%s\" lacks \"%s\"", rung_last_error(), words);
+	assert_says(rung__presample(&from, run, counts), status, words);
 }
 
 static int cancel_at_second(void *ctx, const char *stage, unsigned long long done, unsigned long long total)

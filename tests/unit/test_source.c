@@ -11,6 +11,7 @@
 #include "dataset.h"
 #include "internal.h"
 #include "rung/rung.h"
+#include "says.h"
 #include "source_private.h"
 
 static char dir[256];
@@ -38,8 +39,7 @@ static void fails(const char *what, int status, const char *words)
 {
 	struct rung_source *src = NULL;
 
-	cr_assert_eq(rung_source_open(what, &src), status, "%s: %s", what, rung_last_error());
-	cr_assert(strstr(rung_last_error(), words), "'%s' not in '%s'", words, rung_last_error());
+	assert_says(rung_source_open(what, &src), status, words);
 	cr_assert_null(src);
 }
 

@@ -8,6 +8,7 @@
 #include "dataset.h"
 #include "internal.h"
 #include "rung/rung.h"
+#include "says.h"
 
 static char dir[256], path[512];
 
@@ -43,8 +44,7 @@ static int read_array(const char *descr, const char *shape, const void *data, si
 		uint64_t fa_count, *fa_ids = NULL;                                                                             \
 		int fa_rc = read_array(descr, shape, fa_data, sizeof(__VA_ARGS__), vertex_count, distinct, &fa_count, &fa_ids); \
                                                                                                                                \
-		cr_assert_eq(fa_rc, status, "%d %s", fa_rc, rung_last_error());                                                \
-		cr_assert(strstr(rung_last_error(), words), "'%s' not in '%s'", words, rung_last_error());                     \
+		assert_says(fa_rc, status, words);                                                                             \
 		cr_assert(strstr(rung_last_error(), "ids.npy"), "%s", rung_last_error());                                      \
 		cr_assert_null(fa_ids);                                                                                        \
 	} while (0)

@@ -6,6 +6,7 @@
 
 #include "load.h"
 #include "npz.h"
+#include "says.h"
 #include "verify_fixture.h"
 
 static char npz[300], moved[310];
@@ -40,15 +41,13 @@ static void does_not_open(int status, const char *words)
 {
 	struct rung_dataset *ds;
 
-	cr_assert_eq(rung_dataset_open(ds_dir, &ds), status, "%s", rung_last_error());
-	cr_assert(strstr(rung_last_error(), words), "'%s' not in '%s'", words, rung_last_error());
+	assert_says(rung_dataset_open(ds_dir, &ds), status, words);
 	cr_assert(strstr(rung_last_error(), source), "%s", rung_last_error());
 }
 
 static void does_not_stage(const char *words)
 {
-	cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_INVAL, "%s", rung_last_error());
-	cr_assert(strstr(rung_last_error(), words), "'%s' not in '%s'", words, rung_last_error());
+	assert_says(rung_stage(&opts, NULL), RUNG_E_INVAL, words);
 	rung_dataset_close(opened());   /* what was there is still there */
 }
 

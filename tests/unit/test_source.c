@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sources: .npy, .npz and raw files, and what is wrong with them. */
-#include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,40 +7,13 @@
 #include <unistd.h>
 #include <zip.h>
 
-#include "dataset.h"
 #include "internal.h"
-#include "rung/rung.h"
-#include "says.h"
+#include "source_fixture.h"
 #include "source_private.h"
 
-static char dir[256];
-static char path[512], spec[700];
-
-static void setup(void)
-{
-	cr_assert_eq(support_tempdir(dir, sizeof(dir)), 0);
-}
-
-static void teardown(void)
-{
-	support_remove(dir);
-}
+static char spec[700];
 
 TestSuite(source, .init = setup, .fini = teardown);
-
-static const char *file_at(const char *name)
-{
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	return path;
-}
-
-static void fails(const char *what, int status, const char *words)
-{
-	struct rung_source *src = NULL;
-
-	assert_says(rung_source_open(what, &src), status, words);
-	cr_assert_null(src);
-}
 
 static void holds_0_to_99(const char *what)
 {

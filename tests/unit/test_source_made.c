@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sources that are not read where they lie: ranges, padding, text, inflated members, in memory and in temporary files. */
-#include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,48 +7,19 @@
 #include <zip.h>
 #include <zlib.h>
 
-#include "dataset.h"
 #include "internal.h"
-#include "rung/rung.h"
-#include "says.h"
+#include "source_fixture.h"
 #include "source_made.h"
 #include "source_place.h"
 
-static char dir[256];
 static char spec[900];
 
-static void setup(void)
-{
-	cr_assert_eq(support_tempdir(dir, sizeof(dir)), 0);
-}
-
-static void teardown(void)
-{
-	support_remove(dir);
-}
-
 TestSuite(source_made, .init = setup, .fini = teardown);
-
-static const char *file_at(const char *name)
-{
-	static char path[512];
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	return path;
-}
 
 static const char *spec_of(const char *before, const char *name, const char *behind)
 {
 	snprintf(spec, sizeof(spec), "%s%s/%s%s", before, dir, name, behind);
 	return spec;
-}
-
-static void fails(const char *what, int status, const char *words)
-{
-	struct rung_source *src = NULL;
-
-	assert_says(rung_source_open(what, &src), status, words);
-	cr_assert_null(src);
 }
 
 static struct rung_source *opened(const char *what, uint64_t rows)

@@ -91,32 +91,25 @@ Test(stage_arrays, reading_is_checked)
 	rung_dataset_close(ds);
 }
 
-static void refused(int status, const char *words)
-{
-	assert_says(rung_stage(&opts, NULL), status, words);
-	cr_assert_not(exists(out));
-	cr_assert_not(exists(partial));
-}
-
 Test(stage_arrays, names_and_sizes_are_checked)
 {
 	static struct rung_stage_array many[65];
 
 	arrays[1].name = "year";
-	refused(RUNG_E_INVAL, "are given twice");
+	fails(RUNG_E_INVAL, "are given twice");
 	arrays[1].name = "a/b";
-	refused(RUNG_E_INVAL, "array 1 'a/b'");
+	fails(RUNG_E_INVAL, "array 1 'a/b'");
 	arrays[1].name = NULL;
-	refused(RUNG_E_INVAL, "array 1");
+	fails(RUNG_E_INVAL, "array 1");
 	arrays[1].name = "none";
 	arrays[1].spec = "/nonexistent.npy";
-	refused(RUNG_E_NOENT, "/nonexistent.npy");
+	fails(RUNG_E_NOENT, "/nonexistent.npy");
 	cr_assert_eq(support_write_npy(wide, "<i2", "(59,)", year_of, 118), 0);
 	arrays[1].spec = wide;
-	refused(RUNG_E_FORMAT, "has 59 rows of 2 bytes, there are 60 vertices");
+	fails(RUNG_E_FORMAT, "has 59 rows of 2 bytes, there are 60 vertices");
 	opts.arrays = many;
 	opts.array_count = 65;
-	refused(RUNG_E_INVAL, "65 arrays, at most 64");
+	fails(RUNG_E_INVAL, "65 arrays, at most 64");
 }
 
 /* Replace `from` by `to` in the manifest, with its checksum made right. @return what opening the dataset returns */

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Staging gone on with: the same bytes as without a stop, nothing done twice, and nothing taken for what it is not. */
 #include <fcntl.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <sys/wait.h>
 #include <utime.h>
 
 #include "internal.h"
-#include "stage_fixture.h"
-#include "stage_private.h"
+#include "stage_killed.h"
 
 TestSuite(stage_resume, .init = setup, .fini = teardown, .timeout = 300);
 
@@ -17,33 +13,6 @@ TestSuite(stage_resume, .init = setup, .fini = teardown, .timeout = 300);
 #define STEP 7   /* from one kill to the next: each plan begins elsewhere */
 
 static char reference[310], journal[340];
-static atomic_int steps;
-static int stop_step;
-
-static void kill_at_step(const char *step)
-{
-	(void)step;
-	if (atomic_fetch_add(&steps, 1) + 1 == stop_step)
-		kill(getpid(), SIGKILL);
-}
-
-/* In a child, as OpenMP does not survive a fork. @return the status of a run that was not killed, 1 for one that was */
-static int stage_killed_at(int step)
-{
-	pid_t child;
-	int status;
-
-	steps = 0;
-	stop_step = step;
-	child = fork();
-	cr_assert_geq(child, 0);
-	if (child == 0) {
-		rung__stage_step_hook = kill_at_step;
-		_exit(-rung_stage(&opts, NULL));
-	}
-	cr_assert_eq(waitpid(child, &status, 0), child);
-	return WIFSIGNALED(status) ? 1 : -WEXITSTATUS(status);
-}
 
 static char years[300];
 static struct rung_stage_array arrays[] = { { "year", years } };

@@ -4,11 +4,9 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 
 #include "internal.h"
-#include "stage_fixture.h"
-#include "stage_private.h"
+#include "stage_killed.h"
 
 TestSuite(stage_stopped, .init = setup, .fini = teardown, .timeout = 300);
 
@@ -63,15 +61,6 @@ Test(stage_stopped, a_run_canceled_at_any_call_leaves_nothing_or_what_can_be_gon
 	cr_assert(kept > 3 && kept < calls - 3);
 }
 
-static int steps, kill_step;
-
-static void kill_at_step(const char *step)
-{
-	(void)step;
-	if (++steps == kill_step)
-		kill(getpid(), SIGKILL);
-}
-
 static int kill_at_progress(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
 {
 	(void)ctx;
@@ -82,24 +71,15 @@ static int kill_at_progress(void *ctx, const char *stage, unsigned long long don
 	return 0;
 }
 
-/* Stage in a child that is killed at its k-th step. @return true when it got to the end before that */
-static bool stage_killed_at(int k)
+/* In a child that is killed at its k-th step, or sign of progress. @return true when it got to the end before that */
+static bool stage_ends(int k)
 {
 	int status;
-	pid_t child;
 
-	steps = 0;
-	kill_step = k;
-	child = fork();
-	cr_assert_geq(child, 0);
-	if (child == 0) {
-		rung__stage_step_hook = kill_at_step;
-		opts.progress = kill_at_progress;
-		_exit(rung_stage(&opts, NULL) == 0 ? 0 : 1);
-	}
-	cr_assert_eq(waitpid(child, &status, 0), child);
-	cr_assert(WIFSIGNALED(status) || WEXITSTATUS(status) == 0, "killed at %d", k);
-	return !WIFSIGNALED(status);
+	opts.progress = kill_at_progress;
+	status = stage_killed_at(k);
+	cr_assert(status == 0 || status == 1, "killed at %d: %s", k, rung_status_name(status));
+	return status == 0;
 }
 
 static bool has_score_method(const char *path, const char *method)
@@ -121,7 +101,7 @@ Test(stage_stopped, a_run_killed_at_any_step_leaves_no_folder_that_opens_but_a_w
 
 	opts.threads = 1;
 	for (bool done = false; !done; k += 3) {
-		done = stage_killed_at(k);
+		done = stage_ends(k);
 		cr_assert_not(opens(partial), "step %d", k);
 		if (exists(out)) {
 			cr_assert(opens(out), "step %d", k);
@@ -129,7 +109,7 @@ Test(stage_stopped, a_run_killed_at_any_step_leaves_no_folder_that_opens_but_a_w
 			support_remove(out);
 		}
 		opts.resume = 1;
-		cr_assert(stage_killed_at(0), "the run after a kill at step %d", k);
+		cr_assert(stage_ends(0), "the run after a kill at step %d", k);
 		opts.resume = 0;
 		cr_assert(opens(out));
 		cr_assert_not(exists(partial), "step %d", k);
@@ -144,14 +124,14 @@ static void killed_while_replacing(bool plain)
 	int k = 1 + plain;
 
 	opts.threads = 1;
-	cr_assert(stage_killed_at(0));
+	cr_assert(stage_ends(0));
 	opts.force = 1;
 	opts.score.method = RUNG_SCORE_DEGREE;
 	rung__stage_plain_rename = plain;
 	for (bool done = false; !done; k += 3) {
 		bool old, new;
 
-		done = stage_killed_at(k);
+		done = stage_ends(k);
 		old = has_score_method(out, "blend");
 		new = has_score_method(out, "degree");
 		/* two renames cannot be one: in between the old folder has another name, and the next run puts it back */
@@ -159,13 +139,13 @@ static void killed_while_replacing(bool plain)
 		cr_assert_not(opens(partial), "step %d", k);
 		cr_assert_not(opens(aside), "step %d", k);
 		opts.resume = 1;   /* goes on where there is something to go on with, and begins anew else */
-		cr_assert(stage_killed_at(0), "the run after a kill at step %d", k);
+		cr_assert(stage_ends(0), "the run after a kill at step %d", k);
 		opts.resume = 0;
 		cr_assert(has_score_method(out, "degree"));
 		cr_assert_not(exists(partial), "step %d", k);
 		cr_assert_not(exists(aside), "step %d", k);
 		opts.score.method = RUNG_SCORE_DEFAULT;
-		cr_assert(stage_killed_at(0));
+		cr_assert(stage_ends(0));
 		opts.score.method = RUNG_SCORE_DEGREE;
 	}
 	cr_assert_gt(k, 50);

@@ -3,11 +3,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <ftw.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "checksum.h"
 #include "dataset.h"
 #include "rung/stage.h"
 
@@ -85,6 +87,39 @@ unsigned char *support_read_file(const char *path, size_t *bytes_out)
 	}
 	fclose(file);
 	return data;
+}
+
+int support_flip(const char *path, uint64_t at)
+{
+	FILE *file = fopen(path, "r+b");
+	int byte = EOF;
+	bool failed;
+
+	if (!file)
+		return -1;
+	if (fseek(file, (long)at, SEEK_SET) == 0)
+		byte = fgetc(file);
+	failed = byte == EOF || fseek(file, (long)at, SEEK_SET) != 0 || fputc(byte ^ 0x10, file) == EOF;
+	return fclose(file) != 0 || failed ? -1 : 0;
+}
+
+int support_forge(const char *dir, const char *text, const char *from, const char *to)
+{
+	const char *at = strstr(text, from);
+	char *forged = malloc(strlen(text) + strlen(to) + 1), digits[RUNG__CHECKSUM_DIGITS + 1], path[4096];
+	size_t len;
+	int rc = -1;
+
+	if (at && forged) {
+		len = (size_t)sprintf(forged, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+		memset(forged + len - 20, '0', 16);
+		rung__checksum_text(rung__checksum(forged, len), digits);
+		memcpy(forged + len - 20, digits, 16);
+		snprintf(path, sizeof(path), "%s/manifest.json", dir);
+		rc = support_write_file(path, forged, len);
+	}
+	free(forged);
+	return rc;
 }
 
 int support_open_descriptors(void)

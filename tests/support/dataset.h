@@ -21,6 +21,15 @@ int support_write_file(const char *path, const void *data, size_t bytes);
 /** Read a whole file; free() it. NULL when it cannot be read. */
 unsigned char *support_read_file(const char *path, size_t *bytes_out);
 
+/** Change a byte of a file; the same call changes it back. @return 0, or -1 with errno or past the end */
+int support_flip(const char *path, uint64_t at);
+
+/**
+ * Write `text` as the manifest of the dataset `dir`, `from` replaced by `to` and its checksum made right again, as somebody with
+ * intent would. @return 0, or -1 with errno or when `from` is not in it
+ */
+int support_forge(const char *dir, const char *text, const char *from, const char *to);
+
 /** How many descriptors this process has open. A process that cannot tell aborts. */
 int support_open_descriptors(void);
 

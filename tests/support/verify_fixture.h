@@ -94,19 +94,9 @@ static inline struct rung_verify_report verified(const struct rung_verify_opts *
 	return report;
 }
 
-/* Change a byte; the same call changes it back. */
 static inline void flip(const char *file_path, uint64_t at)
 {
-	FILE *file = fopen(file_path, "r+b");
-	int byte;
-
-	cr_assert_not_null(file);
-	cr_assert_eq(fseek(file, (long)at, SEEK_SET), 0);
-	byte = fgetc(file);
-	cr_assert_neq(byte, EOF);
-	cr_assert_eq(fseek(file, (long)at, SEEK_SET), 0);
-	fputc(byte ^ 0x10, file);
-	cr_assert_eq(fclose(file), 0);
+	cr_assert_eq(support_flip(file_path, at), 0, "%s: byte %d", file_path, (int)at);
 }
 
 #endif

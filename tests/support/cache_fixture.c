@@ -288,3 +288,15 @@ const char *cache_window_fault(const struct rung__cache *cache)
 	}
 	return left == 0 ? NULL : "uses that are in no list";
 }
+
+const char *cache_fixture_check(const struct cache_fixture *f)
+{
+	const char *fault;
+
+	rung__cache_lock(f->cache);
+	fault = cache_fixture_fault(f->cache, true);
+	if (!fault)
+		fault = cache_window_fault(f->cache);
+	rung__cache_unlock(f->cache);
+	return !fault && f->wrong > 0 ? "rows in a wrong frame" : fault;
+}

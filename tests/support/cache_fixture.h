@@ -35,4 +35,7 @@ const char *cache_fixture_fault(const struct rung__cache *cache, bool alone);
 /** And of the window. Locked, and no batch is being made known. */
 const char *cache_window_fault(const struct rung__cache *cache);
 
+/** Both, and rows that were in a wrong frame; the only client. Locks by itself. */
+const char *cache_fixture_check(const struct cache_fixture *f);
+
 #endif

@@ -19,15 +19,9 @@ static struct cache_fixture f;
 
 static void check_lists(void)
 {
-	const char *fault;
+	const char *fault = cache_fixture_check(&f);
 
-	rung__cache_lock(f.cache);
-	fault = cache_fixture_fault(f.cache, true);
-	if (!fault)
-		fault = cache_window_fault(f.cache);
-	rung__cache_unlock(f.cache);
 	cr_assert(!fault, "%s", fault);
-	cr_assert_eq(f.wrong, 0);
 }
 
 static void close_all(void)

@@ -85,18 +85,8 @@ Test(share, all_rows_in_memory_or_none_can_be_shared)
 Test(share, several_processes_gather_at_the_same_time)
 {
 	struct rung_store *creator = share_fixture_create(&s);
-	struct share_child children[3];
 
-	for (unsigned c = 0; c < 3; c++) {
-		cr_assert_eq(share_child_start(&children[c], "attach", s.path, s.base.dir), 0, "%s", children[c].line);
-		cr_assert_eq(share_child_ask(&children[c], "go"), 0);
-	}
-	for (unsigned round = 0; round < 20; round++)
-		share_fixture_check(&s, creator, round);
-	for (unsigned c = 0; c < 3; c++) {
-		cr_assert_eq(share_child_ask(&children[c], "stop"), 0, "%s", children[c].line);
-		cr_assert_eq(share_child_end(&children[c]), 0);
-	}
+	share_fixture_compete(&s, creator, 3, 20);
 	rung_store_close(creator);
 }
 

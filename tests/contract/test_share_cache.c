@@ -139,19 +139,9 @@ Test(share_cache, each_row_is_read_once_for_all_stores)
 
 Test(share_cache, rows_are_right_while_processes_compete_for_a_few_frames)
 {
-	struct share_child children[2];
 
 	open_creator(40);
-	for (unsigned c = 0; c < 2; c++) {
-		cr_assert_eq(share_child_start(&children[c], "attach", s.path, s.base.dir), 0, "%s", children[c].line);
-		cr_assert_eq(share_child_ask(&children[c], "go"), 0);
-	}
-	for (unsigned round = 0; round < 20; round++)
-		share_fixture_check(&s, creator, round);
-	for (unsigned c = 0; c < 2; c++) {
-		cr_assert_eq(share_child_ask(&children[c], "stop"), 0, "%s", children[c].line);
-		cr_assert_eq(share_child_end(&children[c]), 0);
-	}
+	share_fixture_compete(&s, creator, 2, 20);
 	close_creator();
 }
 

@@ -33,18 +33,8 @@ static bool has_peer_rows(void)
 Test(share_gpu, several_processes_gather_at_the_same_time)
 {
 	struct rung_store *creator = share_fixture_create(&s);
-	struct share_child children[2];
 
-	for (unsigned c = 0; c < 2; c++) {
-		cr_assert_eq(share_child_start(&children[c], "attach", s.path, s.base.dir), 0, "%s", children[c].line);
-		cr_assert_eq(share_child_ask(&children[c], "go"), 0);
-	}
-	for (unsigned round = 0; round < 5; round++)
-		share_fixture_check(&s, creator, round);
-	for (unsigned c = 0; c < 2; c++) {
-		cr_assert_eq(share_child_ask(&children[c], "stop"), 0, "%s", children[c].line);
-		cr_assert_eq(share_child_end(&children[c]), 0);
-	}
+	share_fixture_compete(&s, creator, 2, 5);
 	rung_store_close(creator);
 }
 

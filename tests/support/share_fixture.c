@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "share_child.h"
 #include "share_fixture.h"
 
 #define VERTICES 3000
@@ -62,6 +63,23 @@ void share_fixture_check(struct share_fixture *s, struct rung_store *store, uint
 	s->base.store = store;
 	fixture_gather_and_check(&s->base, ids, RUNG__ARRAY_LEN(ids));
 	s->base.store = own;
+}
+
+void share_fixture_compete(struct share_fixture *s, struct rung_store *store, unsigned child_count, unsigned rounds)
+{
+	struct share_child children[4];
+
+	need(child_count <= RUNG__ARRAY_LEN(children), "children");
+	for (unsigned c = 0; c < child_count; c++) {
+		need(share_child_start(&children[c], "attach", s->path, s->base.dir) == 0, children[c].line);
+		need(share_child_ask(&children[c], "go") == 0, children[c].line);
+	}
+	for (unsigned round = 0; round < rounds; round++)
+		share_fixture_check(s, store, round);
+	for (unsigned c = 0; c < child_count; c++) {
+		need(share_child_ask(&children[c], "stop") == 0, children[c].line);
+		need(share_child_end(&children[c]) == 0, "a child's exit status");
+	}
 }
 
 unsigned share_fixture_descriptors(unsigned *inherited_out)

@@ -24,6 +24,9 @@ struct rung_store *share_fixture_attach(const struct share_fixture *s);
 /** Gather rows from `store`, a third of them cold, and end the program when one is wrong. */
 void share_fixture_check(struct share_fixture *s, struct rung_store *store, uint64_t seed);
 
+/** The same `rounds` times, while `child_count` processes, at most 4, attach and gather, too. */
+void share_fixture_compete(struct share_fixture *s, struct rung_store *store, unsigned child_count, unsigned rounds);
+
 /** Descriptors this process has open; *inherited_out of them would stay open in a program it executes. */
 unsigned share_fixture_descriptors(unsigned *inherited_out);
 

@@ -9,47 +9,8 @@
 #include "dataset.h"
 #include "edges_internal.h"
 #include "graphs.h"
+#include "raw_files.h"
 #include "says.h"
-
-#define FILES 8
-
-static char folder[] = "/tmp/rung-edges-XXXXXX";
-static char spec_text[FILES][500];
-
-static inline void make_folder(void)
-{
-	cr_assert(mkdtemp(folder) != NULL);
-}
-
-static inline void remove_folder(void)
-{
-	char path[400];
-
-	for (int i = 0; i < FILES; i++) {
-		snprintf(path, sizeof(path), "%s/%d", folder, i);
-		unlink(path);
-		strcat(path, ".npz");
-		unlink(path);
-	}
-	cr_assert_eq(rmdir(folder), 0, "temporary files are left in %s", folder);
-}
-
-/* File `slot` with `skip` bytes in front, and a raw: spec of it in which `shape` gives dtype and dimensions. */
-static inline const char *raw_file(int slot, const void *bytes, size_t byte_count, size_t skip, const char *shape)
-{
-	static const char front[5000];
-	char path[400];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/%d", folder, slot);
-	file = fopen(path, "wb");
-	cr_assert(file != NULL);
-	cr_assert_eq(fwrite(front, 1, skip, file), skip);
-	cr_assert_eq(fwrite(bytes, 1, byte_count, file), byte_count);
-	cr_assert_eq(fclose(file), 0);
-	snprintf(spec_text[slot], sizeof(spec_text[slot]), "raw:%s,%s,%zu", path, shape, skip);
-	return spec_text[slot];
-}
 
 static inline unsigned dtype_bytes(const char *dtype)
 {

@@ -1,47 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Graphs: reading edge lists and columns, what is refused and in which words, turning, joining, dropping repeats. */
-#include <stdio.h>
-#include <unistd.h>
-
 #include "graph_internal.h"
 #include "graphs.h"
+#include "raw_files.h"
 #include "says.h"
 
-static char folder[] = "/tmp/rung-graph-XXXXXX";
-static char spec_text[8][500];
-
-static void make_folder(void)
-{
-	cr_assert(mkdtemp(folder) != NULL);
-}
-
-static void remove_folder(void)
-{
-	char path[400];
-
-	for (int i = 0; i < 8; i++) {
-		snprintf(path, sizeof(path), "%s/%d", folder, i);
-		unlink(path);
-	}
-	rmdir(folder);
-}
-
 TestSuite(graph, .init = make_folder, .fini = remove_folder);
-
-/* File `slot` with these bytes, and a raw: spec of it in which `shape` gives dtype and dimensions. */
-static const char *raw_file(int slot, const void *bytes, size_t byte_count, const char *shape)
-{
-	char path[400];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/%d", folder, slot);
-	file = fopen(path, "wb");
-	cr_assert(file != NULL);
-	cr_assert_eq(fwrite(bytes, 1, byte_count, file), byte_count);
-	cr_assert_eq(fclose(file), 0);
-	snprintf(spec_text[slot], sizeof(spec_text[slot]), "raw:%s,%s", path, shape);
-	return spec_text[slot];
-}
 
 static int load(const char *spec, struct rung_graph_opts opts, struct rung_graph **graph_out)
 {
@@ -74,10 +38,11 @@ static void assert_refused(const char *spec, struct rung_graph_opts opts, int st
 }
 
 #define DEFAULTS (struct rung_graph_opts)RUNG_GRAPH_OPTS_INIT
-#define I64(...) (const int64_t[]){ __VA_ARGS__ }, sizeof((const int64_t[]){ __VA_ARGS__ })
-#define I32(...) (const int32_t[]){ __VA_ARGS__ }, sizeof((const int32_t[]){ __VA_ARGS__ })
-#define U32(...) (const uint32_t[]){ __VA_ARGS__ }, sizeof((const uint32_t[]){ __VA_ARGS__ })
-#define U64(...) (const uint64_t[]){ __VA_ARGS__ }, sizeof((const uint64_t[]){ __VA_ARGS__ })
+/* as raw_file() wants them: bytes, how many, and nothing in front */
+#define I64(...) (const int64_t[]){ __VA_ARGS__ }, sizeof((const int64_t[]){ __VA_ARGS__ }), 0
+#define I32(...) (const int32_t[]){ __VA_ARGS__ }, sizeof((const int32_t[]){ __VA_ARGS__ }), 0
+#define U32(...) (const uint32_t[]){ __VA_ARGS__ }, sizeof((const uint32_t[]){ __VA_ARGS__ }), 0
+#define U64(...) (const uint64_t[]){ __VA_ARGS__ }, sizeof((const uint64_t[]){ __VA_ARGS__ }), 0
 
 /* 0->1 3->1 0->1 2->2 1->0 */
 static const uint64_t five_indptr[] = { 0, 1, 4, 5, 5 };
@@ -145,7 +110,7 @@ Test(graph, undirected_and_dedup_of_columns_give_each_neighbour_once)
 {
 	struct rung_graph_opts opts = { .size = sizeof(opts), .undirected = 1, .dedup = 1 };
 	struct rung_graph *graph;
-	char spec[900];
+	char spec[1100];
 
 	snprintf(spec, sizeof(spec), "csc:%s,%s", raw_file(0, I64(0, 1, 4, 5, 5), "i64,5"), raw_file(1, I32(1, 0, 3, 0, 2), "i32,5"));
 	cr_assert_eq(load(spec, opts, &graph), 0, "%s", rung_last_error());
@@ -158,7 +123,7 @@ Test(graph, rows_become_columns_whose_sources_ascend)
 	/* 0 -> 1; 1 -> 0 3 0; 2 -> 2 */
 	struct rung_graph_opts opts = DEFAULTS;
 	struct rung_graph *graph;
-	char spec[900];
+	char spec[1100];
 
 	snprintf(spec, sizeof(spec), "csr:%s,%s", raw_file(0, I64(0, 1, 4, 5, 5), "i64,5"), raw_file(1, I32(1, 3, 0, 0, 2), "i32,5"));
 	cr_assert_eq(load(spec, opts, &graph), 0, "%s", rung_last_error());
@@ -178,10 +143,10 @@ Test(graph, rows_become_columns_whose_sources_ascend)
 Test(graph, columns_are_split_at_the_comma_where_both_sides_open)
 {
 	struct rung_graph *graph;
-	char spec[900];
+	char spec[1100];
 
-	snprintf(spec, sizeof(spec), "csc:%s,%s", raw_file(0, I64(9, 0, 1, 4, 5, 5), "i64,5,8"),
-	         raw_file(1, U64(7, 7, 1, 0, 3, 0, 2), "u64,5,16"));
+	snprintf(spec, sizeof(spec), "csc:%s,%s", raw_file(0, (const int64_t[]){ 0, 1, 4, 5, 5 }, 40, 8, "i64,5"),
+	         raw_file(1, (const uint64_t[]){ 1, 0, 3, 0, 2 }, 40, 16, "u64,5"));
 	cr_assert_eq(load(spec, DEFAULTS, &graph), 0, "%s", rung_last_error());
 	assert_graph(graph, 4, five_indptr, five_indices);
 	rung_graph_destroy(graph);
@@ -217,7 +182,7 @@ Test(graph, refuses_what_is_no_edge_index)
 
 static void assert_columns_refused(const char *indptr, const char *indices, int status, const char *words)
 {
-	char spec[900];
+	char spec[1100];
 
 	snprintf(spec, sizeof(spec), "csc:%s,%s", indptr, indices);
 	assert_refused(spec, DEFAULTS, status, words);
@@ -227,7 +192,7 @@ Test(graph, names_what_is_wrong_with_columns)
 {
 	const char *five = raw_file(1, I32(1, 0, 3, 0, 2), "i32,5");
 	struct rung_graph_opts seven = { .size = sizeof(seven), .vertex_count = 7 };
-	char spec[900];
+	char spec[1100];
 
 	assert_columns_refused(raw_file(0, I64(0, 1, 4, 3, 5), "i64,5"), five, RUNG_E_FORMAT, "indptr[2] is 4 and indptr[3] is 3");
 	assert_columns_refused(raw_file(0, I64(1, 1, 4, 5, 5), "i64,5"), five, RUNG_E_FORMAT, "indptr[0] is 1");
@@ -274,7 +239,7 @@ Test(graph, a_graph_of_many_chunks_equals_the_naive_one)
 		struct rung_graph *graph;
 
 		snprintf(shape, sizeof(shape), by_row ? "i64,%dx2" : "i64,2x%d", (int)edge_count);
-		cr_assert_eq(load(raw_file(0, by_row ? rows : both, 2 * edge_count * sizeof(*both), shape), opts, &graph), 0, "%s",
+		cr_assert_eq(load(raw_file(0, by_row ? rows : both, 2 * edge_count * sizeof(*both), 0, shape), opts, &graph), 0, "%s",
 		             rung_last_error());
 		cr_assert_eq(rung_graph_csc(graph)->edge_count, edge_count);
 		cr_assert_eq(memcmp(rung_graph_csc(graph)->indptr, naive.indptr, (vertex_count + 1) * sizeof(uint64_t)), 0);
@@ -392,7 +357,7 @@ static int load_with_allocations(const char *spec, struct rung_graph_opts opts, 
 Test(graph, every_allocation_may_fail)
 {
 	struct rung_graph_opts opts = { .size = sizeof(opts), .undirected = 1, .dedup = 1 };
-	char lists[900];
+	char lists[1100];
 
 	snprintf(lists, sizeof(lists), "csc:%s,%s", raw_file(0, I64(0, 1, 4, 5, 5), "i64,5"), raw_file(1, I32(1, 0, 3, 0, 2), "i32,5"));
 	for (int form = 0; form < 3; form++) {

@@ -76,6 +76,15 @@ struct tool_size tool_arg_size(const struct argp_state *state, const char *optio
 	return size;
 }
 
+uint64_t tool_arg_memory(const struct argp_state *state, const char *arg, const char *cure)
+{
+	const struct tool_size size = tool_arg_size(state, "--memory", arg);
+
+	if (size.share >= 0 || size.bytes == RUNG_BYTES_MAX)
+		argp_error(state, "--memory: '%s' is not in bytes; %s", arg, cure);
+	return size.bytes ? size.bytes : 1;   /* too little like any other size */
+}
+
 uint64_t tool_size_bytes(const struct tool_size *size, uint64_t whole)
 {
 	uint64_t bytes = size->bytes;

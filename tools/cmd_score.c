@@ -48,15 +48,6 @@ static const struct argp_option options[] = {
 	{ 0 },
 };
 
-static uint64_t arg_memory(const struct argp_state *state, const char *arg)
-{
-	const struct tool_size size = tool_arg_size(state, "--memory", arg);
-
-	if (size.share >= 0 || size.bytes == RUNG_BYTES_MAX)
-		argp_error(state, "--memory: '%s' is not in bytes; give 64MiB, 4GiB, or leave it out to have the graph in memory", arg);
-	return size.bytes ? size.bytes : 1;   /* 0 is too little like any other size */
-}
-
 static void check_complete(const struct argp_state *state, const struct score_args *args)
 {
 	const enum rung_score_method method = args->score.opts.method;
@@ -92,7 +83,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 				   arg);
 		return 0;
 	case KEY_MEMORY:
-		args->memory_bytes = arg_memory(state, arg);
+		args->memory_bytes = tool_arg_memory(state, arg, "give 64MiB, 4GiB, or leave it out to have the graph in memory");
 		return 0;
 	case ARGP_KEY_ARG:
 		argp_error(state, "'%s' belongs to no option; the file to write is --out %s", arg, arg);

@@ -111,15 +111,6 @@ static void set_score(const struct argp_state *state, struct stage_args *args, c
 			   text);
 }
 
-static uint64_t arg_memory(const struct argp_state *state, const char *arg)
-{
-	const struct tool_size size = tool_arg_size(state, "--memory", arg);
-
-	if (size.share >= 0 || size.bytes == RUNG_BYTES_MAX)
-		argp_error(state, "--memory: '%s' is not in bytes; give 512MiB, 4GiB, or leave it out for a quarter of RAM", arg);
-	return size.bytes ? size.bytes : 1;   /* 0 is too little like any other size */
-}
-
 static int parse_not_yet(int key, const char *arg, const struct argp_state *state)
 {
 	switch (key) {
@@ -189,7 +180,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		args->opts.resume = 1;
 		return 0;
 	case KEY_MEMORY:
-		args->opts.memory_bytes = arg_memory(state, arg);
+		args->opts.memory_bytes = tool_arg_memory(state, arg, "give 512MiB, 4GiB, or leave it out for a quarter of RAM");
 		return 0;
 	case KEY_STRIPE:
 		if (args->opts.stripe_count == RUNG_FEATURE_FILES_MAX)

@@ -95,15 +95,6 @@ static void set_sample(const struct argp_state *state, struct rung_verify_opts *
 		argp_error(state, "--sample: '%s' is nothing; give 1%%, 0.01 or 100000", text);
 }
 
-static uint64_t arg_memory(const struct argp_state *state, const char *text)
-{
-	const struct tool_size size = tool_arg_size(state, "--memory", text);
-
-	if (size.share >= 0 || size.bytes == 0 || size.bytes == RUNG_BYTES_MAX)
-		argp_error(state, "--memory: '%s' is not in bytes; give 64MiB or 4GiB", text);
-	return size.bytes;
-}
-
 static void check_complete(const struct argp_state *state, const struct verify_args *args)
 {
 	const struct rung_verify_opts *opts = &args->opts;
@@ -142,7 +133,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		args->opts.seed = tool_arg_u64(state, "--seed", arg, 0, UINT64_MAX);
 		return 0;
 	case KEY_MEMORY:
-		args->opts.memory_bytes = arg_memory(state, arg);
+		args->opts.memory_bytes = tool_arg_memory(state, arg, "give 64MiB or 4GiB");
 		return 0;
 	case KEY_REPAIR:
 		args->opts.repair = 1;

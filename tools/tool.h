@@ -62,6 +62,9 @@ struct tool_size {
 /** "4096", "64KiB", "1.5GiB", "10%", "max". */
 struct tool_size tool_arg_size(const struct argp_state *state, const char *option, const char *arg);
 
+/** What --memory says: bytes, neither a share nor max. `cure` says what to give instead; 0 is 1, since 0 stands for a default. */
+uint64_t tool_arg_memory(const struct argp_state *state, const char *arg, const char *cure);
+
 /** The bytes of a size, `whole` being 100%; RUNG_BYTES_NONE for none at all, since 0 stands for a default in the library. */
 uint64_t tool_size_bytes(const struct tool_size *size, uint64_t whole);
 

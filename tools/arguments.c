@@ -191,6 +191,15 @@ size_t tool_name_length(const char *arg)
 	return arg[length] == '=' ? length : 0;
 }
 
+size_t tool_arg_split(const struct argp_state *state, const char *arg)
+{
+	const size_t length = strcspn(arg, "=");
+
+	if (length == 0 || !arg[length] || !arg[length + 1])
+		argp_error(state, "--split: '%s' is not NAME=SRC; write train=ids.npy", arg);
+	return length;
+}
+
 void tool_arg_dir(const struct argp_state *state, const char *arg, const char **dir)
 {
 	if (*dir)

@@ -64,17 +64,15 @@ static const struct argp_option options[] = {
 
 static void add_split(const struct argp_state *state, struct stage_args *args, const char *text)
 {
-	const char *equals = strchr(text, '=');
+	const size_t length = tool_arg_split(state, text);
 	struct rung_stage_split *split;
 
-	if (!equals || equals == text || !equals[1])
-		argp_error(state, "--split: '%s' is not NAME=SRC; write train=ids.npy", text);
 	split = realloc(args->splits, (args->split_count + 1) * sizeof(*args->splits));
 	if (split) {
 		args->splits = split;
 		split = &args->splits[args->split_count++];
-		split->name = strndup(text, (size_t)(equals - text));
-		split->spec = equals + 1;
+		split->name = strndup(text, length);
+		split->spec = text + length + 1;
 	}
 	if (!split || !split->name)
 		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");

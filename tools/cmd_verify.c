@@ -61,15 +61,6 @@ static void add_named(const struct argp_state *state, char ***names_at, const ch
 	*count_at = count;
 }
 
-static void add_split(const struct argp_state *state, struct verify_args *args, const char *text)
-{
-	const char *equals = strchr(text, '=');
-
-	if (!equals || equals == text || !equals[1])
-		argp_error(state, "--split: '%s' is not NAME=SRC; write train=ids.npy", text);
-	add_named(state, &args->split_names, &args->split_specs, &args->opts.split_count, text, (size_t)(equals - text));
-}
-
 static void add_source(const struct argp_state *state, struct verify_args *args, const char *text)
 {
 	const size_t length = tool_name_length(text);
@@ -121,7 +112,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		args->opts.labels = arg;
 		return 0;
 	case KEY_SPLIT:
-		add_split(state, args, arg);
+		add_named(state, &args->split_names, &args->split_specs, &args->opts.split_count, arg, tool_arg_split(state, arg));
 		return 0;
 	case KEY_SCORE:
 		args->opts.score = arg;

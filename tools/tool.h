@@ -92,6 +92,9 @@ uint32_t tool_arg_gpus(const struct argp_state *state, const char *option, const
 /** Length of NAME in "NAME=SRC", where NAME is made of letters, digits, _ and -; 0 when it is a SRC without a name. */
 size_t tool_name_length(const char *arg);
 
+/** Length of NAME in the NAME=SRC of --split. */
+size_t tool_arg_split(const struct argp_state *state, const char *arg);
+
 /** The one argument DIR: keeps it, or exits when there is one already. */
 void tool_arg_dir(const struct argp_state *state, const char *arg, const char **dir);
 

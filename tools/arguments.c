@@ -200,11 +200,21 @@ size_t tool_arg_split(const struct argp_state *state, const char *arg)
 	return length;
 }
 
-void tool_arg_dir(const struct argp_state *state, const char *arg, const char **dir)
+error_t tool_parse_dir(int key, const char *arg, const struct argp_state *state, const char **dir)
 {
-	if (*dir)
-		argp_error(state, "one folder at a time: '%s' is too many", arg);
-	*dir = arg;
+	switch (key) {
+	case ARGP_KEY_ARG:
+		if (*dir)
+			argp_error(state, "one folder at a time: '%s' is too many", arg);
+		*dir = arg;
+		return 0;
+	case ARGP_KEY_END:
+		if (!*dir)
+			argp_error(state, "DIR is missing: the staged dataset");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
 }
 
 void tool_not_yet(const struct argp_state *state, const char *what)

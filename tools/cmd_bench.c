@@ -36,8 +36,6 @@ static void check_place(const struct argp_state *state, const struct bench_args 
 {
 	const char *budget = args->store.host.given ? "--host" : args->store.cache.given ? "--cache" : args->store.device_option;
 
-	if (!args->dir && !args->attach)
-		argp_error(state, "DIR is missing: the staged dataset");
 	if (args->dir && args->attach)
 		argp_error(state, "DIR and --attach exclude each other: the dataset is that of the store at %s", args->attach);
 	if (args->attach && budget)
@@ -92,10 +90,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_ATTACH:
 		args->attach = arg;
 		return 0;
-	case ARGP_KEY_ARG:
-		tool_arg_dir(state, arg, &args->dir);
-		return 0;
 	case ARGP_KEY_END:
+		if (!args->attach)
+			tool_parse_dir(key, arg, state, &args->dir);
 		check_place(state, args);
 		if (args->common.threads == 0)
 			args->common.threads = 1;
@@ -106,7 +103,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		}
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return tool_parse_dir(key, arg, state, &args->dir);
 	}
 }
 

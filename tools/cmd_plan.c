@@ -53,15 +53,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_PROFILE:
 		tool_not_yet(state, "--profile");
 		return 0;
-	case ARGP_KEY_ARG:
-		tool_arg_dir(state, arg, &args->dir);
-		return 0;
-	case ARGP_KEY_END:
-		if (!args->dir)
-			argp_error(state, "DIR is missing: the staged dataset");
-		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return tool_parse_dir(key, arg, state, &args->dir);
 	}
 }
 

@@ -98,15 +98,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_OUT:
 		args->out = arg;
 		return 0;
-	case ARGP_KEY_ARG:
-		tool_arg_dir(state, arg, &args->dir);
-		return 0;
-	case ARGP_KEY_END:
-		if (!args->dir)
-			argp_error(state, "DIR is missing: the staged dataset");
-		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return tool_parse_dir(key, arg, state, &args->dir);
 	}
 }
 

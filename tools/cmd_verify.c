@@ -86,12 +86,10 @@ static void set_sample(const struct argp_state *state, struct rung_verify_opts *
 		argp_error(state, "--sample: '%s' is nothing; give 1%%, 0.01 or 100000", text);
 }
 
-static void check_complete(const struct argp_state *state, const struct verify_args *args)
+static void check_sample(const struct argp_state *state, const struct verify_args *args)
 {
 	const struct rung_verify_opts *opts = &args->opts;
 
-	if (!args->dir)
-		argp_error(state, "DIR is missing: the staged dataset");
 	if ((opts->sample_rows || opts->sample_share > 0) && !opts->source && args->graph.opts.spec_count == 0)
 		argp_error(state, "--sample says how much to compare: give --source or --graph as well");
 }
@@ -129,14 +127,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_REPAIR:
 		args->opts.repair = 1;
 		return 0;
-	case ARGP_KEY_ARG:
-		tool_arg_dir(state, arg, &args->dir);
-		return 0;
 	case ARGP_KEY_END:
-		check_complete(state, args);
+		tool_parse_dir(key, arg, state, &args->dir);
+		check_sample(state, args);
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return tool_parse_dir(key, arg, state, &args->dir);
 	}
 }
 

@@ -95,8 +95,8 @@ size_t tool_name_length(const char *arg);
 /** Length of NAME in the NAME=SRC of --split. */
 size_t tool_arg_split(const struct argp_state *state, const char *arg);
 
-/** The one argument DIR: keeps it, or exits when there is one already. */
-void tool_arg_dir(const struct argp_state *state, const char *arg, const char **dir);
+/** A parser of the one argument DIR, for keys that a subcommand does not know: keeps it, and exits when there is none or another. */
+error_t tool_parse_dir(int key, const char *arg, const struct argp_state *state, const char **dir);
 
 /** Say that an option is not yet available in this version, and exit with TOOL_USAGE. `what` as typed: "--order reader". */
 void tool_not_yet(const struct argp_state *state, const char *what);

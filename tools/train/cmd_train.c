@@ -132,8 +132,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 				  "rung bench");
 		return 0;
 	case ARGP_KEY_ARG:
-		tool_arg_dir(state, arg, &args->dir);
-		return 0;
+		return tool_parse_dir(key, arg, state, &args->dir);
 	case ARGP_KEY_END:
 		check_args(args, state);
 		return 0;

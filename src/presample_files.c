@@ -13,11 +13,11 @@
 
 #include "edges_internal.h"
 #include "graph_internal.h"
+#include "radix.h"
 #include "sampler_internal.h"
 
 #define GROUP_BITS 12u      /* batches of a group, at most 2^12 */
 #define ENTRIES 1024u       /* vertices of batches that draw side by side */
-#define DIGIT_BITS 11u
 #define TOO_SHORT 1         /* of the arrays: no failure yet */
 
 /* A key: vertex << (GROUP_BITS + 1) | batch of the group << 1 | 1 when the last hop brought it */
@@ -43,34 +43,12 @@ struct lockstep {
 
 /* ---- sorting ---- */
 
-/* Least-significant-digit radix sort; `spare` is as long. Keys end in *keys, which may have changed places with *spare. */
-static void sort_keys(uint64_t **keys, uint64_t **spare, uint64_t count, unsigned key_bits)
-{
-	for (unsigned shift = 0; shift < key_bits; shift += DIGIT_BITS) {
-		uint64_t starts[1u << DIGIT_BITS] = { 0 }, sum = 0;
-		uint64_t *from = *keys, *to = *spare;
-
-		for (uint64_t i = 0; i < count; i++)
-			starts[from[i] >> shift & ((1u << DIGIT_BITS) - 1)]++;
-		for (unsigned d = 0; d < 1u << DIGIT_BITS; d++) {
-			const uint64_t here = starts[d];
-
-			starts[d] = sum;
-			sum += here;
-		}
-		for (uint64_t i = 0; i < count; i++)
-			to[starts[from[i] >> shift & ((1u << DIGIT_BITS) - 1)]++] = from[i];
-		*keys = to;
-		*spare = from;
-	}
-}
-
 /* What was drawn, sorted and once. */
 static void compact_drawn(struct lockstep *ls)
 {
 	uint64_t at = 0;
 
-	sort_keys(&ls->drawn, &ls->spare, ls->drawn_count, ls->key_bits);
+	rung__radix_sort_keys(&ls->drawn, &ls->spare, ls->drawn_count, ls->key_bits);
 	for (uint64_t i = 0; i < ls->drawn_count; i++) {
 		if (i == 0 || ls->drawn[i] != ls->drawn[i - 1])
 			ls->drawn[at++] = ls->drawn[i];
@@ -214,7 +192,7 @@ static int hold_seeds(struct lockstep *ls)
 		for (uint64_t i = 0; i < count; i++)
 			ls->held[ls->held_count++] = seeds[i] << (GROUP_BITS + 1) | b << 1 | 1;
 	}
-	sort_keys(&ls->held, &ls->spare, ls->held_count, ls->key_bits);
+	rung__radix_sort_keys(&ls->held, &ls->spare, ls->held_count, ls->key_bits);
 	return 0;
 }
 
@@ -295,7 +273,8 @@ int rung__presample_files(const void *graph, const struct rung__run *run, uint32
 	ls.key_bits = bits_of(from->vertex_count);
 	ls.draws_max = draws_max(&from->sampler_opts);
 	ls.set_size = rung__draw_set_size(from->sampler_opts.fanouts, from->sampler_opts.hop_count, UINT64_MAX);
-	ls.capacity = from->memory_bytes / (3 * sizeof(*memory));
+	/* what is sorted at once; a batch, whose places are numbers of 32 bits, has no more */
+	ls.capacity = RUNG__MIN(from->memory_bytes / (3 * sizeof(*memory)), (uint64_t)UINT32_MAX);
 	memory = rung__malloc_array(ls.capacity, 3 * sizeof(*memory));
 	ls.sets = rung__malloc_array((uint64_t)run->threads, (size_t)((ls.set_size + ls.draws_max) * sizeof(*ls.sets)));
 	if (!memory || !ls.sets) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Least-significant-digit radix sort of (key, payload) pairs: all histograms in one pass over the keys, then one
+ * Least-significant-digit radix sort of keys, alone or with a payload: all histograms in one pass over the keys, then one
  * counting pass for each digit on which the keys differ. Short inputs are sorted by insertion.
  */
 #include "radix.h"
@@ -11,26 +11,28 @@
 #define INSERTION_MAX 64u      /* below this, insertion costs less than clearing one histogram */
 #define PASSES_PER_SWEEP 3u    /* histograms kept at once on the stack: 3 * 2048 * 4 bytes */
 
-static void sort_by_insertion(uint64_t *keys, uint32_t *payload, uint64_t count, uint64_t mask)
-{
-	for (uint64_t i = 1; i < count; i++) {
-		const uint64_t key = keys[i];
-		const uint32_t value = payload[i];
-		uint64_t j = i;
-
-		for (; j > 0 && (keys[j - 1] & mask) > (key & mask); j--) {
-			keys[j] = keys[j - 1];
-			payload[j] = payload[j - 1];
-		}
-		keys[j] = key;
-		payload[j] = value;
-	}
-}
-
 struct pairs {
 	uint64_t *keys;
-	uint32_t *payload;
+	uint32_t *payload;   /* NULL: keys alone */
 };
+
+static void sort_by_insertion(struct pairs pairs, uint64_t count, uint64_t mask)
+{
+	for (uint64_t i = 1; i < count; i++) {
+		const uint64_t key = pairs.keys[i];
+		const uint32_t value = pairs.payload ? pairs.payload[i] : 0;
+		uint64_t j = i;
+
+		for (; j > 0 && (pairs.keys[j - 1] & mask) > (key & mask); j--) {
+			pairs.keys[j] = pairs.keys[j - 1];
+			if (pairs.payload)
+				pairs.payload[j] = pairs.payload[j - 1];
+		}
+		pairs.keys[j] = key;
+		if (pairs.payload)
+			pairs.payload[j] = value;
+	}
+}
 
 /* `starts` comes in as the histogram of the digit. */
 static void move_by_digit(struct pairs from, struct pairs to, uint64_t count, unsigned shift, uint64_t digit_mask,
@@ -48,24 +50,19 @@ static void move_by_digit(struct pairs from, struct pairs to, uint64_t count, un
 		const uint32_t at = starts[(from.keys[i] >> shift) & digit_mask]++;
 
 		to.keys[at] = from.keys[i];
-		to.payload[at] = from.payload[i];
+		if (from.payload)
+			to.payload[at] = from.payload[i];
 	}
 }
 
-void rung__radix_sort_pairs(uint64_t *keys, uint32_t *payload, uint64_t *keys_tmp, uint32_t *payload_tmp, uint64_t count,
-                            unsigned key_bits)
+/* @return where they are sorted: in `from`, or in `to` */
+static struct pairs sort_by_digits(struct pairs from, struct pairs to, uint64_t count, uint64_t key_mask)
 {
-	const uint64_t key_mask = key_bits >= 64 ? UINT64_MAX : (UINT64_C(1) << key_bits) - 1;
-	struct pairs from = { keys, payload }, to = { keys_tmp, payload_tmp };
 	uint64_t differing = 0;
 
-	assert(key_bits >= 1 && count <= UINT32_MAX);
-	if (count < INSERTION_MAX) {
-		sort_by_insertion(keys, payload, count, key_mask);
-		return;
-	}
+	assert(count <= UINT32_MAX);
 	for (uint64_t i = 1; i < count; i++)
-		differing |= keys[i] ^ keys[0];
+		differing |= from.keys[i] ^ from.keys[0];
 	differing &= key_mask;
 
 	for (unsigned shift = 0; shift < 64 && differing >> shift; ) {
@@ -94,8 +91,40 @@ void rung__radix_sort_pairs(uint64_t *keys, uint32_t *payload, uint64_t *keys_tm
 			to = swap;
 		}
 	}
-	if (from.keys != keys) {
-		memcpy(keys, from.keys, count * sizeof(*keys));
-		memcpy(payload, from.payload, count * sizeof(*payload));
+	return from;
+}
+
+static uint64_t mask_of(unsigned key_bits)
+{
+	assert(key_bits >= 1);
+	return key_bits >= 64 ? UINT64_MAX : (UINT64_C(1) << key_bits) - 1;
+}
+
+void rung__radix_sort_pairs(uint64_t *keys, uint32_t *payload, uint64_t *keys_tmp, uint32_t *payload_tmp, uint64_t count,
+                            unsigned key_bits)
+{
+	const struct pairs pairs = { keys, payload };
+	struct pairs sorted;
+
+	if (count < INSERTION_MAX) {
+		sort_by_insertion(pairs, count, mask_of(key_bits));
+		return;
+	}
+	sorted = sort_by_digits(pairs, (struct pairs){ keys_tmp, payload_tmp }, count, mask_of(key_bits));
+	if (sorted.keys != keys) {
+		memcpy(keys, sorted.keys, count * sizeof(*keys));
+		memcpy(payload, sorted.payload, count * sizeof(*payload));
+	}
+}
+
+void rung__radix_sort_keys(uint64_t **keys, uint64_t **keys_tmp, uint64_t count, unsigned key_bits)
+{
+	const struct pairs alone = { *keys, NULL };
+
+	if (count < INSERTION_MAX) {
+		sort_by_insertion(alone, count, mask_of(key_bits));
+	} else if (sort_by_digits(alone, (struct pairs){ *keys_tmp, NULL }, count, mask_of(key_bits)).keys != *keys) {
+		*keys = *keys_tmp;
+		*keys_tmp = alone.keys;
 	}
 }

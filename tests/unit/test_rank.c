@@ -310,3 +310,42 @@ Test(rank, pairs_compare_only_the_bits_asked_for)
 			cr_assert_eq(payload[i], i < count / 2 ? 2 * i : 2 * (i - count / 2) + 1);
 	}
 }
+
+static int by_low_bits_then_high(const void *a, const void *b)
+{
+	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	if ((uint32_t)x != (uint32_t)y)
+		return (uint32_t)x < (uint32_t)y ? -1 : 1;
+	return (x > y) - (x < y);
+}
+
+Test(rank, keys_alone_are_sorted_stably_into_either_of_the_two_arrays)
+{
+	const uint64_t counts[] = { 0, 1, 2, 63, 64, 65, 1000, 40000 };
+	const uint32_t masks[] = { 0, 1, 0x7ff, 0xfff, 0xf0f0f, 0x3fffff, UINT32_MAX };   /* none to three digits */
+	uint64_t *first = malloc(40000 * sizeof(*first)), *second = malloc(40000 * sizeof(*second));
+	uint64_t *sorted = malloc(40000 * sizeof(*sorted)), state = 32;
+	bool stayed = false, moved = false;
+
+	for (size_t c = 0; c < RUNG__ARRAY_LEN(counts); c++) {
+		for (size_t m = 0; m < RUNG__ARRAY_LEN(masks); m++) {
+			uint64_t *keys = first, *keys_tmp = second;
+
+			/* what is not compared ascends: a stable sort keeps it so */
+			for (uint64_t i = 0; i < counts[c]; i++)
+				keys[i] = sorted[i] = i << 32 | (test_random(&state) & masks[m]);
+			qsort(sorted, counts[c], sizeof(*sorted), by_low_bits_then_high);
+			rung__radix_sort_keys(&keys, &keys_tmp, counts[c], 32);
+			cr_assert((keys == first && keys_tmp == second) || (keys == second && keys_tmp == first));
+			stayed |= keys == first;
+			moved |= keys == second;
+			for (uint64_t i = 0; i < counts[c]; i++)
+				cr_assert_eq(keys[i], sorted[i], "key %d of %d, mask %x", (int)i, (int)counts[c], masks[m]);
+		}
+	}
+	cr_assert(stayed && moved);
+	free(first);
+	free(second);
+	free(sorted);
+}

@@ -15,7 +15,8 @@
 
 #define SECTOR_BYTES 512u   /* unit of "start", whatever the device's own block is */
 
-bool rung__read_number(const char *path, uint64_t *number_out)
+/* A number from a file of one line. @return false when there is no such file or no number in it */
+static bool read_number(const char *path, uint64_t *number_out)
 {
 	char text[32];
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -42,7 +43,7 @@ static uint64_t number_in(const char *folder, const char *name)
 	uint64_t number = 0;
 	int length = snprintf(path, sizeof(path), "%s/%s", folder, name);
 
-	if (length < 0 || (size_t)length >= sizeof(path) || !rung__read_number(path, &number))
+	if (length < 0 || (size_t)length >= sizeof(path) || !read_number(path, &number))
 		return 0;
 	return number;
 }

@@ -20,7 +20,4 @@ struct rung__block_device {
  */
 bool rung__block_device(const char *sys, unsigned major_number, unsigned minor_number, struct rung__block_device *device_out);
 
-/** A number from a file of one line. @return false when there is no such file or no number in it */
-bool rung__read_number(const char *path, uint64_t *number_out);
-
 #endif

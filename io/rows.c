@@ -7,8 +7,7 @@
 #include "rows.h"
 #include "source_place.h"
 
-#define GATHER_BYTES (16u << 20) /* of a block: large enough that some of its rows are neighbours in the source */
-#define GAP_BYTES    4096u       /* read and dropped rather than starting another read */
+#define GAP_BYTES 4096u /* read and dropped rather than starting another read */
 
 struct rung__row_place {
 	uint64_t row; /* in the source */
@@ -19,11 +18,6 @@ struct failure {
 	int rc;
 	char text[RUNG__ERROR_BYTES]; /* the last error belongs to a thread: carried to the one that called */
 };
-
-uint64_t rung__rows_per_block(uint64_t row_bytes)
-{
-	return RUNG__MAX(GATHER_BYTES / RUNG__MAX(row_bytes, 1u), 1u);
-}
 
 int rung__rows_init(struct rung__rows *rows, const struct rung_source *src, uint64_t count_max, int threads)
 {

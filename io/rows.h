@@ -29,7 +29,4 @@ int rung__rows_gather(struct rung__rows *rows, const void *ids, unsigned id_byte
 
 void rung__rows_fini(struct rung__rows *rows);
 
-/** Rows of `row_bytes` that make a block of a few MiB. */
-uint64_t rung__rows_per_block(uint64_t row_bytes);
-
 #endif

@@ -331,12 +331,6 @@ uint64_t rung__scan_chunk_rows(const struct rung__stage_rows *rows);
 /** Read rows [first, first + count) of a span. Chunk 0 begins at `first`. */
 int rung__scan(struct rung__stage_rows *rows, const struct rung__row_span *span, uint64_t first, uint64_t count, rung__scan_fn fn,
 	       void *ctx);
-/** Do jobs by threads, with progress: `bytes` in all. */
-int rung__rows_jobs(struct rung__stage_rows *rows, uint32_t threads, uint64_t count, int (*fn)(void *ctx, uint64_t job, uint32_t worker),
-		    void *ctx, uint64_t bytes);
-/** Read rows of a span. @param buffer  [plan.read_bytes] on a page @param rows_out  where they lie, in `buffer` or in memory */
-int rung__row_span_read(const struct rung__stage_rows *rows, const struct rung__row_span *span, uint64_t first, uint64_t count,
-		    unsigned char *buffer, const unsigned char **rows_out);
 /** The source's rows as a span. */
 struct rung__row_span rung__source_span(const struct rung__stage_rows *rows);
 

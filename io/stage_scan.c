@@ -30,8 +30,9 @@ struct rung__row_span rung__source_span(const struct rung__stage_rows *rows)
 					.offset = place.offset };
 }
 
-int rung__row_span_read(const struct rung__stage_rows *rows, const struct rung__row_span *span, uint64_t first, uint64_t count,
-		    unsigned char *buffer, const unsigned char **rows_out)
+/* @param buffer  [plan.read_bytes] on a page @param rows_out  where they lie, in `buffer` or in memory */
+static int read_span(const struct rung__stage_rows *rows, const struct rung__row_span *span, uint64_t first, uint64_t count,
+		     unsigned char *buffer, const unsigned char **rows_out)
 {
 	const uint64_t row_bytes = rows->layout.row_bytes, begin = span->offset + first * row_bytes;
 	const uint64_t page = rung__align_down(begin, RUNG__PAGE_BYTES);
@@ -52,7 +53,7 @@ static int take_chunk(const struct scan *scan, uint64_t chunk, unsigned char *bu
 {
 	const uint64_t at = chunk * scan->chunk_rows, count = RUNG__MIN(scan->count - at, scan->chunk_rows);
 
-	return rung__row_span_read(scan->rows, scan->span, scan->first + at, count, buffer, rows_out);
+	return read_span(scan->rows, scan->span, scan->first + at, count, buffer, rows_out);
 }
 
 /* Whoever comes first takes the next chunk: any other order would have bytes inflated twice. */
@@ -81,22 +82,11 @@ static int scan_chunk(void *ctx, uint64_t chunk, uint32_t worker)
 	return rc;
 }
 
-int rung__scan(struct rung__stage_rows *rows, const struct rung__row_span *span, uint64_t first, uint64_t count, rung__scan_fn fn,
-	       void *ctx)
-{
-	struct scan scan = { rows, span, first, count, rung__scan_chunk_rows(rows), fn, ctx, PTHREAD_MUTEX_INITIALIZER, 0 };
-	const uint64_t chunks = (count + scan.chunk_rows - 1) / scan.chunk_rows;
-	int rc = rung__rows_jobs(rows, rows->plan.reader_count, chunks, scan_chunk, &scan, count * rows->layout.row_bytes);
-
-	pthread_mutex_destroy(&scan.turn);
-	return rc;
-}
-
-int rung__rows_jobs(struct rung__stage_rows *rows, uint32_t threads, uint64_t count, int (*fn)(void *ctx, uint64_t job, uint32_t worker),
-		    void *ctx, uint64_t bytes)
+/* Chunks by threads, with progress: `bytes` in all. */
+static int run_jobs(struct rung__stage_rows *rows, uint64_t count, struct scan *scan, uint64_t bytes)
 {
 	struct rung__jobs *jobs;
-	int rc = rung__jobs_start(threads, count, fn, ctx, &jobs), failed;
+	int rc = rung__jobs_start(rows->plan.reader_count, count, scan_chunk, scan, &jobs), failed;
 
 	if (rc < 0)
 		return rc;
@@ -106,4 +96,15 @@ int rung__rows_jobs(struct rung__stage_rows *rows, uint32_t threads, uint64_t co
 		rung__jobs_stop(jobs);
 	failed = rung__jobs_end(jobs);
 	return failed < 0 ? failed : rc;
+}
+
+int rung__scan(struct rung__stage_rows *rows, const struct rung__row_span *span, uint64_t first, uint64_t count, rung__scan_fn fn,
+	       void *ctx)
+{
+	struct scan scan = { rows, span, first, count, rung__scan_chunk_rows(rows), fn, ctx, PTHREAD_MUTEX_INITIALIZER, 0 };
+	const uint64_t chunks = (count + scan.chunk_rows - 1) / scan.chunk_rows;
+	int rc = run_jobs(rows, chunks, &scan, count * rows->layout.row_bytes);
+
+	pthread_mutex_destroy(&scan.turn);
+	return rc;
 }

@@ -23,7 +23,8 @@ struct scan {
 	uint64_t *items;             /* [file_count + 1]: first item of each */
 };
 
-bool rung__verify_sum_known(const struct rung__verify *v, uint64_t block)
+/* Whether the checksum of block `block` of all files' is known; of checksums.npy's own the manifest tells. */
+static bool sum_known(const struct rung__verify *v, uint64_t block)
 {
 	const uint64_t at = RUNG__NPY_DATA_OFFSET + block * sizeof(uint64_t);
 
@@ -147,7 +148,7 @@ static int load_sums(struct rung__verify *v)
 static void pass_unknown(struct rung__verify *v)
 {
 	for (uint64_t i = 0; i < v->ds->manifest->block_count; i++) {
-		if (!rung__verify_sum_known(v, i))
+		if (!sum_known(v, i))
 			v->bad[i] = RUNG__BLOCK_GOOD;
 	}
 }

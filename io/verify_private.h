@@ -29,7 +29,6 @@ struct rung__verify {
 	uint64_t *sums;          /* as checksums.npy has them */
 	unsigned char *sums_bad; /* [checksums.block_count]: block of checksums.npy that cannot be relied on */
 	unsigned char *bad;      /* [block_count + checksums.block_count]: enum rung__block_state; checksums.npy's come last */
-	uint64_t bad_room, repaired_room;
 	void *vertex_of_rank, *rank_of_vertex; /* NULL until rung__verify_load_maps() */
 	struct rung_verify_report report;
 	char in_place_error[RUNG__ERROR_BYTES];   /* why the file that rows were left in cannot be looked at; "": it can */
@@ -44,9 +43,6 @@ static inline unsigned char *rung__verify_states(const struct rung__verify *v, c
 
 	return v->bad + (file == &m->checksums ? m->block_count : file->first_block);
 }
-
-/** Whether the checksum of block `block` of all files' is known; of checksums.npy's own the manifest tells. */
-bool rung__verify_sum_known(const struct rung__verify *v, uint64_t block);
 
 /** Look at all blocks of all files: fills v->bad, v->sums. Files that are too long have the block of their end as a bad one. */
 int rung__verify_blocks(struct rung__verify *v);

@@ -10,6 +10,8 @@
 #include "rows.h"
 #include "verify_private.h"
 
+#define BATCH_BYTES (16u << 20) /* of rows: large enough that some of them are neighbours in the source */
+
 struct place {
 	uint64_t rank, at; /* at: in the batch */
 };
@@ -130,7 +132,7 @@ int rung__verify_rows_sample(const struct rung__verify *v, struct rung__verify_r
 	int rc;
 
 	rung__sample_init(&sample, v);
-	s.count_max = RUNG__MIN(rung__rows_per_block(row_bytes), sample.left);
+	s.count_max = RUNG__MIN(RUNG__MAX(BATCH_BYTES / RUNG__MAX(row_bytes, 1u), 1u), sample.left);
 	s.ids = rung__malloc_array(s.count_max, sizeof(*s.ids));
 	s.places = rung__malloc_array(s.count_max, sizeof(*s.places));
 	s.staged = rung__malloc_array(s.count_max, (size_t)row_bytes);

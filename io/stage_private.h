@@ -9,7 +9,9 @@
  *   stage_memory.c   the budget: what each step may take, and the least that works
  *   stage_job.c      which job a half-done folder belongs to
  *   stage_journal.c  what is finished
- *   stage_dir.c      the folder: lock, leftovers, publication
+ *   stage_dir.c      the folder: its names, its lock, what an earlier run left of it
+ *   stage_entries.c  what lies in it, and what of that may be removed
+ *   stage_publish.c  the name it gets in the end
  *   stage_graph.c    graph, score, ranks, relabelled graph, in memory or in files
  *   stage_write.c    files of what is in memory, with their checksums; manifest
  *   stage_probe.c    what the devices do

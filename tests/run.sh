@@ -88,7 +88,7 @@ if [ $all = yes ]; then
 	# another compiler or fewer parts change little in what the command's tests look at, and these take the most time
 	check "clang" build-clang -DCMAKE_C_COMPILER=clang -- --label-regex "unit|contract|stress|fuzz"
 	check "AddressSanitizer and UBSan" build-asan -DRUNG_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_C_FLAGS_DEBUG=-g -O1" \
-		-- --exclude-regex "gpu/test_gpu_bench|cli/test_(bench|bench_scripts|bench_share|damage|train)"
+		-- --exclude-regex "^gpu/|sim/.*-(cuda-host|late|one-queue|stream.*|two-gpus)|cli/test_(bench|bench_scripts|bench_share|damage|train)"
 	check "race programs under ThreadSanitizer" build-tsan -DRUNG_SANITIZE=thread -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_C_FLAGS_DEBUG=-g -O1"
 	check "every option off" build-minimal "${off[@]}" -- --label-regex "unit|contract|cli" \
 		--exclude-regex "cli/test_(bench|bench_scripts|bench_share|damage|train|verify|trace|score|stage_kill)"

@@ -354,6 +354,8 @@ static void print_report(const struct stage_args *args, const struct rung_stage_
 		printf(" in %s", tool_seconds_text(text, report->score.seconds));
 	printf("\nwrote %s to %s in %s\n", tool_bytes_text(text, (double)report->bytes_written), args->opts.out_dir,
 	       tool_seconds_text(more, report->seconds));
+	if (report->in_place)
+		printf("rows stay where they are: the dataset needs their file as it is\n");
 }
 
 static void free_args(struct stage_args *args)

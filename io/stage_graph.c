@@ -8,6 +8,7 @@
 #include "edges_input.h"
 #include "graph_internal.h"
 #include "internal.h"
+#include "relabel.h"
 #include "stage_private.h"
 
 #define EDGES_CHUNKS 12u                 /* of a pass: those read ahead, and what they are read through */
@@ -256,15 +257,26 @@ static int take_ranked(struct rung__stage *stage, const char *words)
 	return 0;
 }
 
+/* Rows are put where the maps say: whoever wrote the files may have written the journal, too. */
+static int read_maps(struct rung__stage *stage)
+{
+	const struct rung__manifest *m = stage->manifest;
+	int rc;
+
+	if ((rc = take_maps(stage)) < 0 || (rc = rung__stage_read_array(stage, RUNG__VERTEX_OF_RANK, stage->vertex_of_rank)) < 0 ||
+	    (rc = rung__stage_read_array(stage, RUNG__RANK_OF_VERTEX, stage->rank_of_vertex)) < 0)
+		return rc;
+	rc = rung__maps_check(stage->vertex_of_rank, stage->rank_of_vertex, m->vertex_count, m->index_bytes, stage->threads);
+	return rc < 0 ? rung__fail(RUNG_E_CORRUPT, "%s: " RUNG__VERTEX_OF_RANK " and " RUNG__RANK_OF_VERTEX " are not each other's inverse; "
+				   "begin anew with --force", stage->dir.partial_path) : 0;
+}
+
 int rung__stage_rank(struct rung__stage *stage)
 {
 	int rc;
 
-	if (rung__journal_last(&stage->journal, RUNG__JOURNAL_RANKED)) {
-		if ((rc = take_maps(stage)) < 0 || (rc = rung__stage_read_array(stage, RUNG__VERTEX_OF_RANK, stage->vertex_of_rank)) < 0)
-			return rc;
-		return rung__stage_read_array(stage, RUNG__RANK_OF_VERTEX, stage->rank_of_vertex);
-	}
+	if (rung__journal_last(&stage->journal, RUNG__JOURNAL_RANKED))
+		return read_maps(stage);
 	rc = score(stage);
 	return rc < 0 ? rc : rank(stage);
 }

@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <utime.h>
 
+#include "checksum.h"
 #include "internal.h"
+#include "stage_journal.h"
 #include "stage_killed.h"
 
 TestSuite(stage_resume, .init = setup, .fini = teardown, .timeout = 300);
@@ -260,6 +262,47 @@ Test(stage_resume, a_damaged_journal_is_believed_as_far_as_it_is_whole)
 		same_files(reference, out);
 		no_leftovers(out);
 		support_remove(out);
+	}
+}
+
+/* An entry of a map changed, and what the journal says of its file as well. */
+static void forge_map(const char *name, uint64_t block, uint32_t entry)
+{
+	const int folder = open(partial, O_RDONLY | O_DIRECTORY);
+	struct rung__journal lines = { .fd = -1 };
+	unsigned char *bytes;
+	char path[400];
+	size_t count;
+	uint64_t sum;
+
+	snprintf(path, sizeof(path), "%s/%s", partial, name);
+	bytes = support_read_file(path, &count);
+	memcpy(bytes + count - sizeof(entry), &entry, sizeof(entry));
+	cr_assert_eq(support_write_file(path, bytes, count), 0);
+	sum = rung__checksum(bytes, count);
+	cr_assert_eq(rung__journal_read(&lines, folder, partial), 0);
+	cr_assert_eq(rung__journal_begin(&lines, folder), 0);
+	cr_assert_eq(rung__journal_add_sums(&lines, block, 1, &sum), 0);
+	cr_assert_eq(rung__journal_commit(&lines, -1), 0);
+	rung__journal_fini(&lines);
+	close(folder);
+	free(bytes);
+}
+
+Test(stage_resume, maps_that_would_lead_rows_astray_are_refused)
+{
+	const uint64_t first = (4096 + ROWS * 5000 + 1048575) / 1048576 + 2;   /* block, behind the features and the graph */
+
+	setup_ranges();
+	opts.plan = RUNG_STAGE_PLAN_PASSES;
+	for (unsigned map = 0; map < 2; map++) {
+		opts.resume = 0;
+		opts.force = 1;
+		stop_in("features", ROWS * 5000 * 4);
+		opts.resume = 1;
+		opts.force = 0;
+		forge_map(map ? "rank_of_vertex.npy" : "vertex_of_rank.npy", first + map, UINT32_MAX);
+		is_refused(RUNG_E_CORRUPT, "are not each other's inverse");
 	}
 }
 

@@ -6,6 +6,8 @@
 
 #include "plan_internal.h"
 
+#define NO_LIMIT (UINT64_C(1) << 62)   /* version 1 writes the most whole pages that 63 bits hold */
+
 static bool read_u64(const char *root, const char *path, uint64_t *value_out)
 {
 	char name[512];
@@ -72,13 +74,17 @@ static bool group_path(const char *root, bool v2, char *path, size_t path_bytes)
 	return found;
 }
 
-/* The tightest of our group's and its parents' limits, less what each uses. */
-static uint64_t group_free(const char *root, bool v2)
+struct group_memory {
+	uint64_t limit, free;   /* UINT64_MAX: no limit */
+};
+
+/* The tightest of our group's and its parents' limits, and what is left where least is left, which may be another. */
+static struct group_memory group_memory(const char *root, bool v2)
 {
 	const char *mount = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
 	const char *limit_file = v2 ? "memory.max" : "memory.limit_in_bytes";
 	const char *usage_file = v2 ? "memory.current" : "memory.usage_in_bytes";
-	uint64_t least = UINT64_MAX;
+	struct group_memory least = { UINT64_MAX, UINT64_MAX };
 	char group[384];
 
 	if (!group_path(root, v2, group, sizeof(group)))
@@ -89,10 +95,11 @@ static uint64_t group_free(const char *root, bool v2)
 		char name[480];
 
 		snprintf(name, sizeof(name), "%s%s/%s", mount, group, limit_file);
-		if (read_u64(root, name, &limit)) {
+		if (read_u64(root, name, &limit) && limit < NO_LIMIT) {
+			least.limit = RUNG__MIN(least.limit, limit);
 			snprintf(name, sizeof(name), "%s%s/%s", mount, group, usage_file);
 			if (read_u64(root, name, &usage))
-				least = RUNG__MIN(least, limit > usage ? limit - usage : 0);
+				least.free = RUNG__MIN(least.free, limit > usage ? limit - usage : 0);
 		}
 		slash = strrchr(group, '/');
 		if (!slash)
@@ -105,8 +112,13 @@ uint64_t rung__host_memory_free(const char *root)
 {
 	uint64_t available = mem_available(root);
 
-	available = RUNG__MIN(available, group_free(root, true));
-	return RUNG__MIN(available, group_free(root, false));
+	available = RUNG__MIN(available, group_memory(root, true).free);
+	return RUNG__MIN(available, group_memory(root, false).free);
+}
+
+uint64_t rung__host_memory_limit(const char *root)
+{
+	return RUNG__MIN(group_memory(root, true).limit, group_memory(root, false).limit);
 }
 
 uint64_t rung__host_memory_budget(const char *root)

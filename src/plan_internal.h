@@ -43,4 +43,7 @@ uint64_t rung__host_memory_free(const char *root);
  */
 uint64_t rung__host_memory_budget(const char *root);
 
+/** The tightest memory limit of the control groups above this process; UINT64_MAX: none. */
+uint64_t rung__host_memory_limit(const char *root);
+
 #endif

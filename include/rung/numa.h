@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * What a machine is made of, as its kernel tells: NUMA nodes with their CPUs and memory, GPUs, NVMe drives, and what lies between them.
+ *
+ * A node is CPUs, memory, or both, that are near each other. Normal machines have one node or several, holes in their numbering, nodes
+ * without CPUs (CXL memory, the memory of a GPU) or without memory, CPUs that are off, devices of which the kernel does not say where
+ * they are, and a container around the process that allows only some of all this. So numbers of nodes are never positions: functions
+ * say which of the two they take, and what is not known has a value of its own.
+ */
+#ifndef RUNG_NUMA_H
+#define RUNG_NUMA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RUNG_NODES_MAX 1024              /**< node numbers are below it */
+#define RUNG_UNKNOWN UINT64_MAX          /**< of sizes and rates here: the kernel does not say */
+
+/** Numbers of CPUs or nodes. */
+struct rung_id_list {
+	const uint32_t *ids;    /**< [count], ascending; NULL: not known */
+	uint32_t count;
+};
+
+struct rung_huge_pages {
+	uint64_t page_bytes;
+	uint64_t total;         /**< pages set aside, RUNG_UNKNOWN as below */
+	uint64_t free;
+};
+
+/** What the firmware rates the memory of a node at, seen from some nodes (ACPI HMAT). Not a measurement. */
+struct rung_memory_rating {
+	uint32_t access;                  /**< class: 0 the nearest of all that reads memory, 1 the nearest CPUs */
+	struct rung_id_list initiators;   /**< the nodes it holds for */
+	uint64_t read_bytes_per_s;
+	uint64_t write_bytes_per_s;
+	uint64_t read_latency_ns;
+	uint64_t write_latency_ns;
+};
+
+struct rung_topology_node {
+	uint32_t node;                    /**< its number */
+	int has_cpu;                      /**< nonzero: some of its CPUs are online */
+	int has_memory;
+	struct rung_id_list cpus;         /**< online */
+	struct rung_id_list cpus_offline; /**< there, but off */
+	struct rung_id_list cpus_allowed; /**< of `cpus`, those this process may run on */
+	int memory_allowed;               /**< 1 this process may take memory here, 0 not, -1 not known */
+	uint64_t total_bytes;
+	uint64_t free_bytes;              /**< unused; what the kernel could take back from its caches is not in it */
+	const struct rung_huge_pages *huge_pages;     /**< [huge_page_count], by size */
+	size_t huge_page_count;
+	const struct rung_memory_rating *ratings;     /**< [rating_count], by class; none where the firmware says nothing */
+	size_t rating_count;
+	const char *gpu;                  /**< bus id of the GPU whose memory this is (Grace Hopper and the like), else NULL */
+};
+
+/** A PCI Express link. */
+struct rung_pcie_link {
+	double gt_per_s;        /**< transfers of each lane now, in 10^9; 0: not known. Idle GPUs slow down to 2.5 */
+	double gt_per_s_max;    /**< that the device can; 0: not known */
+	uint32_t width;         /**< lanes in use; 0: not known */
+	uint32_t width_max;
+};
+
+enum rung_topology_kind { RUNG_TOPOLOGY_GPU = 0, RUNG_TOPOLOGY_NVME };
+
+/** A GPU, or a namespace of an NVMe drive. Texts are printable ASCII and NULL where there is none. */
+struct rung_topology_device {
+	enum rung_topology_kind kind;
+	const char *name;             /**< bus id of a GPU, block device of a drive: "0000:3b:00.0", "nvme0n1" */
+	const char *bus_id;           /**< NULL: not on PCI (NVMe over a network) */
+	const char *pci_path;         /**< host bridge, bridges, device: "pci0000:3a/0000:3a:00.0/0000:3b:00.0" */
+	const char *vendor;           /**< GPUs: "nvidia", "amd", "intel", or its number "0x1234" */
+	const char *model;
+	const char *driver;           /**< kernel driver that has it */
+	const char *controller;       /**< drives: "nvme0", the first where several lead to the namespace */
+	const char *transport;        /**< drives: "pcie", "tcp", "rdma", "fc" */
+	int node;                     /**< NUMA node it is at; -1: the kernel does not say */
+	int memory_node;              /**< GPUs: the node that is its memory; -1: its memory is no node */
+	uint64_t bytes;               /**< drives: capacity */
+	uint64_t sector_bytes;        /**< drives: logical block */
+	struct rung_pcie_link link;
+};
+
+struct rung_topology_info {
+	size_t size;                  /**< sizeof(struct rung_topology_info), set by the caller */
+	int numa;                     /**< 0: the kernel shows no nodes, and node 0 stands for the whole machine */
+	uint32_t node_count;
+	uint32_t gpu_count;
+	uint32_t nvme_count;
+	struct rung_id_list cpus;           /**< online */
+	struct rung_id_list cpus_offline;
+	struct rung_id_list cpus_allowed;   /**< that this process may run on (affinity and cpuset) */
+	struct rung_id_list nodes_allowed;  /**< that it may take memory of (cpuset) */
+	uint64_t total_bytes;               /**< of all memory */
+	uint64_t available_bytes;           /**< that may still be taken: by the kernel's estimate, and by the control groups' limits */
+	uint64_t limit_bytes;               /**< the tightest limit of the control groups above us; RUNG_UNKNOWN: none */
+};
+
+struct rung_topology;
+
+/**
+ * Read the topology of a machine. Nothing is kept open, and nothing of the machine is changed or measured.
+ *
+ * @param root          folder with the machine's sys/ and proc/; NULL or "": this machine. A recorded one serves tests and questions about
+ *                      machines far away
+ * @param topology_out  free with rung_topology_destroy()
+ * @return 0; RUNG_E_NOENT (no such folder, or nothing in it tells CPUs or nodes), RUNG_E_FORMAT (a file holds what it cannot: names
+ *         file and value), RUNG_E_IO, RUNG_E_NOMEM
+ *
+ * A file that is not there, or that this process may not read, makes what it would tell unknown; it is no error.
+ */
+RUNG_API int rung_topology_load(const char *root, struct rung_topology **topology_out);
+
+/** Free; NULL is allowed. */
+RUNG_API void rung_topology_destroy(struct rung_topology *topology);
+
+/* What follows belongs to the topology, lives as long as it, and may be used by any number of threads. */
+
+/** @return 0, RUNG_E_INVAL, RUNG_E_ABI */
+RUNG_API int rung_topology_info(const struct rung_topology *topology, struct rung_topology_info *info_out);
+
+/** Node at position `idx`, by ascending number; NULL past the end. */
+RUNG_API const struct rung_topology_node *rung_topology_node(const struct rung_topology *topology, size_t idx);
+
+/** Device at position `idx`: the GPUs by bus id, behind them the NVMe drives by name; NULL past the end. */
+RUNG_API const struct rung_topology_device *rung_topology_device(const struct rung_topology *topology, size_t idx);
+
+/** Distance the firmware gives (ACPI SLIT) from the node at position `from_idx` to that at `to_idx`: 10 to itself; 0: not known. */
+RUNG_API uint32_t rung_topology_distance(const struct rung_topology *topology, size_t from_idx, size_t to_idx);
+
+/** What a transfer between two devices passes, nearest first; the names that nvidia-smi and NCCL use. */
+enum rung_link {
+	RUNG_LINK_UNKNOWN = 0,  /**< not on PCI, or the kernel does not say at which node */
+	RUNG_LINK_SELF,         /**< "X": the same */
+	RUNG_LINK_PIX,          /**< at most one PCIe switch */
+	RUNG_LINK_PXB,          /**< several PCIe switches, no host bridge */
+	RUNG_LINK_PHB,          /**< the PCIe host bridge that both are below */
+	RUNG_LINK_NODE,         /**< host bridges of one NUMA node; of a device and a node: it is at that node */
+	RUNG_LINK_SYS           /**< the interconnect between NUMA nodes */
+};
+
+/** "X", "PIX", "PXB", "PHB", "NODE", "SYS"; "?" for an unknown one. */
+RUNG_API const char *rung_link_name(enum rung_link link);
+
+/** Between the devices at two positions. NVLink is not seen here: the kernel does not tell of it. */
+RUNG_API enum rung_link rung_topology_link(const struct rung_topology *topology, size_t a_idx, size_t b_idx);
+
+/** Between the device and the node at two positions. */
+RUNG_API enum rung_link rung_topology_node_link(const struct rung_topology *topology, size_t device_idx, size_t node_idx);
+
+/** What this process may do about the place of its memory. */
+struct rung_numa_policy {
+	size_t size;            /**< sizeof(struct rung_numa_policy), set by the caller */
+	int can_bind;           /**< nonzero: mbind() put the page on the node */
+	int can_look;           /**< nonzero: move_pages() told on which node it lies */
+	char bind_why[128];     /**< why not; "" when it works */
+	char look_why[128];
+};
+
+/**
+ * Try with one page: containers often refuse the calls, which no file tells.
+ *
+ * @param node  number of a node with free memory that this process may take
+ * @return 0, whatever the kernel says; RUNG_E_NOMEM, RUNG_E_INVAL, RUNG_E_ABI
+ */
+RUNG_API int rung_numa_try(uint32_t node, struct rung_numa_policy *policy_out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The parts of rung numa. */
+#ifndef RUNG_TOOL_NUMA_H
+#define RUNG_TOOL_NUMA_H
+
+#include "json.h"
+#include "tool.h"
+
+#define NUMA_SCHEMA 1   /* of the JSON: grows when a key changes its meaning or goes, not when one is added */
+
+/** The topology's keys: cpus, memory, nodes, distances, gpus, nvme, links. */
+void numa_topology_json(json_t *root, const struct rung_topology *topology);
+
+/** Its tables on stdout. @return 0, or -1 when memory lacked */
+int numa_topology_print(const struct rung_topology *topology);
+
+/** "0-3,8", to be freed; "-" for an empty list, NULL for one that is not known or when memory lacked. */
+char *numa_list_text(const struct rung_id_list *list);
+
+#endif

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "checksum.h"
@@ -53,6 +54,21 @@ static int write_parts(const char *path, const void *head, size_t head_bytes, co
 int support_write_file(const char *path, const void *data, size_t bytes)
 {
 	return write_parts(path, NULL, 0, data, bytes);
+}
+
+void support_put(const char *root, const char *name, const char *text)
+{
+	char path[512];
+
+	for (const char *slash = strchr(name + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		snprintf(path, sizeof(path), "%s%.*s", root, (int)(slash - name), name);
+		mkdir(path, 0777);
+	}
+	snprintf(path, sizeof(path), "%s%s", root, name);
+	if (support_write_file(path, text, strlen(text)) != 0) {
+		fprintf(stderr, "%s: %s\n", path, strerror(errno));
+		abort();
+	}
 }
 
 int support_write_npy(const char *path, const char *descr, const char *shape, const void *data, size_t bytes)

@@ -18,6 +18,9 @@ int support_write_npy(const char *path, const char *descr, const char *shape, co
 /** Write any file. @return 0, or -1 with errno */
 int support_write_file(const char *path, const void *data, size_t bytes);
 
+/** Write a text file at `name`, "/sys/…", of a folder that stands for "/", with the folders on the way. Ends the program when it cannot. */
+void support_put(const char *root, const char *name, const char *text);
+
 /** Read a whole file; free() it. NULL when it cannot be read. */
 unsigned char *support_read_file(const char *path, size_t *bytes_out);
 

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <sys/stat.h>
 
 #include "dataset.h"
 #include "store_fixture.h"
@@ -110,41 +109,32 @@ Test(plan, a_forecast_is_what_counting_the_same_batches_gives)
 	fixture_close(&f);
 }
 
-/* A folder that stands for "/". */
-static void put(const char *root, const char *name, const char *text)
-{
-	char path[512];
-
-	for (const char *slash = strchr(name + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		snprintf(path, sizeof(path), "%s%.*s", root, (int)(slash - name), name);
-		mkdir(path, 0777);
-	}
-	snprintf(path, sizeof(path), "%s%s", root, name);
-	cr_assert_eq(support_write_file(path, text, strlen(text)), 0);
-}
-
 Test(plan, free_memory_is_the_least_of_the_kernels_estimate_and_the_groups_limits)
 {
 	char root[256];
 
 	cr_assert_eq(support_tempdir(root, sizeof(root)), 0);
 	cr_assert_eq(rung__host_memory_free(root), 0);   /* no /proc: nothing is known to be free */
-	put(root, "/proc/meminfo", "MemTotal:       8000 kB\nMemFree:  10 kB\nMemAvailable:    4000 kB\n");
+	support_put(root, "/proc/meminfo", "MemTotal:       8000 kB\nMemFree:  10 kB\nMemAvailable:    4000 kB\n");
 	cr_assert_eq(rung__host_memory_free(root), 4000 * 1024);
-	put(root, "/proc/self/cgroup", "0::/job/step\n");
-	put(root, "/sys/fs/cgroup/job/step/memory.max", "max\n");
-	put(root, "/sys/fs/cgroup/job/step/memory.current", "100\n");
+	support_put(root, "/proc/self/cgroup", "0::/job/step\n");
+	support_put(root, "/sys/fs/cgroup/job/step/memory.max", "max\n");
+	support_put(root, "/sys/fs/cgroup/job/step/memory.current", "100\n");
 	cr_assert_eq(rung__host_memory_free(root), 4000 * 1024);
-	put(root, "/sys/fs/cgroup/job/memory.max", "3000000\n");   /* the parent's limit holds too */
-	put(root, "/sys/fs/cgroup/job/memory.current", "1000000\n");
+	support_put(root, "/sys/fs/cgroup/job/memory.max", "3000000\n");   /* the parent's limit holds too */
+	support_put(root, "/sys/fs/cgroup/job/memory.current", "1000000\n");
 	cr_assert_eq(rung__host_memory_free(root), 2000000);
-	put(root, "/proc/self/cgroup", "7:cpu,cpuacct:/x\n5:memory:/old\n");
-	put(root, "/sys/fs/cgroup/memory/old/memory.limit_in_bytes", "500000\n");
-	put(root, "/sys/fs/cgroup/memory/old/memory.usage_in_bytes", "600000\n");   /* over it already */
+	support_put(root, "/proc/self/cgroup", "7:cpu,cpuacct:/x\n5:memory:/old\n");
+	support_put(root, "/sys/fs/cgroup/memory/old/memory.limit_in_bytes", "500000\n");
+	support_put(root, "/sys/fs/cgroup/memory/old/memory.usage_in_bytes", "600000\n");   /* over it already */
 	cr_assert_eq(rung__host_memory_free(root), 0);
-	put(root, "/sys/fs/cgroup/memory/old/memory.usage_in_bytes", "100000\n");
+	support_put(root, "/sys/fs/cgroup/memory/old/memory.usage_in_bytes", "100000\n");
 	cr_assert_eq(rung__host_memory_free(root), 400000);
 	cr_assert_eq(rung__host_memory_budget(root), 300000);
 	cr_assert_leq(rung__host_memory_budget(""), (uint64_t)sysconf(_SC_PHYS_PAGES) * 4096 / 4);
+	cr_assert_eq(rung__host_memory_limit(root), 500000);
+	support_put(root, "/sys/fs/cgroup/memory/old/memory.limit_in_bytes", "9223372036854771712\n");   /* how version 1 says: none */
+	cr_assert_eq(rung__host_memory_limit(root), UINT64_MAX);
+	cr_assert_eq(rung__host_memory_free(root), 4000 * 1024);
 	support_remove(root);
 }

@@ -184,10 +184,10 @@ enum rung_link rung__pci_link(const char *a, const char *b)
 	return part_count(a) <= 2 && part_count(b) <= 2 ? RUNG_LINK_PIX : RUNG_LINK_PXB;
 }
 
-/* On a machine of one node that is where everything is, whether or not the kernel says so. */
+/* On a machine of one node that is where everything is, though the kernel does not say so of devices. */
 static int node_of(const struct rung_topology *topology, const struct rung_topology_device *device)
 {
-	return topology->info.node_count == 1 ? (int)topology->nodes[0].node : device->node;
+	return device->node < 0 && topology->info.node_count == 1 ? (int)topology->nodes[0].node : device->node;
 }
 
 enum rung_link rung_topology_link(const struct rung_topology *topology, size_t a_idx, size_t b_idx)

@@ -227,11 +227,11 @@ static const char *vendor_name(uint64_t vendor)
 
 /*
  * Display controllers of those who make GPUs: the graphics of a server's management controller are none. And what a GPU's driver has
- * taken, because not all accelerators are of the display class.
+ * taken, because not all accelerators are of the display class. But not the virtual functions that a GPU shows for guests.
  */
 static int is_gpu(struct rung__sys *sys, const char *name, uint64_t *vendor_out)
 {
-	const char *driver = NULL;
+	const char *driver = NULL, *physical;
 	uint64_t class_code = 0;
 	int rc;
 
@@ -240,6 +240,9 @@ static int is_gpu(struct rung__sys *sys, const char *name, uint64_t *vendor_out)
 	if (rc >= 0)
 		rc = rung__sys_number(sys, 16, 0xffff, vendor_out, PCI_DEVICES "/%s/vendor", name);
 	if (rc < 0 || !vendor_name(*vendor_out))
+		return rc < 0 ? rc : 0;
+	rc = rung__sys_link(sys, &physical, PCI_DEVICES "/%s/physfn", name);
+	if (rc != 0)
 		return rc < 0 ? rc : 0;
 	if (class_code >> 16 == CLASS_DISPLAY)
 		return 1;

@@ -7,18 +7,27 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from clitest import RUNG, CliTest, main
-from machine import FIXTURES, unpack
+from machine import FIXTURES, Machine
 
 MACHINES = sorted(name[:-len(".machine")] for name in os.listdir(FIXTURES) if name.endswith(".machine"))
 NODE0 = "sys/devices/system/node/node0/"
 GPU0 = "sys/devices/pci0000:17/0000:17:00.0/0000:18:00.0/0000:19:00.0/0000:1a:00.0/"
+GPU1 = "sys/devices/pci0000:17/0000:17:00.0/0000:18:00.0/0000:19:02.0/0000:1c:00.0/0000:1d:00.0/0000:1e:00.0/"
 NVME0 = "sys/devices/pci0000:17/0000:17:00.0/0000:18:00.0/0000:19:01.0/0000:1b:00.0/"
 
 
 class NumaTest(CliTest):
-    def machine(self, name, *more, folder="machine"):
-        unpack(self.path(folder), name, more)
-        return self.path(folder)
+    def setUp(self):
+        super().setUp()
+        self.machines = {}
+
+    def machine(self, name, *changes):
+        """The folder of a machine with these changes and no others."""
+        if name not in self.machines:
+            self.machines[name] = Machine(self.path(name), name)
+        self.machines[name].restore()
+        self.machines[name].change(*changes)
+        return self.path(name)
 
     def topology(self, name, *more):
         return self.json_of("numa", "--topology", "--root", self.machine(name, *more))
@@ -29,7 +38,7 @@ class Machines(NumaTest):
         self.assertGreater(len(MACHINES), 8)
         for name in MACHINES:
             with self.subTest(name):
-                root = self.machine(name, folder=name)
+                root = self.machine(name)
                 self.golden(os.path.join(FIXTURES, name + ".txt"), self.run_rung("numa", "--topology", "--root", root).stdout)
                 done = self.run_rung("numa", "--topology", "--root", root, "--json")
                 self.golden(os.path.join(FIXTURES, name + ".json"), done.stdout)
@@ -67,6 +76,14 @@ class Machines(NumaTest):
         self.assertEqual(top["gpus"][0]["memory_node"], 1)
         self.assertEqual(top["links"]["gpu_node"], [["NODE", "X"] + ["SYS"] * 7])
 
+    def test_virtual_functions_are_no_gpus(self):
+        """Nor are a maker's other devices: only what its GPU driver has taken."""
+        gpus = [gpu["bus_id"] for gpu in self.topology("two-sockets")["gpus"]]
+        top = self.topology("two-sockets", GPU0 + "physfn -> ../0000:19:00.0", GPU1 + "class = 0x040300")
+        self.assertEqual([gpu["bus_id"] for gpu in top["gpus"]], gpus[1:], "driver nvidia has it")
+        top = self.topology("two-sockets", GPU1 + "class = 0x040300", GPU1 + "driver -> ../../bus/pci/drivers/snd_hda_intel")
+        self.assertEqual([gpu["bus_id"] for gpu in top["gpus"]], gpus[:1] + gpus[2:])
+
     def test_what_a_job_may_use(self):
         top = self.topology("two-sockets")
         self.assertEqual(top["cpus"]["allowed"], "0-7")
@@ -76,10 +93,10 @@ class Machines(NumaTest):
         self.assertEqual(top["memory"]["available_bytes"], 62 << 30)
 
     def test_the_root_may_be_given_through_links(self):
-        self.machine("two-sockets")
-        os.symlink("machine", self.path("link"))
-        direct = self.json_of("numa", "--topology", "--root", self.path("machine"))
-        for root in (self.path("link"), self.path("machine") + "/", self.path("link", "..", "machine")):
+        folder = self.machine("two-sockets")
+        os.symlink("two-sockets", self.path("link"))
+        direct = self.json_of("numa", "--topology", "--root", folder)
+        for root in (self.path("link"), folder + "/", self.path("link", "..", "two-sockets")):
             self.assertEqual(self.json_of("numa", "--topology", "--root", root), direct)
 
     def test_this_machine(self):
@@ -231,11 +248,9 @@ class Malformed(NumaTest):
         self.assertEqual(top["gpus"][0]["model"], "?bell")
 
     def test_too_many_of_something(self):
-        root = self.machine("two-sockets")
-        for i in range(4100):
-            os.mkdir(os.path.join(root, "sys", "block", "nvme7n%d" % (i + 1)))
+        root = self.machine("two-sockets", *("sys/block/nvme7n%d/" % (i + 1) for i in range(4100)))
         self.fails("numa", "--topology", "--root", root, code=1, says=["4110 GPUs and drives, more than 4096"])
-        root = self.machine("two-sockets", *(NODE0 + "hugepages/hugepages-%dkB/" % (1 << i) for i in range(17)), folder="pages")
+        root = self.machine("two-sockets", *(NODE0 + "hugepages/hugepages-%dkB/" % (1 << i) for i in range(17)))
         self.fails("numa", "--topology", "--root", root, code=1, says=["page sizes, more than 16"])
 
 

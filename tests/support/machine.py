@@ -24,6 +24,10 @@ def clear(path):
         shutil.rmtree(path)
 
 
+def path_of(line):
+    return line.split(" ")[0].rstrip("/")
+
+
 def put(root, line):
     """Do one line below the folder `root`."""
     found = re.fullmatch(r"(\S+?)(/| !| =| = (?P<text>.*)| -> (?P<target>.*))", line)
@@ -44,11 +48,27 @@ def put(root, line):
             file.write(content(found["text"] or ""))
 
 
-def unpack(root, name, more=()):
-    """Make the machine of fixtures/NAME.machine, then the lines of `more`, in the folder `root`, which is emptied first."""
-    clear(root)
-    os.makedirs(root)
-    with open(os.path.join(FIXTURES, name + ".machine"), encoding="ascii") as file:
-        lines = [line.rstrip("\n") for line in file if line.strip() and not line.startswith("#")]
-    for line in lines + list(more):
-        put(root, line)
+class Machine:
+    """That of fixtures/NAME.machine, in the new folder `root`."""
+
+    def __init__(self, root, name):
+        with open(os.path.join(FIXTURES, name + ".machine"), encoding="ascii") as file:
+            self.lines = [line.rstrip("\n") for line in file if line.strip() and not line.startswith("#")]
+        self.root, self.changed = root, []
+        os.makedirs(root)
+        for line in self.lines:
+            put(root, line)
+
+    def change(self, *lines):
+        for line in lines:
+            self.changed.append(path_of(line))
+            put(self.root, line)
+
+    def restore(self):
+        """Take all changes back."""
+        for path in self.changed:
+            clear(os.path.join(self.root, path))
+        for line in self.lines:
+            if any((path_of(line) + "/").startswith(path + "/") for path in self.changed):
+                put(self.root, line)
+        self.changed = []

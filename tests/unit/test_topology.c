@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The topology: lists, numbers and PCI paths by hand, a machine with holes, and memory that ends. tests/cli/test_numa.py has the machines. */
 #include <criterion/criterion.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "dataset.h"
@@ -253,16 +258,54 @@ Test(topology, newer_callers_and_wrong_nodes_are_refused)
 	cr_assert_eq(rung_numa_try(0, &policy), RUNG_E_INVAL);
 }
 
+static bool has_libnuma(void)
+{
+	const char *name, *why;
+	int built_in = 0;
+
+	for (unsigned i = 0; (name = rung_feature(i, &built_in, &why)) != NULL; i++) {
+		if (strcmp(name, "numa") == 0)
+			return built_in;
+	}
+	return false;
+}
+
 Test(topology, what_can_be_done_about_memory_is_found_by_a_try)
 {
 	struct rung_numa_policy policy = { .size = sizeof(policy) };
-	const char *why;
-	int built_in = 0;
 
-	for (unsigned i = 0; rung_feature(i, &built_in, &why) && strcmp(rung_feature(i, &built_in, &why), "numa") != 0;)
-		i++;
 	cr_assert_eq(rung_numa_try(RUNG_NODES_MAX - 1, &policy), 0);   /* hardly a machine has so many */
 	cr_assert_not(policy.can_bind);
-	cr_assert(strstr(policy.bind_why, built_in ? "mbind" : "libnuma"), "%s", policy.bind_why);
+	cr_assert(strstr(policy.bind_why, has_libnuma() ? "mbind" : "libnuma"), "%s", policy.bind_why);
 	cr_assert_eq(policy.can_look != 0, policy.look_why[0] == 0);
+}
+
+/* As containers do it: both calls fail with EPERM from here on, in this process. */
+static bool refuse_placement(void)
+{
+	struct sock_filter rules[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mbind, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_move_pages, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { RUNG__ARRAY_LEN(rules), rules };
+
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+Test(topology, a_container_that_refuses_is_reported)
+{
+	struct rung_numa_policy policy = { .size = sizeof(policy) };
+
+	if (!has_libnuma())
+		cr_skip("built without libnuma");
+	if (!refuse_placement())
+		cr_skip("no seccomp here: %s", strerror(errno));
+	cr_assert_eq(rung_numa_try(0, &policy), 0);
+	cr_assert_not(policy.can_bind);
+	cr_assert_not(policy.can_look);
+	cr_assert_str_eq(policy.bind_why, "mbind: Operation not permitted");
+	cr_assert_str_eq(policy.look_why, "move_pages: Operation not permitted");
 }

@@ -70,7 +70,10 @@ int rung__sys_place(struct rung__sys *sys, const char **place_out, const char *f
 int rung__sys_names(struct rung__sys *sys, bool (*wanted)(const char *name), const char *const **names_out, size_t *count_out,
                     const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/** Entries PREFIX<number>SUFFIX of a folder: their numbers below `limit`, ascending. An absent folder leaves the list as it is. @return 0 or a failure */
+/**
+ * Entries PREFIX<number>SUFFIX of a folder: their numbers below `limit`, ascending. An absent folder leaves the list as it is.
+ * @return 0 or a failure
+ */
 int rung__sys_numbered(struct rung__sys *sys, const char *prefix, const char *suffix, uint32_t limit, struct rung_id_list *list_out,
                        const char *format, ...) __attribute__((format(printf, 6, 7)));
 

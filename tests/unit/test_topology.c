@@ -224,6 +224,7 @@ Test(topology, positions_and_numbers_differ, .init = make_root, .fini = remove_r
 
 Test(topology, nothing_is_left_when_memory_ends_anywhere, .init = make_root, .fini = remove_root)
 {
+	const int fds = support_open_descriptors();
 	struct rung_topology *topology;
 	int64_t allowed = 0;
 	int rc;
@@ -237,6 +238,7 @@ Test(topology, nothing_is_left_when_memory_ends_anywhere, .init = make_root, .fi
 		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%d %s", rc, rung_last_error());
 		cr_assert_eq(topology != NULL, rc == 0);
 		rung_topology_destroy(topology);
+		cr_assert_eq(support_open_descriptors(), fds);
 	} while (rc < 0);
 	cr_assert_gt(allowed, 20);
 }

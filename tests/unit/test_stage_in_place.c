@@ -290,8 +290,12 @@ Test(in_place, what_is_in_the_folder_is_repaired_as_ever)
 
 	all.repair = 1;
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(names); i++) {
+		struct rung_verify_report report;
+
 		flip(file_at(names[i]), 4099);
-		cr_assert_eq(verified(&all, 0).repaired_count, 1, "%s", names[i]);
+		report = verified(&all, 0);
+		cr_assert_eq(report.repaired_count, 1, "%s", names[i]);
+		rung_verify_report_fini(&report);
 	}
 }
 

@@ -206,6 +206,7 @@ static int sector_of_features(const struct rung_dataset *ds, struct rung_plan *p
 		return rc;
 	plan->data_offset = features.layout.data_offset;
 	plan->file_count = (uint32_t)features.layout.file_count;
+	plan->block_rows = features.layout.block_rows;
 	plan->vertices_bytes = plan->vertex_count * features.layout.vertex_bytes;   /* no overflow: the size of a file */
 	for (uint32_t f = 0; f < plan->file_count; f++)
 		plan->sector_bytes = RUNG__MAX(plan->sector_bytes, rung__dio_align(features.files[f].fd));

@@ -25,6 +25,7 @@ struct rung_plan {
 	uint64_t data_offset;
 	uint32_t sector_bytes;       /* the largest of the files' */
 	uint32_t file_count;         /* of the features */
+	uint64_t block_rows;         /* dealt over them */
 	uint64_t vertices_bytes;     /* of the store's vertex_of_rank; 0: it needs none */
 };
 

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Traffic forecast: sample some batches of a shuffled epoch and count where their rows live. */
+#include <math.h>
+#include <string.h>
+
 #include "plan_internal.h"
 
 #define BATCHES_DEFAULT 32u
 
 struct counts {
+	uint64_t *ranks;       /* [room] of all batches, when seconds are to be predicted */
+	uint64_t room;
+	uint64_t *starts;      /* [batches + 1] */
 	uint64_t rows;
 	uint64_t tier_rows[RUNG__TIER_COUNT];
 	uint64_t read_bytes;
@@ -16,6 +22,23 @@ static uint64_t row_read_bytes(const struct rung_plan *plan, uint64_t rank)
 	uint64_t first = plan->data_offset + rank * plan->row_stride;
 
 	return rung__align_up(first + plan->row_bytes, plan->sector_bytes) - rung__align_down(first, plan->sector_bytes);
+}
+
+static int keep_batch(struct counts *counts, uint64_t batch_idx, const struct rung_batch *batch)
+{
+	uint64_t count, *larger;
+	const uint64_t *ranks = rung_batch_vertices(batch, &count);
+
+	if (counts->rows + count > counts->room) {
+		counts->room = 2 * (counts->rows + count);
+		larger = rung__realloc_array(counts->ranks, counts->room, sizeof(*larger));
+		if (!larger)
+			return rung__fail(RUNG_E_NOMEM, "forecast: %" PRIu64 " rows", counts->room);
+		counts->ranks = larger;
+	}
+	memcpy(counts->ranks + counts->rows, ranks, count * sizeof(*ranks));
+	counts->starts[batch_idx + 1] = counts->rows + count;
+	return 0;
 }
 
 static void count_batch(const struct rung_plan *plan, const struct rung_batch *batch, struct counts *counts)
@@ -59,6 +82,8 @@ static int sample_batches(struct rung_sampler *sampler, const struct rung_plan *
 		uint64_t first = b * batch_size;
 
 		rc = rung_sampler_sample(sampler, order + first, RUNG__MIN(batch_size, seed_count - first), b, batch);
+		if (rc == 0 && counts->starts)
+			rc = keep_batch(counts, b, batch);
 		if (rc == 0)
 			count_batch(plan, batch, counts);
 	}
@@ -67,7 +92,7 @@ static int sample_batches(struct rung_sampler *sampler, const struct rung_plan *
 }
 
 static void report(struct rung_plan *plan, const struct counts *counts, uint64_t batches, uint64_t batches_per_epoch,
-                   struct rung_plan_traffic *traffic_out)
+                   const struct rung_forecast *forecast, struct rung_plan_traffic *traffic_out)
 {
 	double rows = (double)counts->rows;
 	double scale = (double)batches_per_epoch / (double)batches;
@@ -83,13 +108,16 @@ static void report(struct rung_plan *plan, const struct counts *counts, uint64_t
 			.cold_rows_per_epoch = (double)counts->tier_rows[RUNG__TIER_NVME] * scale,
 			.read_bytes_per_epoch = (double)counts->read_bytes * scale,
 			.sector_bytes = plan->sector_bytes,
+			.seconds_per_epoch = counts->starts ? forecast->seconds * scale : NAN,
+			.forecast = *forecast,
 		};
 }
 
 int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc, const struct rung_sampler_opts *sampler_opts,
                       const uint64_t *seeds, uint64_t seed_count, uint32_t batch_size, uint32_t batches_max,
-                      struct rung_plan_traffic *traffic_out)
+                      const struct rung_profile *profile, struct rung_plan_traffic *traffic_out)
 {
+	struct rung_forecast forecast = { .size = sizeof(forecast) };
 	uint64_t batches_per_epoch, batches;
 	struct counts counts = { 0 };
 	struct rung_sampler *sampler;
@@ -106,6 +134,13 @@ int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc, const 
 	order = rung__malloc_array(seed_count, sizeof(*order));
 	if (!order)
 		return rung__fail(RUNG_E_NOMEM, "forecast: out of memory for %" PRIu64 " seeds", seed_count);
+	if (profile) {
+		counts.starts = rung__zalloc_array(batches + 1, sizeof(*counts.starts));
+		if (!counts.starts) {
+			rc = rung__fail(RUNG_E_NOMEM, "forecast: out of memory for %" PRIu64 " batches", batches);
+			goto free_order;
+		}
+	}
 	for (uint64_t i = 0; i < seed_count; i++)
 		order[i] = seeds[i];
 	shuffle(order, seed_count, sampler_opts ? sampler_opts->seed : 0);
@@ -114,9 +149,13 @@ int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc, const 
 		goto free_order;
 	rc = sample_batches(sampler, plan, order, seed_count, batch_size, batches, &counts);
 	rung_sampler_destroy(sampler);
+	if (rc == 0 && profile)
+		rc = rung_plan_forecast(plan, profile, counts.ranks, counts.starts, batches, 0, &forecast);
 	if (rc == 0)
-		report(plan, &counts, batches, batches_per_epoch, traffic_out);
+		report(plan, &counts, batches, batches_per_epoch, &forecast, traffic_out);
 free_order:
+	rung__free(counts.starts);
+	rung__free(counts.ranks);
 	rung__free(order);
 	return rc;
 }

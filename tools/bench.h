@@ -16,6 +16,7 @@ struct bench_args {
 	int check;
 	const char *share;              /* share the store at this path; NULL: not */
 	int hold;                       /* also after the run */
+	const char *profile;            /* of the machine, for what the run should take; NULL: none */
 	const char *attach;             /* the path at which another process shares it; NULL: the store is opened here */
 	struct tool_fanouts fanouts;
 	struct tool_store_args store;
@@ -74,6 +75,6 @@ int bench_run(const char *name, const struct bench_args *args, struct rung_store
 
 /** Print what came of it. @return an exit code: TOOL_FAILED when rows were wrong */
 int bench_report(const char *name, const struct bench_args *args, const struct tool_data *data, const struct bench_ids *ids,
-                 const struct bench_result *result);
+                 const struct rung_forecast *forecast, const struct bench_result *result);
 
 #endif

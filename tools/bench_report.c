@@ -134,8 +134,27 @@ static void set_device(json_t *root, const struct tool_data *data, const struct 
 	tool_json_set(root, "scatters", on_gpu ? tool_json_u64(stats->scatters) : json_null());
 }
 
+static json_t *forecast_json(const struct bench_args *args, const struct rung_forecast *forecast)
+{
+	json_t *root = json_object();
+
+	if (!args->profile) {
+		json_decref(root);
+		return json_null();
+	}
+	tool_json_set(root, "profile", tool_json_text(args->profile));
+	tool_json_set(root, "seconds", tool_json_real(forecast->seconds));
+	tool_json_set(root, "memory_seconds", tool_json_real(forecast->memory_seconds));
+	tool_json_set(root, "nvme_seconds", tool_json_real(forecast->nvme_seconds));
+	tool_json_set(root, "bound", tool_json_text(rung_bound_name(forecast->bound)));
+	tool_json_set(root, "device_reads", tool_json_real(forecast->reads));
+	tool_json_set(root, "device_read_bytes", tool_json_real(forecast->read_bytes));
+	tool_json_set(root, "cache_hits", tool_json_real(forecast->cache_hits));
+	return root;
+}
+
 static json_t *bench_json(const struct bench_args *args, const struct tool_data *data, const struct bench_ids *ids,
-                          const struct bench_result *result)
+                          const struct rung_forecast *forecast, const struct bench_result *result)
 {
 	uint64_t row_bytes = result->info.features.row_bytes;
 	struct rung_store_stats stats = difference(result);
@@ -147,6 +166,7 @@ static json_t *bench_json(const struct bench_args *args, const struct tool_data 
 	tool_json_set(root, "rows", tool_json_u64(ids->count));
 	tool_json_set(root, "row_bytes", tool_json_u64(row_bytes));
 	tool_json_set(root, "seconds", tool_json_real(result->seconds));
+	tool_json_set(root, "predicted", forecast_json(args, forecast));
 	tool_json_set(root, "rows_per_s", tool_json_real((double)ids->count / result->seconds));
 	tool_json_set(root, "bytes_per_s", tool_json_real((double)ids->count * (double)row_bytes / result->seconds));
 	tool_json_set(root, "device_reads", tool_json_u64(stats.device_reads));
@@ -210,13 +230,26 @@ static void print_bench(const struct bench_args *args, const struct bench_ids *i
 		printf("checked: %llu wrong rows (times include the check)\n", (unsigned long long)result->wrong_rows);
 }
 
-int bench_report(const char *name, const struct bench_args *args, const struct tool_data *data, const struct bench_ids *ids,
-                 const struct bench_result *result)
+static void print_forecast(const struct bench_args *args, const struct rung_forecast *forecast, const struct bench_result *result)
 {
-	if (!args->common.json)
+	char text[TOOL_TEXT_BYTES];
+
+	if (!args->profile)
+		return;
+	printf("predicted by %s: %s", args->profile, tool_seconds_text(text, forecast->seconds));
+	printf(", bound by %s, %s reads; measured is %.2f times that\n", rung_bound_name(forecast->bound), tool_count_text(text, forecast->reads),
+	       result->seconds / forecast->seconds);
+}
+
+int bench_report(const char *name, const struct bench_args *args, const struct tool_data *data, const struct bench_ids *ids,
+                 const struct rung_forecast *forecast, const struct bench_result *result)
+{
+	if (!args->common.json) {
 		print_bench(args, ids, result);
-	else if (tool_json_print(name, bench_json(args, data, ids, result)) < 0)
+		print_forecast(args, forecast, result);
+	} else if (tool_json_print(name, bench_json(args, data, ids, forecast, result)) < 0) {
 		return TOOL_FAILED;
+	}
 	if (result->wrong_rows == 0)
 		return TOOL_DONE;
 	return tool_error(name, TOOL_FAILED, "%llu wrong rows; the first has id %llu", (unsigned long long)result->wrong_rows,

@@ -10,7 +10,7 @@
 #define PREFETCH_MAX 4096u       /* what a store takes */
 #define HOLD_LOOK_NS 100000000   /* between looks for a signal */
 
-enum { KEY_IDS = 0x1001, KEY_ROWS, KEY_BATCH, KEY_IN_FLIGHT, KEY_PREFETCH, KEY_FANOUT, KEY_SEED, KEY_CHECK, KEY_SHARE, KEY_HOLD, KEY_ATTACH };
+enum { KEY_IDS = 0x1001, KEY_ROWS, KEY_BATCH, KEY_IN_FLIGHT, KEY_PREFETCH, KEY_FANOUT, KEY_SEED, KEY_CHECK, KEY_SHARE, KEY_HOLD, KEY_ATTACH, KEY_PROFILE };
 
 static const struct argp_option options[] = {
 	{ "ids", KEY_IDS, "KIND|SRC", 0,
@@ -25,6 +25,7 @@ static const struct argp_option options[] = {
 	{ "prefetch", KEY_PREFETCH, "N", 0, "Announce N batches ahead, so that the cache keeps what they want (default: 0)", 1 },
 	{ "seed", KEY_SEED, "N", 0, "Seed of the ids (default: 1)", 1 },
 	{ "check", KEY_CHECK, NULL, 0, "Compare every row with the staged file, read another way; the run is slower", 1 },
+	{ "profile", KEY_PROFILE, "FILE", 0, "What rung numa --json measured on the machine: predict the seconds by it, and report them beside", 1 },
 	{ "share", KEY_SHARE, "PATH", 0, "Share the store through the socket PATH, in a folder of one's own, as long as it is open", 2 },
 	{ "hold", KEY_HOLD, NULL, 0, "With --share: when all is printed, keep it open until SIGINT or SIGTERM", 2 },
 	{ "attach", KEY_ATTACH, "PATH", 0, "Instead of DIR: the store that another process shares at PATH", 2 },
@@ -42,6 +43,9 @@ static void check_place(const struct argp_state *state, const struct bench_args 
 		argp_error(state, "--attach and %s exclude each other: the process that shares the store has placed the rows", budget);
 	if (args->attach && args->share)
 		argp_error(state, "--attach and --share exclude each other: whoever wants the store attaches to %s", args->attach);
+	if (args->profile && (args->attach || args->common.threads > 1 || args->in_flight < 2 || args->prefetch || bench_ids_are_vertices(args)))
+		argp_error(state, "--profile predicts for one thread with two or more requests in flight, without announcements, on a store of its own, and for "
+			   "ranks; leave out --attach, --threads, --in-flight 1, --prefetch and ids in files");
 	if (args->hold && !args->share)
 		argp_error(state, "--hold is for --share");
 }
@@ -81,6 +85,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_CHECK:
 		args->check = 1;
 		return 0;
+	case KEY_PROFILE:
+		args->profile = arg;
+		return 0;
 	case KEY_SHARE:
 		args->share = arg;
 		return 0;
@@ -93,9 +100,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (!args->attach)
 			tool_parse_dir(key, arg, state, &args->dir);
-		check_place(state, args);
 		if (args->common.threads == 0)
 			args->common.threads = 1;
+		check_place(state, args);
 		args->store.vertex_ids = bench_ids_are_vertices(args) || args->share;   /* others may want them */
 		if ((uint64_t)args->common.threads * args->in_flight > REQUESTS_MAX) {
 			argp_error(state, "--threads %u times --in-flight %u is more than %u requests", args->common.threads,
@@ -190,11 +197,27 @@ static void hold(const char *name, const struct bench_args *args)
 		nanosleep(&pause, NULL);
 }
 
+/* What the run should take. @return an exit code */
+static int forecast(const char *name, const struct bench_args *args, const struct tool_data *data, const struct bench_ids *ids,
+                    struct rung_forecast *out)
+{
+	struct rung_profile profile = { .size = sizeof(profile) };
+	int rc;
+
+	if (!args->profile)
+		return TOOL_DONE;
+	rc = rung_profile_load(args->profile, &profile);
+	if (rc == 0)
+		rc = rung_plan_forecast(data->plan, &profile, ids->ids, ids->starts, ids->batch_count, args->store.queue_depth, out);
+	return rc < 0 ? tool_fail(name, rc) : TOOL_DONE;
+}
+
 /* Everything between an open dataset and its closing; returns an exit code. */
 static int bench(const char *name, const struct bench_args *args, struct tool_data *data, struct tool_progress *progress)
 {
 	struct bench_ids ids;
 	struct bench_truth truth;
+	struct rung_forecast predicted = { .size = sizeof(predicted) };
 	struct bench_result result = { 0 };
 	int code, rc = bench_ids_make(name, args, data->ds, progress, &ids);
 
@@ -206,11 +229,13 @@ static int bench(const char *name, const struct bench_args *args, struct tool_da
 	code = tool_exit_code(rc);
 	if (rc < 0)
 		goto free_ids;
-	code = open_store(name, args, &ids, data);
+	code = forecast(name, args, data, &ids, &predicted);
+	if (code == TOOL_DONE)
+		code = open_store(name, args, &ids, data);
 	if (code)
 		goto close_truth;
 	rc = bench_run(name, args, data->store, &ids, &truth, progress, &result);
-	code = rc < 0 ? TOOL_FAILED : bench_report(name, args, data, &ids, &result);   /* hardware and usage were right until here */
+	code = rc < 0 ? TOOL_FAILED : bench_report(name, args, data, &ids, &predicted, &result);   /* hardware and usage were right until here */
 	free(result.latency_ns);
 	if (code == TOOL_DONE && args->hold)
 		hold(name, args);

@@ -12,6 +12,7 @@ struct plan_args {
 	struct tool_fanouts fanouts;
 	uint32_t batch;          /* 0: that of the manifest */
 	uint64_t seed;
+	const char *profile;     /* NULL: figures are assumed */
 	struct tool_store_args store;
 	struct tool_common common;
 };
@@ -27,7 +28,7 @@ static const struct argp_option options[] = {
 	{ "fanout", KEY_FANOUT, "LIST", 0, "Neighbours drawn per hop in the prediction (default: as staged)", 1 },
 	{ "batch", KEY_BATCH, "N", 0, "Seeds per batch in the prediction (default: as staged)", 1 },
 	{ "seed", KEY_SEED, "N", 0, "Seed of the sampled batches (default: 1)", 1 },
-	{ "profile", KEY_PROFILE, "FILE", OPTION_HIDDEN, NULL, 9 },
+	{ "profile", KEY_PROFILE, "FILE", 0, "What rung numa --json measured on the machine: seconds are predicted by it (default: assumed figures)", 1 },
 	{ 0 },
 };
 
@@ -51,7 +52,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		args->seed = tool_arg_u64(state, "--seed", arg, 0, UINT64_MAX);
 		return 0;
 	case KEY_PROFILE:
-		tool_not_yet(state, "--profile");
+		args->profile = arg;
 		return 0;
 	default:
 		return tool_parse_dir(key, arg, state, &args->dir);
@@ -74,10 +75,17 @@ static int predict(const struct plan_args *args, const struct tool_data *data, s
 {
 	const struct rung_dataset_info *info = rung_dataset_info(data->ds);
 	struct rung_sampler_opts sampler = RUNG_SAMPLER_OPTS_INIT;
+	struct rung_profile profile = { .size = sizeof(profile) };
 	struct rung_graph *graph = NULL;
 	uint64_t *seeds = NULL;
-	int rc;
+	int rc = 0;
 
+	if (args->profile)
+		rc = rung_profile_load(args->profile, &profile);
+	else
+		rung_profile_assume(&profile);
+	if (rc < 0)
+		return rc;
 	tool_fanouts_of(&args->fanouts, info, &out->fanouts);
 	out->batch = args->batch ? args->batch : info->batch_size;
 	rc = tool_train_ranks(data->ds, &out->seed_count, &seeds);
@@ -90,7 +98,8 @@ static int predict(const struct plan_args *args, const struct tool_data *data, s
 	sampler.hop_count = out->fanouts.count;
 	sampler.seed = args->seed;
 	sampler.threads = args->common.threads;
-	rc = rung_plan_predict(data->plan, rung_graph_csc(graph), &sampler, seeds, out->seed_count, out->batch, 0, &out->traffic);
+	rc = rung_plan_predict(data->plan, rung_graph_csc(graph), &sampler, seeds, out->seed_count, out->batch, 0,
+	                       rung_plan_device(data->plan)->device == RUNG_DEVICE_CPU ? &profile : NULL, &out->traffic);
 	rung_graph_destroy(graph);
 free_seeds:
 	free(seeds);
@@ -108,7 +117,39 @@ static void set_device(json_t *root, const struct rung_plan_device *device)
 	tool_json_set(root, "gpus", gpus);
 }
 
-static json_t *plan_json(const struct rung_plan *plan, const struct prediction *prediction)
+/* Of gathers on a GPU no seconds are predicted. */
+static void set_forecast(json_t *root, const struct rung_plan *plan, const struct plan_args *args, const struct rung_plan_traffic *traffic)
+{
+	const struct rung_forecast *forecast = &traffic->forecast;
+	const int known = rung_plan_device(plan)->device == RUNG_DEVICE_CPU;
+	const double batches = (double)traffic->batches_sampled;
+
+	tool_json_set(root, "seconds_per_epoch", known ? tool_json_real(traffic->seconds_per_epoch) : json_null());
+	tool_json_set(root, "seconds_per_batch", known ? tool_json_real(forecast->seconds / batches) : json_null());
+	tool_json_set(root, "memory_seconds_per_batch", known ? tool_json_real(forecast->memory_seconds / batches) : json_null());
+	tool_json_set(root, "nvme_seconds_per_batch", known ? tool_json_real(forecast->nvme_seconds / batches) : json_null());
+	tool_json_set(root, "reads_per_batch", known ? tool_json_real(forecast->reads / batches) : json_null());
+	tool_json_set(root, "bound", tool_json_text(known ? rung_bound_name(forecast->bound) : NULL));
+	tool_json_set(root, "gap_bytes", known && forecast->depth ? tool_json_u64(forecast->gap_bytes) : json_null());
+	tool_json_set(root, "queue_depth_best", known && forecast->depth ? tool_json_u64(forecast->depth_best) : json_null());
+	tool_json_set(root, "profile", tool_json_text(args->profile));
+}
+
+static void print_forecast(const struct plan_args *args, const struct rung_plan_traffic *traffic)
+{
+	const struct rung_forecast *forecast = &traffic->forecast;
+	char text[TOOL_TEXT_BYTES], more[TOOL_TEXT_BYTES];
+
+	printf("\npredicted: %s a batch, ", tool_seconds_text(text, forecast->seconds / (double)traffic->batches_sampled));
+	printf("%s an epoch, bound by %s", tool_seconds_text(more, traffic->seconds_per_epoch), rung_bound_name(forecast->bound));
+	if (forecast->depth)
+		printf("; %u reads in flight, %u are enough; gaps up to %u bytes are read over", forecast->depth, forecast->depth_best,
+		       forecast->gap_bytes);
+	printf("\n%s%s", args->profile ? "by the profile " : "figures of the machine are assumed: measure them with rung numa --json, and give --profile",
+	       args->profile ? args->profile : "");
+}
+
+static json_t *plan_json(const struct rung_plan *plan, const struct plan_args *args, const struct prediction *prediction)
 {
 	const struct rung_plan_traffic *traffic = &prediction->traffic;
 	const struct rung_plan_slots *slots = rung_plan_slots(plan);
@@ -126,8 +167,7 @@ static json_t *plan_json(const struct rung_plan *plan, const struct prediction *
 	tool_json_set(root, "cache", cache_json);
 	tool_json_set(root, "vertices_bytes", tool_json_u64(rung_plan_vertices_bytes(plan)));
 	tool_json_set(root, "read_bytes_per_epoch", tool_json_real(traffic->read_bytes_per_epoch));
-	tool_json_set(root, "seconds_per_epoch", json_null());   /* need the machine's profile */
-	tool_json_set(root, "bound", json_null());
+	set_forecast(root, plan, args, traffic);
 	tool_json_set(root, "rows_per_batch", tool_json_real(traffic->rows_per_batch));
 	tool_json_set(root, "rows_per_epoch", tool_json_real(traffic->rows_per_epoch));
 	tool_json_set(root, "cold_rows_per_epoch", tool_json_real(traffic->cold_rows_per_epoch));
@@ -150,7 +190,7 @@ static void print_gpus(const struct rung_plan_device *device)
 	putchar('\n');
 }
 
-static void print_plan(const struct rung_plan *plan, const struct prediction *prediction)
+static void print_plan(const struct rung_plan *plan, const struct plan_args *args, const struct prediction *prediction)
 {
 	const struct rung_plan_traffic *traffic = &prediction->traffic;
 	const struct rung_plan_slots *slots = rung_plan_slots(plan);
@@ -176,8 +216,11 @@ static void print_plan(const struct rung_plan *plan, const struct prediction *pr
 	       traffic->rows_per_batch);
 	printf(", %s rows in all", tool_count_text(text, traffic->rows_per_epoch));
 	printf(", %s cold", tool_count_text(text, traffic->cold_rows_per_epoch));
-	printf("\nread from the file per epoch: %s, in sectors of %u bytes\n",
+	printf("\nread from the file per epoch: %s, in sectors of %u bytes",
 	       tool_bytes_text(text, traffic->read_bytes_per_epoch), traffic->sector_bytes);
+	if (rung_plan_device(plan)->device == RUNG_DEVICE_CPU)
+		print_forecast(args, traffic);
+	putchar('\n');
 }
 
 int cmd_plan(int argc, char **argv)
@@ -195,8 +238,8 @@ int cmd_plan(int argc, char **argv)
 	if (rc < 0)
 		code = tool_fail(argv[0], rc);
 	else if (!args.common.json)
-		print_plan(data.plan, &prediction);
-	else if (tool_json_print(argv[0], plan_json(data.plan, &prediction)) < 0)
+		print_plan(data.plan, &args, &prediction);
+	else if (tool_json_print(argv[0], plan_json(data.plan, &args, &prediction)) < 0)
 		code = TOOL_FAILED;
 	tool_close(&data);
 	return code;

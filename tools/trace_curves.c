@@ -55,7 +55,7 @@ static int predict_by_sampling(const struct trace_args *args, const struct trace
 	opts.seed = ~args->seed;
 	opts.threads = args->common.threads;
 	opts.draws = args->draws;
-	rc = rung_plan_predict(input->plan, rung_graph_csc(input->graph), &opts, input->seeds, input->seed_count, input->batch, 0, NULL);
+	rc = rung_plan_predict(input->plan, rung_graph_csc(input->graph), &opts, input->seeds, input->seed_count, input->batch, 0, NULL, NULL);
 	if (rc < 0)
 		return rc;
 	for (unsigned t = 0; t < result->tier_count; t++)

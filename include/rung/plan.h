@@ -5,6 +5,7 @@
 
 #include "dataset.h"
 #include "device.h"
+#include "profile.h"
 #include "sampler.h"
 
 #ifdef __cplusplus
@@ -95,6 +96,8 @@ struct rung_plan_traffic {
 	double cold_rows_per_epoch;
 	double read_bytes_per_epoch;     /**< from the NVMe tier, in whole sectors of sector_bytes, rows not merged */
 	uint32_t sector_bytes;
+	double seconds_per_epoch;        /**< of gathers, by the profile; NaN: none was given */
+	struct rung_forecast forecast;   /**< of the sampled batches, likewise */
 };
 
 /**
@@ -127,12 +130,26 @@ RUNG_API const struct rung_plan_graph *rung_plan_graph(const struct rung_plan *p
  * @param csc         the relabelled graph (rung_dataset_load_graph)
  * @param seeds       train ranks, distinct
  * @param batches_max 0: 32
+ * @param profile     of the machine, for seconds; NULL: none are predicted
  * @param traffic_out may be NULL
- * @return 0 and hit_share of every tier set, or what the sampler returns
+ * @return 0 and hit_share of every tier set, or what the sampler returns, or rung_plan_forecast()
  */
 RUNG_API int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc, const struct rung_sampler_opts *sampler,
                                const uint64_t *seeds, uint64_t seed_count, uint32_t batch_size, uint32_t batches_max,
-                               struct rung_plan_traffic *traffic_out);
+                               const struct rung_profile *profile, struct rung_plan_traffic *traffic_out);
+
+/**
+ * Work out how long gathers of these batches take on the machine of the profile, on the CPU: one thread submits, two requests are in flight.
+ * Each batch is gone through as the store would: which rows are in memory, which of the others the cold-row cache has by then, which share a read.
+ *
+ * @param ranks   [starts[batch_count]] of all batches, one behind the other, a rank that comes twice in a batch is read once
+ * @param starts  [batch_count + 1]
+ * @param queue_depth  0: 64
+ * @return 0, RUNG_E_INVAL (a rank that is none; the plan has rows in files and the profile no reads), RUNG_E_NOSUP (the plan has a GPU gather),
+ *         RUNG_E_NOMEM, RUNG_E_ABI
+ */
+RUNG_API int rung_plan_forecast(const struct rung_plan *plan, const struct rung_profile *profile, const uint64_t *ranks, const uint64_t *starts,
+                                uint64_t batch_count, uint32_t queue_depth, struct rung_forecast *forecast_out);
 
 #ifdef __cplusplus
 }

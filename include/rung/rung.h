@@ -11,6 +11,7 @@
 #include "graph.h"
 #include "numa.h"
 #include "plan.h"
+#include "profile.h"
 #include "preset.h"
 #include "rank.h"
 #include "sampler.h"

@@ -265,6 +265,7 @@ class Results(CliTest):
             "plan": shape_of(self.json_of("plan", self.staged, "--host", "20%")),
             "trace": shape_of(self.json_of("trace", self.staged, "--host", "20%", "--methods", "degree")),
             "bench": shape_of(self.json_of("bench", self.staged, "--host", "max", "--rows", 100)),
+            "bench --profile": shape_of(self.json_of("bench", self.staged, "--host", "20%", "--rows", 1000, "--profile", self.profile())),
             "bench --check": shape_of(self.json_of("bench", self.staged, "--host", "max", "--ids", ids, "--check")),
         }
         self.golden("json-shapes.json", json.dumps(shapes, indent=1) + "\n")
@@ -318,6 +319,49 @@ class Results(CliTest):
         none = self.json_of("plan", self.staged, "--host", room, "--cache", "0")
         self.assertEqual(none["cache"], {"rows": 0, "bytes": 0})
         self.assertEqual(none["tiers"][0]["rows"], (room - none["slots"]["bytes"]) // 256)
+
+    def profile(self, **change):
+        rates = {"row_bytes": 256, "rows_per_s": {"median": 1e7}}
+        reads = [{"drive": None, "file": "f", "row_bytes": size, "queue_depth": depth, "reads_per_s": min(20e3 * depth, 1e9 / size)}
+                 for size in (512, 131072) for depth in (1, 64)]
+        gather = dict({"matrix": "gather", "cores": "one", "cpu_node": 0, "memory_node": 0, "absent": None}, **rates)
+        path = self.path("machine.json")
+        with open(path, "w", encoding="utf-8") as out:
+            json.dump(dict({"schema": 1, "measured": {}, "results": [gather], "nvme_read": reads}, **change), out)
+        return path
+
+    def test_plan_predicts_seconds_by_a_profile_or_by_what_it_assumes(self):
+        assumed = self.json_of("plan", self.staged, "--host", "20%")
+        self.assertIsNone(assumed["profile"])
+        self.assertGreater(assumed["seconds_per_epoch"], 0)
+        self.assertIn("figures of the machine are assumed", self.run_rung("plan", self.staged, "--host", "20%").stdout)
+        profile = self.profile()
+        plan = self.json_of("plan", self.staged, "--host", "20%", "--profile", profile)
+        self.assertEqual((plan["profile"], plan["bound"]), (profile, "nvme"))
+        self.assertAlmostEqual(plan["seconds_per_epoch"], plan["seconds_per_batch"] * plan["batches_per_epoch"])
+        self.assertEqual(plan["seconds_per_batch"], max(plan["nvme_seconds_per_batch"], plan["memory_seconds_per_batch"]))
+        self.assertIn("by the profile " + profile, self.run_rung("plan", self.staged, "--host", "20%", "--profile", profile).stdout)
+        all_there = self.json_of("plan", self.staged, "--host", "max", "--profile", profile)
+        self.assertEqual((all_there["bound"], all_there["nvme_seconds_per_batch"], all_there["gap_bytes"]), ("host memory", 0, None))
+        seconds = [self.json_of("plan", self.staged, "--host", share, "--profile", profile)["seconds_per_epoch"] for share in ("10%", "50%", "max")]
+        self.assertEqual(seconds, sorted(seconds, reverse=True))
+
+    def test_bench_reports_predicted_beside_measured(self):
+        profile = self.profile()
+        bench = self.json_of("bench", self.staged, "--host", "20%", "--rows", 20000, "--cache", 0, "--profile", profile)
+        self.assertEqual(bench["predicted"]["profile"], profile)
+        self.assertGreater(bench["predicted"]["seconds"], 0)
+        self.assertEqual(bench["predicted"]["cache_hits"], 0)
+        self.assertGreater(bench["predicted"]["device_reads"], 0)
+        self.assertIn("predicted by " + profile, self.run_rung("bench", self.staged, "--host", "20%", "--rows", 2000, "--profile", profile).stdout)
+        for option in (("--threads", 2), ("--in-flight", 1), ("--prefetch", 3)):
+            self.fails("bench", self.staged, "--profile", profile, *option, code=2, says="leave out")
+
+    def test_profiles_that_are_none_are_refused(self):
+        self.fails("plan", self.staged, "--profile", self.path("none.json"), code=1, says=["none.json", "rung numa --json"])
+        self.fails("plan", self.staged, "--profile", self.profile(schema=2), code=1, says=["machine.json", "schema 1"])
+        self.fails("bench", self.staged, "--profile", self.profile(nvme_read=[{}]), code=1, says=["machine.json", "nvme_read"])
+        self.fails("plan", self.staged, "--host", "20%", "--profile", self.profile(nvme_read=[]), code=2, says="the profile has no reads")
 
     def test_plan_with_everything_in_memory(self):
         plan = self.json_of("plan", self.staged, "--host", "max")

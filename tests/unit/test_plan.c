@@ -93,7 +93,7 @@ Test(plan, a_forecast_is_what_counting_the_same_batches_gives)
 	fixture_open(&f, 4000, 512, 4000 * 512 / 5, NULL, NULL);
 	cr_assert_eq(rung_dataset_load_graph(f.ds, &graph), 0);
 	cr_assert_eq(rung_dataset_load_ids(f.ds, "split_train", &train_count, &train), 0);
-	cr_assert_eq(rung_plan_predict(f.plan, rung_graph_csc(graph), &sampler, train, train_count, 100, 0, &traffic), 0);
+	cr_assert_eq(rung_plan_predict(f.plan, rung_graph_csc(graph), &sampler, train, train_count, 100, 0, NULL, &traffic), 0);
 	host = rung_plan_tier(f.plan, 0);
 	nvme = rung_plan_tier(f.plan, 1);
 	cr_assert_eq(traffic.batches_per_epoch, (train_count + 99) / 100);
@@ -103,7 +103,7 @@ Test(plan, a_forecast_is_what_counting_the_same_batches_gives)
 	cr_assert_float_eq(traffic.rows_per_epoch, traffic.rows_per_batch * (double)traffic.batches_per_epoch, 1e-6);
 	cr_assert_float_eq(traffic.read_bytes_per_epoch, traffic.cold_rows_per_epoch * RUNG__MAX(512, traffic.sector_bytes), 1e-3);
 	cr_assert_gt(host->hit_share, 0.2);   /* the hottest fifth gets more than a fifth of the rows */
-	cr_assert_eq(rung_plan_predict(f.plan, rung_graph_csc(graph), &sampler, train, 0, 100, 0, NULL), RUNG_E_INVAL);
+	cr_assert_eq(rung_plan_predict(f.plan, rung_graph_csc(graph), &sampler, train, 0, 100, 0, NULL, NULL), RUNG_E_INVAL);
 	rung_free(train);
 	rung_graph_destroy(graph);
 	fixture_close(&f);

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The machine profile: of what rung numa --json has measured, what plans predict seconds by. */
+#ifndef RUNG_PROFILE_H
+#define RUNG_PROFILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RUNG_PROFILE_ROWS_MAX 16
+#define RUNG_PROFILE_READS_MAX 128
+
+/** Random rows copied to a packed output by one core, from the memory nearest to it. */
+struct rung_profile_rows {
+	uint64_t row_bytes;
+	double rows_per_s;
+};
+
+/** Random direct reads of so many bytes, so many of them in flight, by one thread; of several nodes the one that reads most. */
+struct rung_profile_reads {
+	uint64_t read_bytes;
+	uint32_t depth;
+	double reads_per_s;
+};
+
+struct rung_profile {
+	size_t size;                 /**< sizeof(struct rung_profile), set by the caller */
+	uint32_t rows_count;         /**< by ascending row_bytes */
+	struct rung_profile_rows rows[RUNG_PROFILE_ROWS_MAX];
+	uint32_t reads_count;        /**< by ascending read_bytes, then depth; 0: no drive was measured */
+	struct rung_profile_reads reads[RUNG_PROFILE_READS_MAX];
+};
+
+/**
+ * Read a profile (docs/PROFILE.md). The file is untrusted; keys that plans do not need are not looked at. Where several drives were measured,
+ * the first counts.
+ *
+ * @param profile_out  its size set
+ * @return 0, RUNG_E_NOENT, RUNG_E_FORMAT (no profile, another version of its schema, a value that cannot be, no rates of rows: names file and
+ *         key), RUNG_E_IO, RUNG_E_NOMEM, RUNG_E_ABI
+ */
+RUNG_API int rung_profile_load(const char *path, struct rung_profile *profile_out);
+
+/** What ends a batch last. */
+enum rung_bound {
+	RUNG_BOUND_MEMORY = 0,   /**< the thread that gathers: copying rows from host memory, and looking ids up */
+	RUNG_BOUND_NVME          /**< reads from the features files */
+};
+
+/** "host memory", "nvme". */
+RUNG_API const char *rung_bound_name(enum rung_bound bound);
+
+struct rung_forecast {
+	size_t size;                 /**< sizeof(struct rung_forecast), set by the caller */
+	double seconds;              /**< of all batches given, one after the other with two or more requests in flight */
+	double memory_seconds;       /**< of the thread that gathers */
+	double nvme_seconds;         /**< of the busiest features file; the two overlap */
+	enum rung_bound bound;
+	double reads;                /**< of the device, after merging and the cold-row cache */
+	double read_bytes;
+	double cache_hits;           /**< rows */
+	uint32_t depth;              /**< reads in flight that it was worked out for */
+	uint32_t gap_bytes;          /**< that are worth reading over, by the profile */
+	uint32_t depth_best;         /**< the fewest reads in flight with 95 % of the most reads a second (Little's law says rate times latency) */
+};
+
+/** Figures of a common machine, for those that have no profile: an estimate to within a few times, no more. */
+RUNG_API void rung_profile_assume(struct rung_profile *profile_out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Machine profiles: of what rung numa --json has written, the numbers that plans are made with. */
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+#include "rung/profile.h"
+
+#define SCHEMA 1
+#define RATE_MAX 1e15       /* of anything a second */
+#define BYTES_MAX (UINT64_C(1) << 32)
+
+static int bad_value(const char *path, const char *key)
+{
+	return rung__fail(RUNG_E_FORMAT, "%s: \"%s\" is missing or holds what schema %d does not have; measure again with rung numa --json", path, key,
+			  SCHEMA);
+}
+
+static bool get_bytes(const json_t *object, const char *key, uint64_t *value_out)
+{
+	const json_t *value = json_object_get(object, key);
+
+	if (!json_is_integer(value) || json_integer_value(value) < 1 || (uint64_t)json_integer_value(value) > BYTES_MAX)
+		return false;
+	*value_out = (uint64_t)json_integer_value(value);
+	return true;
+}
+
+static bool get_rate(const json_t *object, const char *key, double *value_out)
+{
+	const json_t *value = json_object_get(object, key);
+
+	*value_out = json_number_value(value);
+	return json_is_number(value) && *value_out > 0 && *value_out < RATE_MAX;
+}
+
+static bool is_text(const json_t *object, const char *key, const char *text)
+{
+	const char *value = json_string_value(json_object_get(object, key));
+
+	return value && strcmp(value, text) == 0;
+}
+
+/* ---- rows ---- */
+
+static int compare_rows(const void *a, const void *b)
+{
+	const struct rung_profile_rows *x = a, *y = b;
+
+	return (x->row_bytes > y->row_bytes) - (x->row_bytes < y->row_bytes);
+}
+
+/* Of one core, from its own node; of several nodes the fastest. */
+static int add_rows(const char *path, const json_t *result, struct rung_profile *profile)
+{
+	struct rung_profile_rows rows;
+	uint32_t i = 0;
+
+	if (!is_text(result, "matrix", "gather") || !is_text(result, "cores", "one") || !json_is_null(json_object_get(result, "absent")) ||
+	    !json_equal(json_object_get(result, "cpu_node"), json_object_get(result, "memory_node")))
+		return 0;
+	if (!get_bytes(result, "row_bytes", &rows.row_bytes) || !get_rate(json_object_get(result, "rows_per_s"), "median", &rows.rows_per_s))
+		return bad_value(path, "results: gather");
+	while (i < profile->rows_count && profile->rows[i].row_bytes != rows.row_bytes)
+		i++;
+	if (i == RUNG_PROFILE_ROWS_MAX)
+		return 0;   /* enough to go by */
+	if (i == profile->rows_count)
+		profile->rows[profile->rows_count++] = rows;
+	profile->rows[i].rows_per_s = RUNG__MAX(profile->rows[i].rows_per_s, rows.rows_per_s);
+	return 0;
+}
+
+static int get_rows(const char *path, const json_t *root, struct rung_profile *profile)
+{
+	const json_t *results = json_object_get(root, "results");
+	int rc = json_is_array(results) ? 0 : bad_value(path, "results");
+
+	for (size_t i = 0; i < json_array_size(results) && rc == 0; i++)
+		rc = add_rows(path, json_array_get(results, i), profile);
+	if (rc == 0 && profile->rows_count == 0)
+		rc = rung__fail(RUNG_E_FORMAT, "%s: has no rates of gathering rows by one core, which a plan needs; measure them: rung numa --json", path);
+	qsort(profile->rows, profile->rows_count, sizeof(profile->rows[0]), compare_rows);
+	return rc;
+}
+
+/* ---- reads ---- */
+
+static int compare_reads(const void *a, const void *b)
+{
+	const struct rung_profile_reads *x = a, *y = b;
+
+	if (x->read_bytes != y->read_bytes)
+		return x->read_bytes > y->read_bytes ? 1 : -1;
+	return (x->depth > y->depth) - (x->depth < y->depth);
+}
+
+static int add_reads(const char *path, const json_t *entry, const json_t *first, struct rung_profile *profile)
+{
+	struct rung_profile_reads reads;
+	uint64_t depth;
+	uint32_t i = 0;
+
+	if (!json_is_object(entry) || !get_bytes(entry, "row_bytes", &reads.read_bytes) || !get_bytes(entry, "queue_depth", &depth) ||
+	    depth > UINT32_MAX || !get_rate(entry, "reads_per_s", &reads.reads_per_s))
+		return bad_value(path, "nvme_read");
+	if (!json_equal(json_object_get(entry, "drive"), json_object_get(first, "drive")) ||
+	    !json_equal(json_object_get(entry, "file"), json_object_get(first, "file")))
+		return 0;
+	reads.depth = (uint32_t)depth;
+	while (i < profile->reads_count && compare_reads(&profile->reads[i], &reads) != 0)
+		i++;
+	if (i == RUNG_PROFILE_READS_MAX)
+		return 0;
+	if (i == profile->reads_count)
+		profile->reads[profile->reads_count++] = reads;
+	profile->reads[i].reads_per_s = RUNG__MAX(profile->reads[i].reads_per_s, reads.reads_per_s);
+	return 0;
+}
+
+static int get_reads(const char *path, const json_t *root, struct rung_profile *profile)
+{
+	const json_t *list = json_object_get(root, "nvme_read");
+	int rc = json_is_array(list) ? 0 : bad_value(path, "nvme_read");
+
+	for (size_t i = 0; i < json_array_size(list) && rc == 0; i++)
+		rc = add_reads(path, json_array_get(list, i), json_array_get(list, 0), profile);
+	qsort(profile->reads, profile->reads_count, sizeof(profile->reads[0]), compare_reads);
+	return rc;
+}
+
+/* ---- the file ---- */
+
+static int load(const char *path, struct rung_profile *profile)
+{
+	json_error_t error;
+	json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+	int rc;
+
+	if (!root && json_error_code(&error) == json_error_cannot_open_file)
+		return rung__fail(RUNG_E_NOENT, "%s: cannot be read; write one with rung numa --json", path);
+	if (!root)
+		return rung__fail(RUNG_E_FORMAT, "%s: line %d: %s: is no machine profile; write one with rung numa --json", path, error.line, error.text);
+	if (json_integer_value(json_object_get(root, "schema")) != SCHEMA || !json_is_object(json_object_get(root, "measured")))
+		rc = rung__fail(RUNG_E_FORMAT, "%s: is no machine profile of schema %d; write one with rung numa --json", path, SCHEMA);
+	else if ((rc = get_rows(path, root, profile)) == 0)
+		rc = get_reads(path, root, profile);
+	json_decref(root);
+	return rc;
+}
+
+int rung_profile_load(const char *path, struct rung_profile *profile_out)
+{
+	struct rung_profile profile = { .size = sizeof(profile) };
+	int rc;
+
+	if (!path || !profile_out)
+		return rung__fail(RUNG_E_INVAL, "rung_profile_load: NULL given");
+	rc = load(path, &profile);
+	return rc < 0 ? rc : rung__opts_give(profile_out, &profile, sizeof(profile), "rung_profile");
+}

@@ -86,15 +86,15 @@ check "the default build" build
 if [ $all = yes ]; then
 	off=(-DRUNG_IO_URING=OFF -DRUNG_NUMA=OFF -DRUNG_OPENMP=OFF -DRUNG_CUDA=OFF -DRUNG_BLAS=OFF)
 	# another compiler or fewer parts change little in what the command's tests look at, and these take the most time
-	check "clang" build-clang -DCMAKE_C_COMPILER=clang -- --label-regex "unit|contract|stress|fuzz"
+	check "clang" build-clang -DCMAKE_C_COMPILER=clang -- --label-regex "unit|contract|stress|fuzz" --exclude-regex "in-place$|share_refusals"
 	check "AddressSanitizer and UBSan" build-asan -DRUNG_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_C_FLAGS_DEBUG=-g -O1" \
 		-- --exclude-regex "^gpu/|sim/.*-(cuda-host|late|one-queue|stream.*|two-gpus)|cli/test_(bench|bench_scripts|bench_share|damage|train)"
 	check "race programs under ThreadSanitizer" build-tsan -DRUNG_SANITIZE=thread -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_C_FLAGS_DEBUG=-g -O1"
 	check "every option off" build-minimal "${off[@]}" -- --label-regex "unit|contract|cli" \
-		--exclude-regex "cli/test_(bench|bench_scripts|bench_share|damage|train|verify|trace|score|stage_kill)"
+		--exclude-regex "in-place$|share_refusals|cli/test_(bench|bench_scripts|bench_share|damage|train|verify|trace|score|stage_kill)"
 	target=fuzz
 	check "parsers under libFuzzer" build-fuzz -DCMAKE_C_COMPILER=clang -DRUNG_FUZZ=ON -DRUNG_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Debug \
-		"-DCMAKE_C_FLAGS_DEBUG=-g -O1" -- --label-regex fuzz --parallel $((jobs + 1))
+		"-DCMAKE_C_FLAGS_DEBUG=-g -O1" -- --label-regex fuzz --parallel $((2 * jobs))
 fi
 
 printf '\n'

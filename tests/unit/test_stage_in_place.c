@@ -314,6 +314,36 @@ Test(in_place, a_dry_run_says_that_rows_stay_and_writes_nothing)
 	cr_assert_neq(access(other, F_OK), 0);
 }
 
+static int stop_at_relabel(void *ctx, const char *what, unsigned long long done, unsigned long long total)
+{
+	(void)ctx;
+	(void)done;
+	(void)total;
+	return strcmp(what, "relabel") == 0;
+}
+
+Test(in_place, a_stopped_run_goes_on_as_it_was_begun)
+{
+	struct rung_verify_opts all = all_sources();
+
+	support_remove(ds_dir);
+	opts.force = 0;
+	opts.labels = labels;
+	opts.splits = (struct rung_stage_split[]){ { "train", train }, { "valid", valid } };
+	opts.split_count = 2;
+	opts.progress = stop_at_relabel;
+	cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_CANCELED, "%s", rung_last_error());
+	opts.progress = NULL;
+	opts.resume = 1;
+	opts.in_place = 0;
+	cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_INVAL);
+	cr_assert(strstr(rung_last_error(), "in-place was '1', is '0'"), "%s", rung_last_error());
+	opts.in_place = 1;
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+	cr_assert_eq(verified(&all, 0).rows_compared, VERTICES);
+	check_rows(20);
+}
+
 Test(in_place, the_least_host_budget_counts_where_rows_lie)
 {
 	struct rung_plan_opts plan_opts = { .size = sizeof(plan_opts), .host_bytes = 100 };

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Seconds that a machine profile predicts beside those that rung bench takes, for the same ids, with shares of the rows in host memory.
+
+One JSON object on stdout. Budget 0 is the least that works. Without --profile the machine is measured first.
+    predict.py --rows 1000000 --edges 8000000
+"""
+import argparse
+import json
+import os
+import re
+import subprocess
+
+from common import (ROOT, Failure, drop_cached, record, run_json, run_main, say, spread, temporary_folder, write_random, write_skewed_edges)
+
+STEP = 2654435761   # a prime
+
+
+def least(args, dataset):
+    """The smallest host budget, which the refusal of a smaller one names."""
+    done = subprocess.run([args.rung, "plan", "--host", "0", dataset], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    found = re.search(r"at least (\d+) bytes", done.stderr)
+    if not found:
+        raise Failure(f"rung plan --host 0: {done.stderr}")
+    return int(found[1])
+
+
+def measure_machine(args, folder, features):
+    if args.profile:
+        return args.profile
+    say("measuring the machine")
+    path = os.path.join(folder, "machine.json")
+    with open(path, "w", encoding="utf-8") as out:
+        subprocess.run([args.rung, "numa", "--json", "--only", "gather,nvme", "--file", features], stdout=out, check=True)
+    return path
+
+
+def run_budget(args, dataset, profile, percent, host):
+    runs = []
+    for seed in range(1, args.runs + 1):
+        report = run_json([args.rung, "bench", "--json", "--host", str(host), "--rows", str(args.gathered), "--seed", str(seed), "--profile",
+                           profile, dataset])
+        predicted = report["predicted"]
+        runs.append({"seconds": report["seconds"], "predicted": predicted["seconds"], "bound": predicted["bound"],
+                     "device_reads": report["device_reads"], "predicted_reads": predicted["device_reads"],
+                     "ratio": report["seconds"] / predicted["seconds"]})
+    return {"percent": percent, "host_bytes": host, "runs": runs, "measured_over_predicted": spread([run["ratio"] for run in runs]),
+            "seconds": spread([run["seconds"] for run in runs]), "predicted": spread([run["predicted"] for run in runs])}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"), help="the command (default: build/rung)")
+    parser.add_argument("--dir", type=os.path.abspath, default=".", help="where files of twice the features fit, on the disk in question")
+    parser.add_argument("--profile", help="of this machine (default: it is measured)")
+    parser.add_argument("--rows", type=int, default=200000)
+    parser.add_argument("--row-bytes", type=int, default=1536)
+    parser.add_argument("--edges", type=int, default=1000000)
+    parser.add_argument("--gathered", type=int, default=300000, help="rows of a run")
+    parser.add_argument("--runs", type=int, default=5)
+    args = parser.parse_args()
+    total = args.rows * args.row_bytes
+    with temporary_folder(args.dir) as folder:
+        features, edges, train, dataset = (os.path.join(folder, name) for name in ("features.raw", "edges.raw", "train.raw", "staged"))
+        say(f"making {total >> 20} MiB of features and {args.edges} edges")
+        write_random(features, total)
+        write_skewed_edges(edges, args.rows, args.edges, 1, STEP)
+        with open(train, "wb") as out:
+            out.write(b"".join((16 * i).to_bytes(4, "little") for i in range(args.rows // 16)))
+        run_json([args.rung, "stage", "--json", "--quiet", "--graph", f"raw:{edges},u32,2x{args.edges}", "--features",
+                  f"raw:{features},u8,{args.rows}x{args.row_bytes}", "--split", f"train=raw:{train},u32,{args.rows // 16}", "--score",
+                  "wrpagerank", "--out", dataset])
+        drop_cached(features)
+        profile = measure_machine(args, folder, features)
+        budgets = [run_budget(args, dataset, profile, percent, total * percent // 100 or least(args, dataset)) for percent in (0, 5, 10, 50, 100)]
+        found = record("predict", "predict.py", args.rung, folder)
+    by_measured = sorted(budgets, key=lambda one: one["seconds"]["median"])
+    by_predicted = sorted(budgets, key=lambda one: one["predicted"]["median"])
+    found.update(rows=args.rows, row_bytes=args.row_bytes, edges=args.edges, gathered=args.gathered, budgets=budgets,
+                 order_is_right=[one["percent"] for one in by_measured] == [one["percent"] for one in by_predicted],
+                 worst=max(abs(one["measured_over_predicted"]["median"] - 1) for one in budgets))
+    print(json.dumps(found, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    run_main("predict.py", main)

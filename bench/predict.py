@@ -31,7 +31,7 @@ def measure_machine(args, folder, features):
     say("measuring the machine")
     path = os.path.join(folder, "machine.json")
     with open(path, "w", encoding="utf-8") as out:
-        subprocess.run([args.rung, "numa", "--json", "--only", "gather,nvme", "--file", features], stdout=out, check=True)
+        subprocess.run([args.rung, "numa", "--json", "--only", "latency,gather,nvme", "--nvme", features, "--rows", str(args.row_bytes)], stdout=out, check=True)
     return path
 
 

@@ -70,6 +70,19 @@ class BenchScripts(CliTest):
         self.assertGreater(cold["ratios"]["device_reads"]["median"], 0)
         self.assertIsNone(warm["ratios"]["device_reads"])
 
+    def test_predicted_seconds_stand_beside_measured_ones(self):
+        profile = os.path.join(self.folder, "machine.json")
+        with open(profile, "w", encoding="utf-8") as out:
+            json.dump({"schema": 1, "measured": {}, "results": [{"matrix": "gather", "cores": "one", "cpu_node": 0, "memory_node": 0, "absent": None,
+                                                                 "row_bytes": 700, "rows_per_s": {"median": 5e6}}],
+                       "nvme_read": [{"drive": None, "file": "f", "row_bytes": 4096, "queue_depth": 64, "reads_per_s": 1e5}]}, out)
+        record = self.run_script("predict.py", "--dir", self.folder, "--rows", "20000", "--row-bytes", "700", "--edges", "60000", "--gathered", "5000",
+                                 "--runs", "1", "--profile", profile)
+        self.assertEqual([one["percent"] for one in record["budgets"]], [0, 5, 10, 50, 100])
+        self.assertEqual(record["budgets"][-1]["runs"][0]["predicted_reads"], 0)
+        for one in record["budgets"]:
+            self.assertEqual(one["measured_over_predicted"]["median"], one["runs"][0]["seconds"] / one["runs"][0]["predicted"])
+
     @is_built("rung_score_speed")
     def test_edge_passes_come_to_the_scores_of_the_baseline(self):
         record = self.run_script("score_speed.py", "--programs", PROGRAMS, "--small")

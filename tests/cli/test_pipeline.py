@@ -265,7 +265,7 @@ class Results(CliTest):
             "plan": shape_of(self.json_of("plan", self.staged, "--host", "20%")),
             "trace": shape_of(self.json_of("trace", self.staged, "--host", "20%", "--methods", "degree")),
             "bench": shape_of(self.json_of("bench", self.staged, "--host", "max", "--rows", 100)),
-            "bench --profile": shape_of(self.json_of("bench", self.staged, "--host", "20%", "--rows", 1000, "--profile", self.profile())),
+            "bench --profile": shape_of(self.json_of("bench", self.staged, "--host", "max", "--rows", 100, "--profile", self.profile())),
             "bench --check": shape_of(self.json_of("bench", self.staged, "--host", "max", "--ids", ids, "--check")),
         }
         self.golden("json-shapes.json", json.dumps(shapes, indent=1) + "\n")

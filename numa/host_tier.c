@@ -8,14 +8,12 @@
  * came of it is looked up afterwards: a full node makes the kernel take pages elsewhere without a word.
  */
 #include "load.h"
+#include "placement.h"
 #include "rung_config.h"
 #include "tier_list.h"
 #if RUNG_HAVE_NUMA
 #include <numa.h>
-#include <numaif.h>
 #endif
-
-#define PAGES_LOOKED_AT 1024u
 
 struct rung__tier {
 	unsigned char *own;    /* memory taken here; NULL when it was given */
@@ -41,14 +39,10 @@ static void choose_nodes(void *mem, uint64_t bytes, int node)
 #if RUNG_HAVE_NUMA
 	if (!has_nodes())
 		return;
-	if (may_use(node)) {   /* preferred, not bound: a full node is no reason to be killed */
-		struct bitmask *nodes = numa_bitmask_setbit(numa_allocate_nodemask(), (unsigned)node);
-
-		mbind(mem, (size_t)bytes, MPOL_PREFERRED, nodes->maskp, nodes->size + 1, 0);
-		numa_free_nodemask(nodes);
-	} else {
+	if (may_use(node))
+		rung__place_on_node(mem, bytes, (uint32_t)node);
+	else
 		numa_interleave_memory(mem, (size_t)bytes, numa_get_mems_allowed());
-	}
 #else
 	(void)mem;
 	(void)bytes;
@@ -56,31 +50,21 @@ static void choose_nodes(void *mem, uint64_t bytes, int node)
 #endif
 }
 
-/* Share of some pages, spread over the memory, that lie on the node; 1 where there is no choice. */
+/* 1 where there is no choice, or nobody tells. */
 static double share_on_node(unsigned char *mem, uint64_t bytes, int node)
 {
 #if RUNG_HAVE_NUMA
-	uint64_t page_count = bytes / RUNG__PAGE_BYTES;
-	uint64_t count = RUNG__MIN(page_count, PAGES_LOOKED_AT);
-	void *pages[PAGES_LOOKED_AT];
-	int nodes[PAGES_LOOKED_AT];
-	uint64_t there = 0;
+	if (has_nodes() && may_use(node)) {
+		int err;
+		double share = rung__placed_share(mem, bytes, (uint32_t)node, &err);
 
-	if (!has_nodes() || !may_use(node))
-		return 1;
-	for (uint64_t i = 0; i < count; i++)
-		pages[i] = mem + i * (page_count / count) * RUNG__PAGE_BYTES;
-	if (numa_move_pages(0, count, pages, NULL, nodes, 0) < 0)   /* moves nothing: tells */
-		return 1;
-	for (uint64_t i = 0; i < count; i++)
-		there += nodes[i] == node;
-	return count ? (double)there / (double)count : 1;
-#else
+		return err ? 1 : share;
+	}
+#endif
 	(void)mem;
 	(void)bytes;
 	(void)node;
 	return 1;
-#endif
 }
 
 static int load_rows(const struct rung__features *features, uint64_t first, uint64_t rows, unsigned char *to)

@@ -1,39 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What this process may do about the place of its memory: found out by a try, because what refuses it (seccomp) shows in no file. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "internal.h"
+#include "placement.h"
 #include "rung/numa.h"
 #include "rung_config.h"
-#if RUNG_HAVE_NUMA
-#include <numaif.h>
-#endif
 
 #if RUNG_HAVE_NUMA
-#define WORD_BITS (8 * sizeof(unsigned long))
-
-/* Preferred, not bound: touching a page bound to a node that is full would have us killed. */
 static void try_page(unsigned char *page, uint32_t node, struct rung_numa_policy *policy)
 {
-	unsigned long mask[RUNG_NODES_MAX / WORD_BITS] = { 0 };
-	void *pages[] = { page };
-	int where = -1;
+	int err = rung__place_on_node(page, RUNG__PAGE_BYTES, node);
+	double share;
 
-	mask[node / WORD_BITS] = 1ul << (node % WORD_BITS);
-	policy->can_bind = mbind(page, RUNG__PAGE_BYTES, MPOL_PREFERRED, mask, RUNG_NODES_MAX + 1, 0) == 0;   /* it takes one bit off */
-	if (!policy->can_bind)
-		snprintf(policy->bind_why, sizeof(policy->bind_why), "mbind: %s", strerror(errno));
+	policy->can_bind = err == 0;
+	if (err)
+		snprintf(policy->bind_why, sizeof(policy->bind_why), "mbind: %s", strerror(err));
 	*(volatile unsigned char *)page = 1;   /* now it lies somewhere */
-	policy->can_look = move_pages(0, 1, pages, NULL, &where, 0) == 0;   /* moves nothing: tells */
-	if (!policy->can_look)
-		snprintf(policy->look_why, sizeof(policy->look_why), "move_pages: %s", strerror(errno));
-	else if (where < 0)
-		snprintf(policy->look_why, sizeof(policy->look_why), "move_pages: %s for the page", strerror(-where));
-	policy->can_look = policy->look_why[0] == 0;
-	if (policy->can_bind && policy->can_look && where != (int)node) {
-		snprintf(policy->bind_why, sizeof(policy->bind_why), "mbind: a page for node %" PRIu32 " came to lie on node %d", node, where);
+	share = rung__placed_share(page, RUNG__PAGE_BYTES, node, &err);
+	policy->can_look = err == 0;
+	if (err)
+		snprintf(policy->look_why, sizeof(policy->look_why), "move_pages: %s", strerror(err));
+	if (policy->can_bind && policy->can_look && share < 1) {
+		snprintf(policy->bind_why, sizeof(policy->bind_why), "mbind: a page for node %" PRIu32 " came to lie on another", node);
 		policy->can_bind = 0;
 	}
 }

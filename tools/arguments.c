@@ -184,6 +184,23 @@ uint32_t tool_arg_gpus(const struct argp_state *state, const char *option, const
 	return count;
 }
 
+uint32_t tool_arg_u32s(const struct argp_state *state, const char *option, const char *arg, uint32_t low, uint32_t high, uint32_t *numbers,
+		       uint32_t room)
+{
+	uint32_t count = 0;
+	char item[ITEM_BYTES];
+
+	for (const char *from = arg; from;) {
+		from = take_item(from, item);
+		if (!item[0])
+			argp_error(state, "%s: '%s' is no list of numbers; write 512,4096", option, arg);
+		if (count == room)
+			argp_error(state, "%s: '%s' has more than %u numbers", option, arg, room);
+		numbers[count++] = tool_arg_u32(state, option, item, low, high);
+	}
+	return count;
+}
+
 size_t tool_name_length(const char *arg)
 {
 	size_t length = strspn(arg, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");

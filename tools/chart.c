@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "chart.h"
+#include "svg.h"
 
 /* In user units, which viewers show as pixels. */
 #define WIDTH 920.0
@@ -39,27 +40,6 @@ static const struct style styles[CHART_SERIES_MAX] = {
 	{ "#666666", "6 2 1 2", TRIANGLE, 0, 1.4 },   { "#101060", "1 2", PLUS, 0, 1.4 },
 };
 
-static void write_text(FILE *out, const char *text)
-{
-	for (; *text; text++) {
-		switch (*text) {
-		case '&': fputs("&amp;", out); break;
-		case '<': fputs("&lt;", out); break;
-		case '>': fputs("&gt;", out); break;
-		default:
-			/* XML knows no other control characters, not even escaped */
-			fputc((unsigned char)*text < ' ' ? ' ' : *text, out);
-		}
-	}
-}
-
-static void text_at(FILE *out, double x, double y, const char *attributes, const char *text)
-{
-	fprintf(out, "<text x=\"%.1f\" y=\"%.1f\"%s%s>", x, y, *attributes ? " " : "", attributes);
-	write_text(out, text);
-	fputs("</text>\n", out);
-}
-
 static double place_x(const struct chart *chart, double x)
 {
 	return LEFT + PLOT_WIDTH * log(x / chart->x_min) / log(chart->x_max / chart->x_min);
@@ -89,7 +69,7 @@ static void write_x_ticks(const struct chart *chart, FILE *out)
 				continue;
 			fprintf(out, "<path class=\"grid\" d=\"M%.1f %.1fV%.1f\"/>\n", at, TOP, TOP + PLOT_HEIGHT);
 			snprintf(text, sizeof(text), "%g", x);
-			text_at(out, at, TOP + PLOT_HEIGHT + 20, "text-anchor=\"middle\"", text);
+			svg_text_at(out, at, TOP + PLOT_HEIGHT + 20, "text-anchor=\"middle\"", text);
 		}
 	}
 }
@@ -101,7 +81,7 @@ static void write_y_ticks(FILE *out)
 	for (int y = 0; y <= 100; y += 10) {
 		fprintf(out, "<path class=\"grid\" d=\"M%.1f %.1fH%.1f\"/>\n", LEFT, place_y(y), LEFT + PLOT_WIDTH);
 		snprintf(text, sizeof(text), "%d", y);
-		text_at(out, LEFT - 9, place_y(y) + 4.5, "text-anchor=\"end\"", text);
+		svg_text_at(out, LEFT - 9, place_y(y) + 4.5, "text-anchor=\"end\"", text);
 	}
 }
 
@@ -118,7 +98,7 @@ static void write_marks(const struct chart *chart, FILE *out)
 		fprintf(out, "<path d=\"M%.1f %.1fV%.1f\" stroke=\"#000\" stroke-width=\"1\" stroke-dasharray=\"1 4\"/>\n", x, TOP,
 			TOP + PLOT_HEIGHT);
 		snprintf(turn, sizeof(turn), "class=\"mark\" transform=\"rotate(-90 %.1f %.1f)\"", x - 5, y);
-		text_at(out, x - 5, y, turn, chart->marks[m].name);
+		svg_text_at(out, x - 5, y, turn, chart->marks[m].name);
 	}
 }
 
@@ -191,7 +171,7 @@ static void write_legend(const struct chart *chart, FILE *out)
 		begin_line(out, style);
 		fprintf(out, "M%.1f %.1fh%.1f\"/>\n", LEGEND_LEFT, y, SAMPLE_WIDTH);
 		write_marker(out, style, LEGEND_LEFT + SAMPLE_WIDTH / 2, y);
-		text_at(out, LEGEND_LEFT + SAMPLE_WIDTH + 9, y + 4.5, "", chart->series[s].name);
+		svg_text_at(out, LEGEND_LEFT + SAMPLE_WIDTH + 9, y + 4.5, "", chart->series[s].name);
 	}
 }
 
@@ -202,22 +182,22 @@ void chart_write(const struct chart *chart, FILE *out)
 	fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" height=\"%.0f\" role=\"img\">\n",
 		WIDTH, HEIGHT, WIDTH, HEIGHT);
 	fputs("<title>", out);
-	write_text(out, chart->title);
+	svg_text(out, chart->title);
 	fputs("</title>\n"
 	      "<style>text{font-family:\"DejaVu Sans\",Arial,Helvetica,sans-serif;font-size:13px;fill:#000}"
 	      ".grid{stroke:#ddd;stroke-width:1}"
 	      ".mark{font-size:12px;paint-order:stroke;stroke:#fff;stroke-width:3px}"
 	      ".title{font-size:18px;font-weight:bold}.label{font-size:14px}</style>\n"
 	      "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n", out);
-	text_at(out, LEFT, 32, "class=\"title\"", chart->title);
-	text_at(out, LEFT, 56, "", chart->subtitle);
+	svg_text_at(out, LEFT, 32, "class=\"title\"", chart->title);
+	svg_text_at(out, LEFT, 56, "", chart->subtitle);
 	write_x_ticks(chart, out);
 	write_y_ticks(out);
 	fprintf(out, "<path d=\"M%.1f %.1fv%.1fh%.1fv%.1fz\" fill=\"none\" stroke=\"#000\"/>\n", LEFT, TOP, PLOT_HEIGHT, PLOT_WIDTH,
 		-PLOT_HEIGHT);
-	text_at(out, LEFT + PLOT_WIDTH / 2, TOP + PLOT_HEIGHT + 50, "class=\"label\" text-anchor=\"middle\"", chart->x_label);
+	svg_text_at(out, LEFT + PLOT_WIDTH / 2, TOP + PLOT_HEIGHT + 50, "class=\"label\" text-anchor=\"middle\"", chart->x_label);
 	snprintf(turn, sizeof(turn), "class=\"label\" text-anchor=\"middle\" transform=\"rotate(-90 24 %.1f)\"", TOP + PLOT_HEIGHT / 2);
-	text_at(out, 24, TOP + PLOT_HEIGHT / 2, turn, chart->y_label);
+	svg_text_at(out, 24, TOP + PLOT_HEIGHT / 2, turn, chart->y_label);
 	for (uint32_t s = chart->series_count; s-- > 0;)   /* the first on top */
 		write_series(chart, s, out);
 	write_marks(chart, out);

@@ -17,4 +17,34 @@ int numa_topology_print(const struct rung_topology *topology);
 /** "0-3,8", to be freed; "-" for an empty list, NULL for one that is not known or when memory lacked. */
 char *numa_list_text(const struct rung_id_list *list);
 
+/* ---- what was measured ---- */
+
+struct numa_measured {
+	const struct rung_topology *topology;
+	const struct rung_numa_report *report;
+	struct rung_numa_report_info info;
+	size_t node_count;
+};
+
+/** Result for nodes at these positions that has matrix, kind, row_bytes, level and all_cores of `like`; NULL: none. */
+const struct rung_numa_result *numa_find(const struct numa_measured *measured, const struct rung_numa_result *like, size_t cpu_idx,
+					 size_t memory_idx);
+
+/** "all", "one" or NULL. */
+const char *numa_cores_text(const struct rung_numa_result *result);
+
+/** Key of a result's per_s. */
+const char *numa_per_s_name(enum rung_numa_matrix matrix);
+
+void numa_results_json(json_t *root, const struct numa_measured *measured);
+
+/** @return 0, or -1 when it could not be written */
+int numa_results_csv(const struct numa_measured *measured);
+
+/** Tables on stdout. @return 0, or -1 when memory lacked */
+int numa_results_print(const struct numa_measured *measured);
+
+/** Heat maps. @return 0, or -1 when memory lacked */
+int numa_results_svg(const struct numa_measured *measured, FILE *out);
+
 #endif

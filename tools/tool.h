@@ -90,6 +90,10 @@ struct tool_fanouts tool_arg_fanouts(const struct argp_state *state, const char 
 /** "0,1": numbers of GPUs. @return how many */
 uint32_t tool_arg_gpus(const struct argp_state *state, const char *option, const char *arg, int gpus[RUNG_GPUS_MAX]);
 
+/** "512,4096": whole numbers, bounds included, into `numbers`, which has so much room. @return how many */
+uint32_t tool_arg_u32s(const struct argp_state *state, const char *option, const char *arg, uint32_t low, uint32_t high, uint32_t *numbers,
+		       uint32_t room);
+
 /** Length of NAME in "NAME=SRC", where NAME is made of letters, digits, _ and -; 0 when it is a SRC without a name. */
 size_t tool_name_length(const char *arg);
 

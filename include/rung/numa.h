@@ -173,6 +173,138 @@ struct rung_numa_policy {
  */
 RUNG_API int rung_numa_try(uint32_t node, struct rung_numa_policy *policy_out);
 
+/* ---- measuring ---- */
+
+/** What can be measured. docs/PROFILE.md says what each is, and which bytes are counted. */
+enum rung_numa_matrix {
+	RUNG_NUMA_BANDWIDTH = 1 << 0,  /**< CPU node x memory node: read, write, copy, triad */
+	RUNG_NUMA_LATENCY = 1 << 1,    /**< CPU node x memory node: one dependent load */
+	RUNG_NUMA_LOADED = 1 << 2,     /**< the same while the node's other cores read */
+	RUNG_NUMA_GATHER = 1 << 3,     /**< CPU node x memory node: rows at random places, as the library gathers them */
+	RUNG_NUMA_GPU = 1 << 4,        /**< GPU x memory node; absent in this version */
+	RUNG_NUMA_PEER = 1 << 5,       /**< GPU x GPU; absent in this version */
+	RUNG_NUMA_NVME = 1 << 6,       /**< CPU node x drive: random reads past the page cache, by the engines of the store */
+	RUNG_NUMA_TOUCH = 1 << 7,      /**< memory node: the first write to fresh memory */
+	RUNG_NUMA_REGISTER = 1 << 8,   /**< memory node: pinning memory for io_uring */
+	RUNG_NUMA_ALL = (1 << 9) - 1
+};
+
+/** "bandwidth", "latency", "loaded", "gather", "gpu", "peer", "nvme", "touch", "register"; NULL for none of them or several. */
+RUNG_API const char *rung_numa_matrix_name(enum rung_numa_matrix matrix);
+
+struct rung_numa_measure_opts {
+	size_t size;                    /**< sizeof(struct rung_numa_measure_opts) */
+	uint32_t matrices;              /**< of enum rung_numa_matrix, added; 0: all */
+	int quick;                      /**< nonzero: smaller buffers, fewer cells and samples, shorter regions */
+	uint32_t samples;               /**< of each value, at most 1000; 0: 5, and 3 when quick */
+	double sample_seconds;          /**< least length of a timed region, at most 60; 0: 0.2, and 0.05 when quick */
+	uint64_t memory_bytes_max;      /**< to take of a node at most; 0: half of what it has free. Too little makes values absent */
+	const char *const *files;       /**< [file_count] to read at random: large files that are written through, or block devices */
+	size_t file_count;
+	const char *dir;                /**< also measure the disk under this folder, by a file that is written there and is gone afterwards */
+	uint64_t dir_bytes;             /**< its size; 0: 2 GiB, and 256 MiB when quick, at most a quarter of what is free */
+	uint32_t threads_max;           /**< on a node; 0: one on each of its cores that may be used */
+	const uint32_t *row_bytes;      /**< [row_count] further rows to gather and read, each 4 bytes to 1 MiB */
+	size_t row_count;
+	rung_progress_fn progress;      /**< may be NULL; steps are named as matrices, and count values */
+	void *progress_ctx;
+};
+
+#ifdef __cplusplus
+static inline struct rung_numa_measure_opts rung_numa_measure_opts_init(void)
+{
+	struct rung_numa_measure_opts opts = {};
+	opts.size = sizeof(opts);
+	return opts;
+}
+#else
+#define RUNG_NUMA_MEASURE_OPTS_INIT { .size = sizeof(struct rung_numa_measure_opts) }
+#endif
+
+/** A value that was measured several times. */
+struct rung_numa_value {
+	const double *samples;    /**< [count] as they were taken */
+	size_t count;             /**< 0: this result has no such value */
+	double median, min, max;
+};
+
+/** Of a result: numbers of nodes, -1 where there is none; NaN, NULL and 0 where something plays no part or is not known. */
+struct rung_numa_result {
+	enum rung_numa_matrix matrix;
+	const char *kind;         /**< "read", "write", "copy", "triad"; "to_gpu", "from_gpu"; "io_uring", "cuda" */
+	int cpu_node;
+	int memory_node;
+	int gpu, to_gpu;          /**< by position among the GPUs, -1: none */
+	int all_cores;            /**< 1: a thread on each core of cpu_node that may be used, 0: one, -1: threads play no part */
+	uint32_t threads;
+	uint32_t level;           /**< of a loaded latency: 0 nothing else runs, then ascending */
+	uint32_t queue_depth;     /**< reads in flight */
+	uint64_t row_bytes;       /**< of a row or a read */
+	uint64_t page_bytes;
+	uint64_t buffer_bytes;    /**< of each array, table or file worked on */
+	double placed_share;      /**< of the pages looked at, on memory_node; NaN: cannot be looked up here */
+	double huge_share;        /**< of the memory, in huge pages; NaN: not known */
+	double of_copy;           /**< of a gather: bytes a second over those of the copy by the same cores */
+	double rows_in_flight;    /**< of a gather: rows a second of one thread x idle latency: how many it waits for at a time */
+	double lines_in_flight;   /**< the same in cache lines of 64 bytes */
+	const char *drive;        /**< the disk's name as the kernel has it: "nvme0n1" */
+	const char *file;
+	const char *engine;       /**< "io_uring", "pread" */
+	struct rung_numa_value bytes_per_s;
+	struct rung_numa_value per_s;             /**< rows or reads */
+	struct rung_numa_value latency_ns;
+	struct rung_numa_value seconds_per_gib;
+	const char *absent;       /**< why there is no value; NULL: there is one */
+};
+
+/** What the machine was set to, and what was asked for. Texts are NULL, numbers -1 or 0 where the kernel does not tell. */
+struct rung_numa_report_info {
+	size_t size;              /**< sizeof(struct rung_numa_report_info), set by the caller */
+	const char *kernel;
+	const char *cpu_model;
+	const char *governor;     /**< of the first CPU's clock */
+	const char *thp;          /**< "always", "madvise", "never" */
+	const char *stores;       /**< "non-temporal" or "plain": what write, copy, triad and gathers store with */
+	int smt;
+	int hypervisor;
+	uint64_t last_level_cache_bytes;   /**< of all CPUs this process may use */
+	uint32_t matrices;
+	int quick;
+	uint32_t samples;
+	double sample_seconds;
+	int64_t began_s;          /**< since 1970, UTC */
+	double seconds;           /**< in all */
+	size_t result_count;
+};
+
+struct rung_numa_report;
+
+/**
+ * Measure this machine. Takes memory on each of its nodes in turn, keeps the cores busy it may use, and reads the drives it was given;
+ * what cannot be measured is a result that says why.
+ *
+ * @param topology    of this machine (rung_topology_load(NULL)); may be destroyed afterwards
+ * @param opts        NULL: defaults
+ * @param report_out  free with rung_numa_report_destroy()
+ * @return 0; RUNG_E_INVAL (options; a file that is too small, has holes, or is none), RUNG_E_NOENT and RUNG_E_IO (files), RUNG_E_NOSPC (dir),
+ *         RUNG_E_NOMEM, RUNG_E_CANCELED, RUNG_E_ABI
+ *
+ * Threads: the caller's sleeps while threads of its own work, pinned to CPUs. Two calls at a time measure each other.
+ */
+RUNG_API int rung_numa_measure(const struct rung_topology *topology, const struct rung_numa_measure_opts *opts,
+                               struct rung_numa_report **report_out);
+
+/* What follows belongs to the report and lives as long as it. */
+
+/** @return 0, RUNG_E_INVAL, RUNG_E_ABI */
+RUNG_API int rung_numa_report_info(const struct rung_numa_report *report, struct rung_numa_report_info *info_out);
+
+/** Result at position `idx`, in the order of the matrices, each in that of the nodes; NULL past the end. */
+RUNG_API const struct rung_numa_result *rung_numa_report_result(const struct rung_numa_report *report, size_t idx);
+
+/** Free; NULL is allowed. */
+RUNG_API void rung_numa_report_destroy(struct rung_numa_report *report);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** The block device that a file lies on, as /sys shows it. */
-#ifndef RUNG_IO_BLOCK_DEVICE_H
-#define RUNG_IO_BLOCK_DEVICE_H
+#ifndef RUNG_BLOCK_DEVICE_H
+#define RUNG_BLOCK_DEVICE_H
 
 #include "internal.h"
 

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One call of rung_numa_measure(): options, the order of the matrices, values, and the report. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "measure.h"
+
+#define SAMPLES 5u
+#define SAMPLES_QUICK 3u
+#define SAMPLES_MAX 1000u
+#define SAMPLE_SECONDS 0.2
+#define SAMPLE_SECONDS_QUICK 0.05
+#define SAMPLE_SECONDS_MAX 60.0
+#define ROWS_MAX 64u
+#define ROW_BYTES_MIN 4u
+#define ROW_BYTES_MAX (1u << 20)
+#define CACHES 4u                       /* arrays are so many times the last-level cache */
+#define CACHES_MIN 2u                   /* with less memory, and when quick */
+#define CACHE_BYTES_UNKNOWN (32u << 20)
+#define CORE_BYTES (16u << 20)          /* of an array, a core: more than what a gather keeps in the caches */
+#define PASSES_TRIES 4u
+
+static const struct {
+	enum rung_numa_matrix matrix;
+	const char *name;
+	int (*measure)(struct rung__measuring *m);
+} matrices[] = {   /* gathers are held against bandwidth and latency: behind them */
+	{ RUNG_NUMA_BANDWIDTH, "bandwidth", rung__measure_bandwidth },
+	{ RUNG_NUMA_LATENCY, "latency", rung__measure_latency },
+	{ RUNG_NUMA_LOADED, "loaded", rung__measure_loaded },
+	{ RUNG_NUMA_GATHER, "gather", rung__measure_gather },
+	{ RUNG_NUMA_GPU, "gpu", rung__measure_gpu },
+	{ RUNG_NUMA_PEER, "peer", rung__measure_peer },
+	{ RUNG_NUMA_NVME, "nvme", rung__measure_nvme },
+	{ RUNG_NUMA_TOUCH, "touch", rung__measure_touch },
+	{ RUNG_NUMA_REGISTER, "register", rung__measure_register },
+};
+
+const char *rung_numa_matrix_name(enum rung_numa_matrix matrix)
+{
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(matrices); i++) {
+		if (matrices[i].matrix == matrix)
+			return matrices[i].name;
+	}
+	return NULL;
+}
+
+static int no_memory(void)
+{
+	return rung__fail(RUNG_E_NOMEM, "measuring: out of memory");
+}
+
+/* ---- results ---- */
+
+void rung__measure_step(struct rung__measuring *m, enum rung_numa_matrix matrix, uint64_t total)
+{
+	m->step = rung_numa_matrix_name(matrix);
+	m->done = 0;
+	m->total = total;
+}
+
+static int tell(struct rung__measuring *m)
+{
+	if (m->opts.progress && m->opts.progress(m->opts.progress_ctx, m->step, m->done, RUNG__MAX(m->done, m->total)))
+		return rung__fail(RUNG_E_CANCELED, "measuring: canceled");
+	return 0;
+}
+
+struct rung_numa_result rung__measure_blank(enum rung_numa_matrix matrix)
+{
+	return (struct rung_numa_result){
+		.matrix = matrix, .cpu_node = -1, .memory_node = -1, .gpu = -1, .to_gpu = -1, .all_cores = -1,
+		.placed_share = (double)NAN, .huge_share = (double)NAN, .of_copy = (double)NAN, .rows_in_flight = (double)NAN,
+		.lines_in_flight = (double)NAN,
+	};
+}
+
+int rung__measure_add(struct rung__measuring *m, const struct rung_numa_result *like, uint32_t group, struct rung_numa_result **result_out)
+{
+	struct rung_numa_report *report = m->report;
+	const size_t count = report->info.result_count;
+
+	if (count == report->room) {
+		const size_t room = report->room ? 2 * report->room : 64;
+		struct rung__measure_entry *entries = rung__realloc_array(report->entries, room, sizeof(*entries));
+
+		if (!entries)
+			return no_memory();
+		report->entries = entries;
+		report->room = room;
+	}
+	report->entries[count] = (struct rung__measure_entry){ *like, group, (uint32_t)count };
+	report->info.result_count++;
+	*result_out = &report->entries[count].result;
+	m->done++;
+	return tell(m);
+}
+
+int rung__measure_absent(struct rung__measuring *m, const struct rung_numa_result *like, uint32_t group, const char *why)
+{
+	struct rung_numa_result *result;
+	int rc = why ? rung__measure_add(m, like, group, &result) : no_memory();
+
+	if (rc == 0)
+		result->absent = why;
+	return rc;
+}
+
+const char *rung__measure_text(struct rung__measuring *m, const char *format, ...)
+{
+	va_list args;
+	char *text;
+	int length;
+
+	va_start(args, format);
+	length = vsnprintf(NULL, 0, format, args);
+	va_end(args);
+	text = length < 0 ? NULL : rung__arena_take(&m->report->arena, (uint64_t)length + 1, 1);
+	if (!text)
+		return NULL;
+	va_start(args, format);
+	vsnprintf(text, (size_t)length + 1, format, args);
+	va_end(args);
+	return text;
+}
+
+/* ---- values ---- */
+
+static int by_size(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+struct rung_numa_value rung__measure_value(const double *samples, size_t count, double *sorted)
+{
+	struct rung_numa_value value = { samples, count, (double)NAN, (double)NAN, (double)NAN };
+
+	if (count == 0)
+		return value;
+	memcpy(sorted, samples, count * sizeof(*sorted));
+	qsort(sorted, count, sizeof(*sorted), by_size);
+	value.min = sorted[0];
+	value.max = sorted[count - 1];
+	value.median = count % 2 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
+	return value;
+}
+
+int rung__measure_set(struct rung__measuring *m, struct rung_numa_value *value, const double *seconds, double units, bool inverse)
+{
+	const uint32_t count = m->opts.samples;
+	double *samples = rung__arena_take(&m->report->arena, count, sizeof(*samples));
+	double *sorted = rung__malloc_array(count, sizeof(*sorted));
+
+	if (!samples || !sorted) {
+		rung__free(sorted);
+		return no_memory();
+	}
+	for (uint32_t i = 0; i < count; i++)
+		samples[i] = inverse ? seconds[i] / units : units / seconds[i];
+	*value = rung__measure_value(samples, count, sorted);
+	rung__free(sorted);
+	return 0;
+}
+
+int rung__measure_passes(struct rung__measuring *m, struct rung__team *team, rung__work_fn work, void *ctx, double **samples_out)
+{
+	double *samples = rung__arena_take(&m->report->arena, m->opts.samples, sizeof(*samples));
+	uint64_t passes = 1;
+
+	if (!samples)
+		return no_memory();
+	rung__team_run(team, work, ctx, 1);   /* dropped: caches, frequencies and page tables are not yet as they will be */
+	for (uint32_t i = 0, tries = 0; i < m->opts.samples;) {
+		const double seconds = rung__team_run(team, work, ctx, passes);
+
+		if (seconds < m->opts.sample_seconds && tries++ < PASSES_TRIES) {   /* a region that is too short only says how long it must be */
+			passes = (uint64_t)((double)passes * RUNG__MIN(1.2 * m->opts.sample_seconds / RUNG__MAX(seconds, 1e-7), 1e6)) + 1;
+			continue;
+		}
+		samples[i++] = seconds / (double)passes;
+	}
+	*samples_out = samples;
+	return tell(m);
+}
+
+/* ---- what needs a GPU ---- */
+
+static int absent_gpu(struct rung__measuring *m, enum rung_numa_matrix matrix)
+{
+	struct rung_topology_info info = { .size = sizeof(info) };
+	struct rung_numa_result like = rung__measure_blank(matrix);
+
+	rung_topology_info(m->topology, &info);
+	rung__measure_step(m, matrix, 1);
+	if (info.gpu_count == 0)
+		return rung__measure_absent(m, &like, 0, "no GPU");
+	if (matrix == RUNG_NUMA_PEER && info.gpu_count == 1)
+		return rung__measure_absent(m, &like, 0, "one GPU");
+	return rung__measure_absent(m, &like, 0, "copies to and from GPUs are not measured in this version");
+}
+
+int rung__measure_gpu(struct rung__measuring *m)
+{
+	return absent_gpu(m, RUNG_NUMA_GPU);
+}
+
+int rung__measure_peer(struct rung__measuring *m)
+{
+	return absent_gpu(m, RUNG_NUMA_PEER);
+}
+
+/* ---- one call ---- */
+
+static int take_opts(const struct rung_numa_measure_opts *given, struct rung_numa_measure_opts *opts)
+{
+	int rc = rung__opts_take(opts, sizeof(*opts), given, "rung_numa_measure_opts");
+
+	if (rc < 0)
+		return rc;
+	if (opts->matrices & ~(uint32_t)RUNG_NUMA_ALL)
+		return rung__fail(RUNG_E_INVAL, "measuring: matrices 0x%" PRIx32 ": there is none above 0x%x", opts->matrices, (unsigned)RUNG_NUMA_ALL);
+	if (opts->samples > SAMPLES_MAX)
+		return rung__fail(RUNG_E_INVAL, "measuring: %" PRIu32 " samples: give %u at most", opts->samples, SAMPLES_MAX);
+	if (!(opts->sample_seconds >= 0 && opts->sample_seconds <= SAMPLE_SECONDS_MAX))
+		return rung__fail(RUNG_E_INVAL, "measuring: regions of %g s: give more than 0 and %g at most", opts->sample_seconds, SAMPLE_SECONDS_MAX);
+	if (opts->row_count > ROWS_MAX || (opts->row_count && !opts->row_bytes))
+		return rung__fail(RUNG_E_INVAL, "measuring: %zu rows: give %u at most", opts->row_count, ROWS_MAX);
+	for (size_t i = 0; i < opts->row_count; i++) {
+		if (opts->row_bytes[i] < ROW_BYTES_MIN || opts->row_bytes[i] > ROW_BYTES_MAX)
+			return rung__fail(RUNG_E_INVAL, "measuring: rows of %" PRIu32 " bytes: give %u to %u", opts->row_bytes[i], ROW_BYTES_MIN,
+			                  ROW_BYTES_MAX);
+	}
+	for (size_t i = 0; i < opts->file_count; i++) {
+		if (!opts->files || !opts->files[i])
+			return rung__fail(RUNG_E_INVAL, "measuring: file %zu of %zu is NULL", i, opts->file_count);
+	}
+	opts->matrices = opts->matrices ? opts->matrices : (uint32_t)RUNG_NUMA_ALL;
+	opts->samples = opts->samples ? opts->samples : opts->quick ? SAMPLES_QUICK : SAMPLES;
+	if (opts->sample_seconds <= 0)
+		opts->sample_seconds = opts->quick ? SAMPLE_SECONDS_QUICK : SAMPLE_SECONDS;
+	return 0;
+}
+
+/* Of the largest caches of any node, because each one's CPUs work on the memory of all. Less where a node has less to spare, to a bound. */
+static void choose_array(struct rung__measuring *m)
+{
+	uint64_t cache = 0, cores = 1, least = UINT64_MAX, bytes;
+
+	for (size_t i = 0; i < m->node_count; i++) {
+		cache = RUNG__MAX(cache, m->nodes[i].cache_bytes);
+		cores = RUNG__MAX(cores, m->nodes[i].core_count);
+		if (m->nodes[i].node->has_memory)
+			least = RUNG__MIN(least, rung__measure_room(m, i));
+	}
+	cache = cache ? cache : CACHE_BYTES_UNKNOWN;
+	bytes = m->opts.quick ? CACHES_MIN * cache : RUNG__MAX(CACHES_MIN * cache, RUNG__MIN(CACHES * cache, least / 4));   /* gathers take a little more than 3 */
+	m->array_bytes = rung__align_up(RUNG__MAX(bytes, cores * CORE_BYTES), RUNG__MEASURE_HUGE_BYTES);
+}
+
+static int prepare(struct rung__measuring *m)
+{
+	struct rung_topology_info info = { .size = sizeof(info) };
+	struct rung_numa_report_info *about = &m->report->info;
+	int rc;
+
+	rung_topology_info(m->topology, &info);
+	m->node_count = info.node_count;
+	about->size = sizeof(*about);
+	about->matrices = m->opts.matrices;
+	about->quick = m->opts.quick != 0;
+	about->samples = m->opts.samples;
+	about->sample_seconds = m->opts.sample_seconds;
+	m->nodes = rung__zalloc_array(m->node_count, sizeof(*m->nodes));
+	m->pairs = rung__zalloc_array((uint64_t)m->node_count * m->node_count, sizeof(*m->pairs));
+	if (!m->nodes || !m->pairs)
+		return no_memory();
+	for (size_t i = 0; i < m->node_count * m->node_count; i++)
+		m->pairs[i] = (struct rung__measure_pair){ { (double)NAN, (double)NAN }, (double)NAN };
+	rc = rung__measure_machine(m);
+	for (size_t i = 0; i < m->node_count && rc == 0; i++) {
+		if (m->nodes[i].node->has_memory && m->nodes[i].node->memory_allowed != 0) {
+			m->policy.size = sizeof(m->policy);
+			rc = rung_numa_try(m->nodes[i].node->node, &m->policy);
+			break;
+		}
+	}
+	if (rc == 0)
+		choose_array(m);
+	return rc;
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct rung__measure_entry *x = a, *y = b;
+
+	if (x->result.matrix != y->result.matrix)
+		return x->result.matrix < y->result.matrix ? -1 : 1;
+	if (x->group != y->group)
+		return x->group < y->group ? -1 : 1;
+	if (x->result.cpu_node != y->result.cpu_node)
+		return x->result.cpu_node < y->result.cpu_node ? -1 : 1;
+	if (x->result.memory_node != y->result.memory_node)
+		return x->result.memory_node < y->result.memory_node ? -1 : 1;
+	return x->number < y->number ? -1 : 1;
+}
+
+static int measure(struct rung__measuring *m)
+{
+	struct rung_numa_report *report = m->report;
+	const uint64_t begin_ns = rung__now_ns();
+	int rc = prepare(m);
+
+	report->info.began_s = (int64_t)time(NULL);
+	if (rc == 0 && (m->opts.matrices & RUNG_NUMA_NVME))
+		rc = rung__measure_nvme_check(m);
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(matrices) && rc == 0; i++) {
+		if (m->opts.matrices & (uint32_t)matrices[i].matrix)
+			rc = matrices[i].measure(m);
+	}
+	if (rc == 0)
+		qsort(report->entries, report->info.result_count, sizeof(*report->entries), by_place);
+	report->info.seconds = (double)(rung__now_ns() - begin_ns) / 1e9;
+	return rc;
+}
+
+int rung_numa_measure(const struct rung_topology *topology, const struct rung_numa_measure_opts *opts, struct rung_numa_report **report_out)
+{
+	struct rung__measuring m = { .topology = topology };
+	int rc = take_opts(opts, &m.opts);
+
+	if (rc < 0)
+		return rc;
+	m.report = rung__zalloc(sizeof(*m.report));
+	if (!m.report)
+		return no_memory();
+	rc = measure(&m);
+	rung__free(m.nodes);
+	rung__free(m.pairs);
+	if (rc < 0) {
+		rung_numa_report_destroy(m.report);
+		return rc;
+	}
+	*report_out = m.report;
+	return 0;
+}
+
+int rung_numa_report_info(const struct rung_numa_report *report, struct rung_numa_report_info *info_out)
+{
+	return rung__opts_give(info_out, &report->info, sizeof(report->info), "rung_numa_report_info");
+}
+
+const struct rung_numa_result *rung_numa_report_result(const struct rung_numa_report *report, size_t idx)
+{
+	return idx < report->info.result_count ? &report->entries[idx].result : NULL;
+}
+
+void rung_numa_report_destroy(struct rung_numa_report *report)
+{
+	if (!report)
+		return;
+	rung__arena_free(&report->arena);
+	rung__free(report->entries);
+	rung__free(report);
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Measuring memory and drives: what the matrices share. One call of rung_numa_measure() is a struct rung__measuring.
+ *
+ * Each matrix has a function that adds its results, present or absent. Memory is taken on one node at a time, so a matrix goes through the
+ * memory nodes outside and the CPU nodes inside; measure.c puts the results in the order of the nodes afterwards.
+ */
+#ifndef RUNG_NUMA_MEASURE_H
+#define RUNG_NUMA_MEASURE_H
+
+#include "sysfs.h"
+
+#define RUNG__MEASURE_LINE_BYTES 64u
+#define RUNG__MEASURE_HUGE_BYTES (2u << 20)
+
+/* ---- threads ---- */
+
+/** Threads pinned to a CPU each, that sleep until there is work. */
+struct rung__team;
+
+/** What each thread of a team does `passes` times; `rank` is below `count`. */
+typedef void (*rung__work_fn)(void *ctx, uint32_t rank, uint32_t count, uint64_t passes);
+
+/** @return 0, RUNG_E_NOSUP (a CPU that threads cannot be pinned to: the reason), RUNG_E_NOMEM */
+int rung__team_start(const uint32_t *cpus, uint32_t count, struct rung__team **team_out);
+void rung__team_stop(struct rung__team *team);
+
+/** Have it work, all threads starting at once. @return seconds from the first thread's begin to the last one's end */
+double rung__team_run(struct rung__team *team, rung__work_fn work, void *ctx, uint64_t passes);
+
+uint32_t rung__team_count(const struct rung__team *team);
+
+/* ---- one call ---- */
+
+struct rung__measure_node {
+	const struct rung_topology_node *node;
+	uint32_t *cores;          /* [core_count] one CPU of each core that may be used */
+	uint32_t core_count;
+	uint64_t cache_bytes;     /* last level, of those cores */
+};
+
+/** What gathers are held against: of one CPU node and memory node, NaN where it was not measured. */
+struct rung__measure_pair {
+	double copy_bytes_per_s[2];   /* by one core, by all */
+	double latency_ns;
+};
+
+struct rung__measure_entry {
+	struct rung_numa_result result;
+	uint32_t group;   /* orders the results of a matrix, in front of their nodes */
+	uint32_t number;  /* in the order of measuring */
+};
+
+struct rung_numa_report {
+	struct rung__arena arena;   /* texts and samples */
+	struct rung_numa_report_info info;
+	struct rung__measure_entry *entries;
+	size_t room;
+};
+
+struct rung__measuring {
+	const struct rung_topology *topology;
+	struct rung_numa_measure_opts opts;   /* complete */
+	struct rung_numa_report *report;
+	struct rung__measure_node *nodes;     /* [node_count] */
+	size_t node_count;
+	struct rung__measure_pair *pairs;     /* [node_count x node_count], CPU node first */
+	struct rung_numa_policy policy;
+	uint64_t array_bytes;                 /* of each of the arrays of the first four matrices */
+	uint64_t done, total;                 /* results of the matrix under way */
+	const char *step;
+};
+
+static inline struct rung__measure_pair *rung__measure_pair(const struct rung__measuring *m, size_t cpu_idx, size_t memory_idx)
+{
+	return &m->pairs[cpu_idx * m->node_count + memory_idx];
+}
+
+/** Begin a matrix of about so many results. */
+void rung__measure_step(struct rung__measuring *m, enum rung_numa_matrix matrix, uint64_t total);
+
+/**
+ * Add a result, for which nothing is set but what `like` has. It stays where it is until the next one is added. Tells progress.
+ * @return RUNG_E_NOMEM, RUNG_E_CANCELED
+ */
+int rung__measure_add(struct rung__measuring *m, const struct rung_numa_result *like, uint32_t group, struct rung_numa_result **result_out);
+
+/** A result without anything. */
+struct rung_numa_result rung__measure_blank(enum rung_numa_matrix matrix);
+
+/** Add one that is absent for this reason. */
+int rung__measure_absent(struct rung__measuring *m, const struct rung_numa_result *like, uint32_t group, const char *why);
+
+/** Text that lives as long as the report; NULL without memory. */
+const char *rung__measure_text(struct rung__measuring *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- values ---- */
+
+/** Median, least and most of samples, which are kept as they are. @param sorted  room for `count`. NaN without any */
+struct rung_numa_value rung__measure_value(const double *samples, size_t count, double *sorted);
+
+/**
+ * Time passes: one is dropped, another says how many a region needs to be long enough, then the samples are taken.
+ * @param samples_out  [opts.samples] seconds a pass, the report's
+ * @return 0, RUNG_E_NOMEM, RUNG_E_CANCELED
+ */
+int rung__measure_passes(struct rung__measuring *m, struct rung__team *team, rung__work_fn work, void *ctx, double **samples_out);
+
+/** From seconds a pass to what one pass does: `units` a second, or with `inverse` seconds by units. @return 0 or RUNG_E_NOMEM */
+int rung__measure_set(struct rung__measuring *m, struct rung_numa_value *value, const double *seconds, double units, bool inverse);
+
+/* ---- memory ---- */
+
+struct rung__measure_memory {
+	unsigned char *base;
+	uint64_t bytes;
+	double placed_share, huge_share;
+};
+
+/** Why CPUs of this node cannot work, or its memory not be taken; NULL: they can. The report's. */
+const char *rung__measure_no_cpu(struct rung__measuring *m, size_t idx);
+const char *rung__measure_no_memory(struct rung__measuring *m, size_t idx);
+
+/** Bytes that may be taken of a node. */
+uint64_t rung__measure_room(const struct rung__measuring *m, size_t idx);
+
+/** A team on the CPUs that touch memory of a node: its own, or those of the first node that has some. @return 0 or a failure */
+int rung__measure_touchers(struct rung__measuring *m, size_t idx, bool all_cores, struct rung__team **team_out);
+
+/** Map memory that will lie on a node, not touched. @param page_bytes  a page, or RUNG__MEASURE_HUGE_BYTES to ask for huge ones */
+int rung__measure_map(struct rung__measuring *m, size_t idx, uint64_t bytes, uint64_t page_bytes, struct rung__measure_memory *memory_out);
+
+/** Write to each page of it, by a team. ctx: a struct rung__measure_memory. */
+void rung__measure_touch_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes);
+
+/** Look up where it lies. @return NULL, or why it is not what was asked for: the report's */
+const char *rung__measure_check(struct rung__measuring *m, size_t idx, struct rung__measure_memory *memory);
+
+/** All of this: memory on a node, touched. @param why_out  NULL, or why there is none, and then nothing is to be released. @return 0 or a failure */
+int rung__measure_take(struct rung__measuring *m, size_t idx, uint64_t bytes, uint64_t page_bytes, struct rung__measure_memory *memory_out,
+                       const char **why_out);
+void rung__measure_release(struct rung__measure_memory *memory);
+
+/** Share of a mapping that is in huge pages, from the text of /proc/PID/smaps; NaN when it is not in it. */
+double rung__huge_share(const char *smaps_path, const void *memory);
+
+/* ---- the machine ---- */
+
+/** Cores, caches, texts of the machine. */
+int rung__measure_machine(struct rung__measuring *m);
+
+/* ---- matrices ---- */
+
+/** Called for each CPU node with memory of one node, all that it needs being there. */
+struct rung__measure_place {
+	size_t cpu_idx, memory_idx;
+	struct rung__measure_memory *memory;
+};
+
+/**
+ * Go through memory nodes and CPU nodes: take memory, and call `measure` for each pair, or `absent` with the reason.
+ */
+struct rung__measure_pairs {
+	uint64_t bytes;   /* of memory; rows and arrays are cut out of it */
+	int (*measure)(struct rung__measuring *m, const struct rung__measure_place *place);
+	int (*absent)(struct rung__measuring *m, size_t cpu_idx, size_t memory_idx, const char *why);
+};
+int rung__measure_each(struct rung__measuring *m, const struct rung__measure_pairs *pairs);
+
+int rung__measure_bandwidth(struct rung__measuring *m);
+int rung__measure_latency(struct rung__measuring *m);
+int rung__measure_loaded(struct rung__measuring *m);
+int rung__measure_gather(struct rung__measuring *m);
+int rung__measure_gpu(struct rung__measuring *m);
+int rung__measure_peer(struct rung__measuring *m);
+int rung__measure_nvme(struct rung__measuring *m);
+int rung__measure_touch(struct rung__measuring *m);
+int rung__measure_register(struct rung__measuring *m);
+
+/** Files are looked at before anything is measured, so that a wrong one is told at once. */
+int rung__measure_nvme_check(struct rung__measuring *m);
+
+/* ---- kernels (measure_kernels.c) ---- */
+
+enum { RUNG__STREAM_READ, RUNG__STREAM_WRITE, RUNG__STREAM_COPY, RUNG__STREAM_TRIAD, RUNG__STREAM_COUNT };
+
+/** "non-temporal" or "plain". */
+const char *rung__stream_stores(void);
+
+/** `count` a multiple of 32, arrays 64-byte aligned. Read: of b. Write: a = s. Copy: a = b. Triad: a = b + s c. */
+void rung__stream_pass(unsigned kind, double *a, const double *b, const double *c, size_t count);
+
+/** Lines that point at each other, no two neighbours on one page, in one circle; @param order  room for a number a page */
+void *rung__chase_make(void *memory, uint64_t page_count, uint32_t *order);
+
+/** Follow so many pointers. */
+void *rung__chase(void *at, uint64_t hops);
+
+#endif

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a GiB of memory costs on its way to being of use: the first touch, and pinning it for io_uring. */
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "measure.h"
+#include "rung_config.h"
+#if RUNG_HAVE_IO_URING
+#include <liburing.h>
+#endif
+
+#define BUFFER_BYTES (256u << 20)
+#define BUFFER_BYTES_QUICK (64u << 20)
+#define GIB 1073741824.0
+#define HUGE_SHARE_MIN 0.9   /* of the pages: with less it is not their cost */
+
+static const uint64_t page_sizes[] = { RUNG__PAGE_BYTES, RUNG__MEASURE_HUGE_BYTES };
+
+static uint64_t buffer_bytes(const struct rung__measuring *m)
+{
+	return m->opts.quick ? BUFFER_BYTES_QUICK : BUFFER_BYTES;
+}
+
+/* NULL where the memory has the pages that were asked for. */
+static const char *wrong_pages(struct rung__measuring *m, const struct rung__measure_memory *memory, uint64_t page_bytes)
+{
+	const char *thp = m->report->info.thp;
+
+	if (page_bytes > RUNG__PAGE_BYTES && memory->huge_share < HUGE_SHARE_MIN)
+		return rung__measure_text(m, "%.0f %% of the memory came in huge pages (/sys/kernel/mm/transparent_hugepage/enabled: %s)",
+		                          100 * memory->huge_share, thp ? thp : "not known");
+	return NULL;
+}
+
+/* ---- touching ---- */
+
+static struct rung_numa_result blank(const struct rung__measuring *m, enum rung_numa_matrix matrix, size_t idx, uint64_t page_bytes)
+{
+	struct rung_numa_result result = rung__measure_blank(matrix);
+
+	result.memory_node = (int)m->nodes[idx].node->node;
+	result.page_bytes = page_bytes;
+	result.buffer_bytes = buffer_bytes(m);
+	return result;
+}
+
+/* Fresh memory for each sample. */
+static int touch_once(struct rung__measuring *m, size_t idx, uint64_t page_bytes, struct rung__team *team, double *seconds_out,
+                      struct rung__measure_memory *memory_out, const char **why_out)
+{
+	int rc = rung__measure_map(m, idx, buffer_bytes(m), page_bytes, memory_out);
+
+	if (rc < 0)
+		return rc;
+	*seconds_out = rung__team_run(team, rung__measure_touch_work, memory_out, 1);
+	*why_out = rung__measure_check(m, idx, memory_out);
+	if (!*why_out)
+		*why_out = wrong_pages(m, memory_out, page_bytes);
+	rung__measure_release(memory_out);
+	return 0;
+}
+
+static int touch_by(struct rung__measuring *m, size_t idx, uint64_t page_bytes, int all_cores)
+{
+	struct rung_numa_result like = blank(m, RUNG_NUMA_TOUCH, idx, page_bytes), *result;
+	double *seconds = rung__arena_take(&m->report->arena, m->opts.samples, sizeof(*seconds));
+	struct rung__measure_memory memory;
+	const char *why = NULL;
+	struct rung__team *team;
+	int rc = seconds ? rung__measure_touchers(m, idx, all_cores, &team) : rung__fail(RUNG_E_NOMEM, "measuring: out of memory");
+
+	if (rc == RUNG_E_NOSUP)
+		return rung__measure_absent(m, &like, 0, rung__measure_text(m, "%s", rung_last_error()));
+	if (rc < 0)
+		return rc;
+	for (uint32_t i = 0; i < m->opts.samples && rc == 0 && !why; i++)
+		rc = touch_once(m, idx, page_bytes, team, &seconds[i], &memory, &why);
+	like.all_cores = all_cores;
+	like.threads = rung__team_count(team);
+	rung__team_stop(team);
+	if (rc == 0 && why)
+		return rung__measure_absent(m, &like, 0, why);
+	if (rc < 0)
+		return rc;
+	like.cpu_node = m->nodes[idx].core_count ? like.memory_node : -1;
+	like.placed_share = memory.placed_share;
+	like.huge_share = memory.huge_share;
+	rc = rung__measure_add(m, &like, 0, &result);
+	return rc < 0 ? rc : rung__measure_set(m, &result->seconds_per_gib, seconds, (double)buffer_bytes(m) / GIB, true);
+}
+
+/* Why a node has no memory of that size to spare; NULL when it has. */
+static const char *no_room(struct rung__measuring *m, size_t idx)
+{
+	const char *why = rung__measure_no_memory(m, idx);
+
+	if (!why && buffer_bytes(m) > rung__measure_room(m, idx))
+		why = rung__measure_text(m, "%" PRIu64 " MiB do not fit into the %" PRIu64 " MiB that may be taken of node %" PRIu32,
+		                         buffer_bytes(m) >> 20, rung__measure_room(m, idx) >> 20, m->nodes[idx].node->node);
+	return why;
+}
+
+int rung__measure_touch(struct rung__measuring *m)
+{
+	int rc = 0;
+
+	rung__measure_step(m, RUNG_NUMA_TOUCH, m->node_count * 4);
+	for (size_t idx = 0; idx < m->node_count; idx++) {
+		const char *why = no_room(m, idx);
+
+		for (size_t p = 0; p < RUNG__ARRAY_LEN(page_sizes) && rc == 0; p++) {
+			const struct rung_numa_result like = blank(m, RUNG_NUMA_TOUCH, idx, page_sizes[p]);
+
+			if (why) {
+				rc = rung__measure_absent(m, &like, 0, why);
+				continue;
+			}
+			rc = touch_by(m, idx, page_sizes[p], 0);
+			if (rc == 0)
+				rc = touch_by(m, idx, page_sizes[p], 1);
+		}
+	}
+	return rc;
+}
+
+/* ---- registering ---- */
+
+#if RUNG_HAVE_IO_URING
+struct registering {
+	struct io_uring *ring;
+	struct iovec memory;
+	double *seconds;   /* [samples] */
+	uint32_t samples;
+	int err;
+};
+
+static double raw_s(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static void register_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
+{
+	struct registering *r = ctx;
+
+	(void)rank;
+	(void)count;
+	(void)passes;
+	for (uint32_t i = 0; i < r->samples && r->err == 0; i++) {
+		const double begin = raw_s();
+
+		r->err = -io_uring_register_buffers(r->ring, &r->memory, 1);
+		r->seconds[i] = raw_s() - begin;
+		if (r->err == 0)
+			io_uring_unregister_buffers(r->ring);
+	}
+}
+
+static const char *why_refused(struct rung__measuring *m, int err)
+{
+	struct rlimit limit;
+
+	if (err == ENOMEM && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+		return rung__measure_text(m, "registering %" PRIu64 " MiB: %s (ulimit -l is %llu KiB)", buffer_bytes(m) >> 20, strerror(err),
+		                          (unsigned long long)limit.rlim_cur / 1024);
+	return rung__measure_text(m, "registering %" PRIu64 " MiB: %s", buffer_bytes(m) >> 20, strerror(err));
+}
+
+static int register_memory(struct rung__measuring *m, size_t idx, struct rung_numa_result *like, const struct rung__measure_memory *memory)
+{
+	struct io_uring ring;
+	struct registering r = { .ring = &ring, .memory = { memory->base, (size_t)memory->bytes }, .samples = m->opts.samples };
+	struct rung_numa_result *result;
+	struct rung__team *team;
+	int rc = io_uring_queue_init(1, &ring, 0);
+
+	if (rc < 0)
+		return rung__measure_absent(m, like, 0, rung__measure_text(m, "io_uring: %s", strerror(-rc)));
+	r.seconds = rung__arena_take(&m->report->arena, r.samples, sizeof(*r.seconds));
+	rc = r.seconds ? rung__measure_touchers(m, idx, false, &team) : rung__fail(RUNG_E_NOMEM, "measuring: out of memory");
+	if (rc == 0) {
+		rung__team_run(team, register_work, &r, 1);
+		rung__team_stop(team);
+	}
+	io_uring_queue_exit(&ring);
+	if (rc < 0)
+		return rc;
+	if (r.err)
+		return rung__measure_absent(m, like, 0, why_refused(m, r.err));
+	rc = rung__measure_add(m, like, 0, &result);
+	return rc < 0 ? rc : rung__measure_set(m, &result->seconds_per_gib, r.seconds, (double)memory->bytes / GIB, true);
+}
+#else
+static int register_memory(struct rung__measuring *m, size_t idx, struct rung_numa_result *like, const struct rung__measure_memory *memory)
+{
+	(void)idx;
+	(void)memory;
+	return rung__measure_absent(m, like, 0, rung__measure_text(m, "rung was built without io_uring: %s", RUNG_WHY_IO_URING));
+}
+#endif
+
+static int register_pages(struct rung__measuring *m, size_t idx, uint64_t page_bytes)
+{
+	struct rung_numa_result like = blank(m, RUNG_NUMA_REGISTER, idx, page_bytes);
+	struct rung__measure_memory memory;
+	const char *why;
+	int rc = rung__measure_take(m, idx, buffer_bytes(m), page_bytes, &memory, &why);
+
+	like.kind = "io_uring";
+	if (rc == RUNG_E_NOSUP)
+		return rung__measure_absent(m, &like, 0, rung__measure_text(m, "%s", rung_last_error()));
+	if (rc < 0)
+		return rc;
+	if (why)
+		return rung__measure_absent(m, &like, 0, why);
+	why = wrong_pages(m, &memory, page_bytes);
+	like.all_cores = 0;
+	like.threads = 1;
+	like.cpu_node = m->nodes[idx].core_count ? like.memory_node : -1;
+	like.placed_share = memory.placed_share;
+	like.huge_share = memory.huge_share;
+	rc = why ? rung__measure_absent(m, &like, 0, why) : register_memory(m, idx, &like, &memory);
+	rung__measure_release(&memory);
+	return rc;
+}
+
+int rung__measure_register(struct rung__measuring *m)
+{
+	int rc = 0;
+
+	rung__measure_step(m, RUNG_NUMA_REGISTER, m->node_count * 2);
+	for (size_t idx = 0; idx < m->node_count; idx++) {
+		for (size_t p = 0; p < RUNG__ARRAY_LEN(page_sizes) && rc == 0; p++)
+			rc = register_pages(m, idx, page_sizes[p]);
+	}
+	return rc;
+}

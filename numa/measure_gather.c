@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rows at random places of a table, copied to a packed output by the library's own loop (src/gather.c), which each core runs for itself.
+ *
+ * By Little's law a core that gets r rows a second, each l seconds away, has r x l of them on their way. The loop asks for 16 rows ahead,
+ * and a core has room for some tens of lines: one of the two is what small rows come up against.
+ */
+#include <math.h>
+
+#include "gather.h"
+#include "measure.h"
+
+static const uint32_t standard_rows[] = { 64, 128, 256, 512, 1024, 2048, 4096 };
+
+struct gather {
+	unsigned char *table, *out;
+	uint64_t *ids;
+	uint64_t table_rows, row_count;   /* of the table; gathered by all */
+	uint64_t row_bytes;
+	_Atomic(int) failed;
+};
+
+/* Rows of the output that are a thread's, and their ids: whole blocks of 64, so that each begins where vectors may be streamed to. */
+static void part_of(const struct gather *gather, uint32_t rank, uint32_t count, uint64_t *begin_out, uint64_t *end_out)
+{
+	const uint64_t blocks = gather->row_count / 64;
+
+	*begin_out = blocks * rank / count * 64;
+	*end_out = blocks * (rank + 1) / count * 64;
+}
+
+static void draw_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
+{
+	const struct gather *gather = ctx;
+	uint64_t begin, end;
+
+	(void)passes;
+	part_of(gather, rank, count, &begin, &end);
+	for (uint64_t i = begin; i < end; i++)
+		gather->ids[i] = rung__mix64(i) % gather->table_rows;
+}
+
+static void gather_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
+{
+	struct gather *gather = ctx;
+	const struct rung__view view = { gather->table, (size_t)gather->row_bytes, 0, gather->table_rows };
+	struct rung__misses misses = { 0 };   /* every row is in the view */
+	struct rung_ids ids = { .dtype = RUNG_U64 };
+	struct rung__gather call = { .view = &view, .vertex_count = gather->table_rows, .row_bytes = (size_t)gather->row_bytes,
+	                             .out_stride = (size_t)gather->row_bytes };
+	uint64_t begin, end;
+
+	part_of(gather, rank, count, &begin, &end);
+	ids.data = gather->ids + begin;
+	ids.count = end - begin;
+	call.out = gather->out + begin * gather->row_bytes;
+	for (uint64_t i = 0; i < passes; i++) {
+		if (rung__gather_run(&call, &ids, &misses) < 0)
+			gather->failed = 1;
+	}
+}
+
+/* The standard rows and those asked for, each once. @return 0 past the end */
+static uint64_t row_at(const struct rung__measuring *m, size_t idx)
+{
+	if (idx < RUNG__ARRAY_LEN(standard_rows))
+		return standard_rows[idx];
+	idx -= RUNG__ARRAY_LEN(standard_rows);
+	return idx < m->opts.row_count ? m->opts.row_bytes[idx] : 0;
+}
+
+static bool comes_earlier(const struct rung__measuring *m, size_t idx)
+{
+	for (size_t i = 0; i < idx; i++) {
+		if (row_at(m, i) == row_at(m, idx))
+			return true;
+	}
+	return false;
+}
+
+/* Memory is two arrays of table, one of output, and the ids of as many rows of the smallest kind as fit an array. */
+static uint64_t ids_bytes(const struct rung__measuring *m)
+{
+	uint64_t row_bytes, smallest = standard_rows[0];
+
+	for (size_t i = 0; (row_bytes = row_at(m, i)) != 0; i++)
+		smallest = RUNG__MIN(smallest, row_bytes);
+	return rung__align_up(m->array_bytes / smallest * sizeof(uint64_t), RUNG__MEASURE_HUGE_BYTES);
+}
+
+static struct rung_numa_result blank(const struct rung__measuring *m, size_t cpu_idx, size_t memory_idx, uint64_t row_bytes)
+{
+	struct rung_numa_result result = rung__measure_blank(RUNG_NUMA_GATHER);
+
+	result.cpu_node = (int)m->nodes[cpu_idx].node->node;
+	result.memory_node = (int)m->nodes[memory_idx].node->node;
+	result.all_cores = 1;
+	result.row_bytes = row_bytes;
+	result.buffer_bytes = 2 * m->array_bytes;
+	return result;
+}
+
+static void explain(const struct rung__measuring *m, const struct rung__measure_place *place, struct rung_numa_result *result)
+{
+	const struct rung__measure_pair *pair = rung__measure_pair(m, place->cpu_idx, place->memory_idx);
+
+	result->of_copy = result->bytes_per_s.median / pair->copy_bytes_per_s[result->all_cores];
+	result->rows_in_flight = result->per_s.median / result->threads * pair->latency_ns / 1e9;
+	result->lines_in_flight = result->rows_in_flight * (double)((result->row_bytes + RUNG__MEASURE_LINE_BYTES - 1) / RUNG__MEASURE_LINE_BYTES);
+}
+
+static int measure_rows(struct rung__measuring *m, const struct rung__measure_place *place, int all_cores, uint64_t row_bytes)
+{
+	const struct rung__measure_node *node = &m->nodes[place->cpu_idx];
+	struct rung_numa_result like = blank(m, place->cpu_idx, place->memory_idx, row_bytes), *result;
+	struct gather gather = {
+		.table = place->memory->base,
+		.out = place->memory->base + 2 * m->array_bytes,
+		.ids = (uint64_t *)(void *)(place->memory->base + 3 * m->array_bytes),
+		.table_rows = 2 * m->array_bytes / row_bytes,
+		.row_count = rung__align_down(m->array_bytes / row_bytes, 64),
+		.row_bytes = row_bytes,
+	};
+	struct rung__team *team;
+	double *seconds;
+	int rc = rung__team_start(node->cores, all_cores ? node->core_count : 1, &team);
+
+	if (rc < 0)
+		return rc;
+	rung__team_run(team, draw_work, &gather, 1);
+	rc = rung__measure_passes(m, team, gather_work, &gather, &seconds);
+	rung__team_stop(team);
+	if (rc == 0 && gather.failed)
+		rc = rung__fail(RUNG_E_RANGE, "measuring: the gather refused an id that was drawn from its rows");
+	like.all_cores = all_cores;
+	like.threads = all_cores ? node->core_count : 1;
+	like.placed_share = place->memory->placed_share;
+	like.huge_share = place->memory->huge_share;
+	if (rc == 0)
+		rc = rung__measure_add(m, &like, (uint32_t)row_bytes, &result);
+	if (rc == 0)   /* as a copy is counted */
+		rc = rung__measure_set(m, &result->bytes_per_s, seconds, 2.0 * (double)(gather.row_count * row_bytes), false);
+	if (rc == 0)
+		rc = rung__measure_set(m, &result->per_s, seconds, (double)gather.row_count, false);
+	if (rc == 0)
+		explain(m, place, result);
+	return rc;
+}
+
+static int measure(struct rung__measuring *m, const struct rung__measure_place *place)
+{
+	uint64_t row_bytes;
+	int rc = 0;
+
+	for (size_t i = 0; (row_bytes = row_at(m, i)) != 0 && rc == 0; i++) {
+		if (comes_earlier(m, i))
+			continue;
+		rc = measure_rows(m, place, 1, row_bytes);
+		if (rc == 0)
+			rc = measure_rows(m, place, 0, row_bytes);
+	}
+	return rc;
+}
+
+static int absent(struct rung__measuring *m, size_t cpu_idx, size_t memory_idx, const char *why)
+{
+	uint64_t row_bytes;
+	int rc = 0;
+
+	for (size_t i = 0; (row_bytes = row_at(m, i)) != 0 && rc == 0; i++) {
+		for (int all_cores = 1; all_cores >= 0 && rc == 0 && !comes_earlier(m, i); all_cores--) {
+			struct rung_numa_result like = blank(m, cpu_idx, memory_idx, row_bytes);
+
+			like.all_cores = all_cores;
+			rc = rung__measure_absent(m, &like, (uint32_t)row_bytes, why);
+		}
+	}
+	return rc;
+}
+
+int rung__measure_gather(struct rung__measuring *m)
+{
+	const struct rung__measure_pairs pairs = { 3 * m->array_bytes + ids_bytes(m), measure, absent };
+	size_t count = 0;
+
+	for (size_t i = 0; row_at(m, i) != 0; i++)
+		count += !comes_earlier(m, i);
+	rung__measure_step(m, RUNG_NUMA_GATHER, m->node_count * m->node_count * count * 2);
+	return rung__measure_each(m, &pairs);
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Loops over arrays, with the meaning that STREAM gives copy and triad, and a pointer chase. Stores go past the caches: the others first
+ * read the line that they overwrite, which moves bytes that nobody counts.
+ */
+#include "copy.h"
+#include "measure.h"
+
+#define SCALE 3.0
+#define FILL 1.0
+
+/* The compiler must think that the sum is used. */
+#define KEEP(x) __asm__ volatile("" : : "x"(x))
+
+#if RUNG__HAVE_STREAM
+#define AVX __attribute__((target("avx")))
+
+AVX static void read_avx(const double *b, size_t count)
+{
+	__m256d s0 = _mm256_setzero_pd(), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0, s7 = s0;
+
+	for (size_t i = 0; i < count; i += 32) {   /* eight sums: an addition waits for the one before it */
+		s0 = _mm256_add_pd(s0, _mm256_load_pd(b + i));
+		s1 = _mm256_add_pd(s1, _mm256_load_pd(b + i + 4));
+		s2 = _mm256_add_pd(s2, _mm256_load_pd(b + i + 8));
+		s3 = _mm256_add_pd(s3, _mm256_load_pd(b + i + 12));
+		s4 = _mm256_add_pd(s4, _mm256_load_pd(b + i + 16));
+		s5 = _mm256_add_pd(s5, _mm256_load_pd(b + i + 20));
+		s6 = _mm256_add_pd(s6, _mm256_load_pd(b + i + 24));
+		s7 = _mm256_add_pd(s7, _mm256_load_pd(b + i + 28));
+	}
+	s0 = _mm256_add_pd(_mm256_add_pd(_mm256_add_pd(s0, s1), _mm256_add_pd(s2, s3)), _mm256_add_pd(_mm256_add_pd(s4, s5), _mm256_add_pd(s6, s7)));
+	KEEP(s0);
+}
+
+AVX static void write_avx(double *a, size_t count)
+{
+	const __m256d fill = _mm256_set1_pd(FILL);
+
+	for (size_t i = 0; i < count; i += 16) {
+		_mm256_stream_pd(a + i, fill);
+		_mm256_stream_pd(a + i + 4, fill);
+		_mm256_stream_pd(a + i + 8, fill);
+		_mm256_stream_pd(a + i + 12, fill);
+	}
+	rung__copy_fence();
+}
+
+AVX static void copy_avx(double *a, const double *b, size_t count)
+{
+	rung__copy_streamed((unsigned char *)a, (const unsigned char *)b, count * sizeof(*a));
+	rung__copy_fence();
+}
+
+AVX static void triad_avx(double *a, const double *b, const double *c, size_t count)
+{
+	const __m256d scale = _mm256_set1_pd(SCALE);
+
+	for (size_t i = 0; i < count; i += 16) {
+		_mm256_stream_pd(a + i, _mm256_add_pd(_mm256_load_pd(b + i), _mm256_mul_pd(scale, _mm256_load_pd(c + i))));
+		_mm256_stream_pd(a + i + 4, _mm256_add_pd(_mm256_load_pd(b + i + 4), _mm256_mul_pd(scale, _mm256_load_pd(c + i + 4))));
+		_mm256_stream_pd(a + i + 8, _mm256_add_pd(_mm256_load_pd(b + i + 8), _mm256_mul_pd(scale, _mm256_load_pd(c + i + 8))));
+		_mm256_stream_pd(a + i + 12, _mm256_add_pd(_mm256_load_pd(b + i + 12), _mm256_mul_pd(scale, _mm256_load_pd(c + i + 12))));
+	}
+	rung__copy_fence();
+}
+#endif
+
+static bool has_avx(void)
+{
+#if RUNG__HAVE_STREAM
+	return __builtin_cpu_supports("avx");
+#else
+	return false;
+#endif
+}
+
+const char *rung__stream_stores(void)
+{
+	return has_avx() ? "non-temporal" : "plain";
+}
+
+#if RUNG__HAVE_STREAM
+static void pass_avx(unsigned kind, double *a, const double *b, const double *c, size_t count)
+{
+	switch (kind) {
+	case RUNG__STREAM_READ:
+		read_avx(b, count);
+		break;
+	case RUNG__STREAM_WRITE:
+		write_avx(a, count);
+		break;
+	case RUNG__STREAM_COPY:
+		copy_avx(a, b, count);
+		break;
+	default:
+		triad_avx(a, b, c, count);
+	}
+}
+#endif
+
+/* Whole lines of eight, so that compilers make vectors of them without being allowed to reorder the sum. */
+static void pass_plain(unsigned kind, double *a, const double *b, const double *c, size_t count)
+{
+	uint64_t bits[8] = { 0 };
+
+	switch (kind) {
+	case RUNG__STREAM_READ:
+		for (size_t i = 0; i < count; i += 8) {
+			uint64_t line[8];
+
+			memcpy(line, b + i, sizeof(line));
+			for (unsigned j = 0; j < 8; j++)
+				bits[j] ^= line[j];
+		}
+		__asm__ volatile("" : : "r"(bits) : "memory");
+		break;
+	case RUNG__STREAM_WRITE:
+		for (size_t i = 0; i < count; i++)
+			a[i] = FILL;
+		break;
+	case RUNG__STREAM_COPY:
+		memcpy(a, b, count * sizeof(*a));
+		break;
+	default:
+		for (size_t i = 0; i < count; i++)
+			a[i] = b[i] + SCALE * c[i];
+	}
+}
+
+void rung__stream_pass(unsigned kind, double *a, const double *b, const double *c, size_t count)
+{
+#if RUNG__HAVE_STREAM
+	if (has_avx()) {
+		pass_avx(kind, a, b, c, count);
+		return;
+	}
+#endif
+	pass_plain(kind, a, b, c, count);
+}
+
+/* ---- chase ---- */
+
+#define LINES_OF_PAGE (RUNG__PAGE_BYTES / RUNG__MEASURE_LINE_BYTES)
+
+/*
+ * Round k visits one line of each page, in an order that was drawn. Even lines come in the first half of the rounds, odd ones in the second:
+ * processors fetch lines in pairs, and the other half of a pair has left the caches by then. Which of them differs from page to page, or all
+ * hops of a round would meet in a few sets of the caches.
+ */
+static void **line_of(unsigned char *memory, uint32_t page, uint32_t round)
+{
+	const uint32_t half = LINES_OF_PAGE / 2;
+	const uint32_t line = 2 * ((round % half + (uint32_t)rung__mix64(page)) % half) + round / half;
+
+	return (void **)(void *)(memory + (uint64_t)page * RUNG__PAGE_BYTES + line * RUNG__MEASURE_LINE_BYTES);
+}
+
+void *rung__chase_make(void *memory, uint64_t page_count, uint32_t *order)
+{
+	void **first, **at;
+
+	for (uint32_t page = 0; page < page_count; page++)
+		order[page] = page;
+	for (uint64_t i = page_count - 1; i > 0; i--) {
+		const uint64_t other = rung__mix64(i) % (i + 1);
+		const uint32_t page = order[i];
+
+		order[i] = order[other];
+		order[other] = page;
+	}
+	first = at = line_of(memory, order[0], 0);
+	for (uint32_t round = 0; round < LINES_OF_PAGE; round++) {
+		for (uint64_t i = round == 0 ? 1 : 0; i < page_count; i++) {
+			void **next = line_of(memory, order[i], round);
+
+			*at = (void *)next;
+			at = next;
+		}
+	}
+	*at = (void *)first;
+	return (void *)first;
+}
+
+void *rung__chase(void *at, uint64_t hops)
+{
+	for (; hops >= 8; hops -= 8) {
+		at = *(void **)at;
+		at = *(void **)at;
+		at = *(void **)at;
+		at = *(void **)at;
+		at = *(void **)at;
+		at = *(void **)at;
+		at = *(void **)at;
+		at = *(void **)at;
+	}
+	for (; hops > 0; hops--)
+		at = *(void **)at;
+	return at;
+}

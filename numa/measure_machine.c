@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What measuring has to know of the machine and the topology does not: cores, caches, and what its results depend on. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#include "measure.h"
+
+#define CPU "sys/devices/system/cpu/cpu%" PRIu32
+#define CACHE_LEVELS_MAX 16u   /* indexes, of which caches for code are some */
+
+struct cache {
+	uint64_t level, bytes;
+	struct rung_id_list cpus;   /* that share it */
+};
+
+/* "32768K": whole KiB, as the kernel writes it. */
+static bool size_of_text(const char *text, uint64_t *bytes_out)
+{
+	char *end;
+	unsigned long long kib = strtoull(text, &end, 10);
+
+	if (end == text || strcmp(end, "K") != 0 || kib > UINT64_MAX / 1024)
+		return false;
+	*bytes_out = kib * 1024;
+	return true;
+}
+
+/* @return 1, 0 where the kernel does not tell, or a failure */
+static int last_cache(struct rung__sys *sys, uint32_t cpu, struct cache *cache_out)
+{
+	struct cache last = { 0 };
+
+	for (uint32_t i = 0; i < CACHE_LEVELS_MAX; i++) {
+		struct cache cache = { 0 };
+		const char *size = NULL;
+		int rc = rung__sys_number(sys, 10, 255, &cache.level, CPU "/cache/index%" PRIu32 "/level", cpu, i);
+
+		if (rc == 0)
+			break;
+		if (rc > 0)
+			rc = rung__sys_text(sys, &size, CPU "/cache/index%" PRIu32 "/size", cpu, i);
+		if (rc >= 0)
+			rc = rung__sys_ids(sys, RUNG__CPUS_MAX, &cache.cpus, CPU "/cache/index%" PRIu32 "/shared_cpu_list", cpu, i);
+		if (rc < 0)
+			return rc;
+		if (size && size_of_text(size, &cache.bytes) && cache.level >= last.level)
+			last = cache;
+	}
+	*cache_out = last;
+	return last.bytes > 0;
+}
+
+/* The first allowed CPU of each core; its caches are counted with the first CPU of those that share them. */
+static int read_core(struct rung__sys *sys, uint32_t cores_max, struct rung__measure_node *node, const struct rung_id_list *allowed, uint32_t cpu)
+{
+	struct rung_id_list siblings = { 0 };
+	struct cache cache;
+	int rc = rung__sys_ids(sys, RUNG__CPUS_MAX, &siblings, CPU "/topology/thread_siblings_list", cpu);
+
+	if (rc < 0)
+		return rc;
+	for (uint32_t i = 0; i < siblings.count && siblings.ids[i] < cpu; i++) {
+		if (rung__ids_have(allowed, siblings.ids[i]))
+			return 0;
+	}
+	if (node->core_count < cores_max)
+		node->cores[node->core_count++] = cpu;
+	rc = last_cache(sys, cpu, &cache);
+	if (rc <= 0)
+		return rc;
+	for (uint32_t i = 0; i < cache.cpus.count && cache.cpus.ids[i] < cpu; i++) {
+		if (rung__ids_have(allowed, cache.cpus.ids[i]))
+			return 0;
+	}
+	node->cache_bytes += cache.bytes;
+	return 0;
+}
+
+static int read_nodes(struct rung__measuring *m, struct rung__sys *sys)
+{
+	for (size_t i = 0; i < m->node_count; i++) {
+		struct rung__measure_node *node = &m->nodes[i];
+		const struct rung_id_list *allowed;
+		int rc = 0;
+
+		node->node = rung_topology_node(m->topology, i);
+		allowed = &node->node->cpus_allowed;
+		node->cores = rung__arena_take(&m->report->arena, allowed->count, sizeof(*node->cores));
+		if (!node->cores)
+			return rung__fail(RUNG_E_NOMEM, "measuring: out of memory");
+		for (uint32_t c = 0; c < allowed->count && rc >= 0; c++)
+			rc = read_core(sys, m->opts.threads_max ? m->opts.threads_max : UINT32_MAX, node, allowed, allowed->ids[c]);
+		if (rc < 0)
+			return rc;
+		m->report->info.last_level_cache_bytes += node->cache_bytes;
+	}
+	return 0;
+}
+
+/* The word in brackets: "always [madvise] never". */
+static const char *chosen(struct rung__measuring *m, const char *text)
+{
+	const char *begin = text ? strchr(text, '[') : NULL;
+	const char *end = begin ? strchr(begin, ']') : NULL;
+
+	return end ? rung__measure_text(m, "%.*s", (int)(end - begin - 1), begin + 1) : NULL;
+}
+
+/* Longer than what rung__sys_read() takes, on large machines; the first CPU's is enough. */
+static void read_cpuinfo(struct rung__measuring *m)
+{
+	struct rung_numa_report_info *info = &m->report->info;
+	FILE *file = fopen("/proc/cpuinfo", "re");
+	char *line = NULL, *value;
+	size_t room = 0;
+
+	while (file && getline(&line, &room, file) > 1) {   /* a line of nothing is behind the first CPU */
+		line[strcspn(line, "\n")] = 0;
+		value = strchr(line, ':');
+		if (value && strncmp(line, "model name", 10) == 0)
+			info->cpu_model = rung__measure_text(m, "%s", value + 1 + strspn(value + 1, " "));
+		else if (value && strncmp(line, "flags", 5) == 0)
+			info->hypervisor = strstr(value, " hypervisor") != NULL;
+	}
+	free(line);
+	if (file)
+		fclose(file);
+}
+
+static int read_texts(struct rung__measuring *m, struct rung__sys *sys)
+{
+	struct rung_numa_report_info *info = &m->report->info;
+	struct utsname name;
+	const char *thp = NULL;
+	uint64_t smt = 0;
+	int rc = rung__sys_text(sys, &info->governor, "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+
+	if (rc >= 0)
+		rc = rung__sys_text(sys, &thp, "sys/kernel/mm/transparent_hugepage/enabled");
+	info->thp = chosen(m, thp);
+	if (rc >= 0)
+		rc = rung__sys_number(sys, 10, 1, &smt, "sys/devices/system/cpu/smt/active");
+	info->smt = rc > 0 ? (int)smt : -1;
+	info->hypervisor = -1;
+	if (uname(&name) == 0)
+		info->kernel = rung__measure_text(m, "%s", name.release);
+	info->stores = rung__stream_stores();
+	read_cpuinfo(m);
+	return rc < 0 ? rc : 0;
+}
+
+int rung__measure_machine(struct rung__measuring *m)
+{
+	struct rung__sys *sys = rung__zalloc(sizeof(*sys));
+	int rc;
+
+	if (!sys)
+		return rung__fail(RUNG_E_NOMEM, "measuring: out of memory");
+	sys->root = "";
+	sys->arena = &m->report->arena;
+	rc = read_nodes(m, sys);
+	if (rc == 0)
+		rc = read_texts(m, sys);
+	rung__free(sys);
+	return rc;
+}

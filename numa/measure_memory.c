@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory on a node: asked for, touched by threads there, and looked up, because a full node gives memory of another without a word. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "measure.h"
+#include "placement.h"
+
+#define SHARE_MIN 0.95   /* of the pages: less is no measurement of that node */
+
+const char *rung__measure_no_cpu(struct rung__measuring *m, size_t idx)
+{
+	const struct rung__measure_node *node = &m->nodes[idx];
+
+	if (node->core_count)
+		return NULL;
+	if (!node->node->has_cpu)
+		return rung__measure_text(m, "node %" PRIu32 " has no CPUs", node->node->node);
+	return rung__measure_text(m, "this process may use no CPU of node %" PRIu32, node->node->node);
+}
+
+const char *rung__measure_no_memory(struct rung__measuring *m, size_t idx)
+{
+	const struct rung__measure_node *node = &m->nodes[idx];
+	size_t with_memory = 0;
+
+	if (!node->node->has_memory)
+		return rung__measure_text(m, "node %" PRIu32 " has no memory", node->node->node);
+	if (node->node->memory_allowed == 0)
+		return rung__measure_text(m, "this process may not take memory of node %" PRIu32, node->node->node);
+	for (size_t i = 0; i < m->node_count; i++)
+		with_memory += m->nodes[i].node->has_memory != 0;
+	if (with_memory > 1 && node->core_count == 0 && !m->policy.can_bind)   /* else threads there take it by touching it */
+		return rung__measure_text(m, "memory cannot be put on node %" PRIu32 ": %s", node->node->node, m->policy.bind_why);
+	return NULL;
+}
+
+uint64_t rung__measure_room(const struct rung__measuring *m, size_t idx)
+{
+	struct rung_topology_info info = { .size = sizeof(info) };
+	uint64_t free_bytes = m->nodes[idx].node->free_bytes;
+
+	rung_topology_info(m->topology, &info);
+	free_bytes = RUNG__MIN(free_bytes, info.available_bytes);   /* one that is not known is the largest */
+	if (free_bytes == RUNG_UNKNOWN)
+		return m->opts.memory_bytes_max ? m->opts.memory_bytes_max : UINT64_C(1) << 30;
+	free_bytes /= 2;
+	return m->opts.memory_bytes_max ? RUNG__MIN(m->opts.memory_bytes_max, free_bytes) : free_bytes;
+}
+
+int rung__measure_touchers(struct rung__measuring *m, size_t idx, bool all_cores, struct rung__team **team_out)
+{
+	const struct rung__measure_node *node = &m->nodes[idx];
+
+	for (size_t i = 0; i < m->node_count && node->core_count == 0; i++)
+		node = &m->nodes[i];
+	if (node->core_count == 0)
+		return rung__fail(RUNG_E_NOSUP, "no CPU that may be used is on a node");
+	return rung__team_start(node->cores, all_cores ? node->core_count : 1, team_out);
+}
+
+int rung__measure_map(struct rung__measuring *m, size_t idx, uint64_t bytes, uint64_t page_bytes, struct rung__measure_memory *memory_out)
+{
+	struct rung__measure_memory memory = { .bytes = bytes, .placed_share = (double)NAN, .huge_share = (double)NAN };
+
+	memory.base = rung__map_pages(bytes);
+	if (!memory.base)
+		return rung__fail(RUNG_E_NOMEM, "measuring: no memory for %" PRIu64 " bytes", bytes);
+	if (page_bytes < RUNG__MEASURE_HUGE_BYTES)
+		madvise(memory.base, (size_t)bytes, MADV_NOHUGEPAGE);   /* fails where there are none */
+	if (m->policy.can_bind)   /* what came of it is looked up */
+		rung__place_on_node(memory.base, bytes, m->nodes[idx].node->node);
+	*memory_out = memory;
+	return 0;
+}
+
+void rung__measure_release(struct rung__measure_memory *memory)
+{
+	rung__unmap_pages(memory->base, memory->bytes);
+	memory->base = NULL;
+}
+
+/* In pieces of 2 MiB: a huge page is touched by one thread. */
+void rung__measure_touch_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
+{
+	const struct rung__measure_memory *memory = ctx;
+	const uint64_t pieces = (memory->bytes + RUNG__MEASURE_HUGE_BYTES - 1) / RUNG__MEASURE_HUGE_BYTES;
+	const uint64_t begin = pieces * rank / count * RUNG__MEASURE_HUGE_BYTES;
+	const uint64_t end = RUNG__MIN(pieces * (rank + 1) / count * RUNG__MEASURE_HUGE_BYTES, memory->bytes);
+
+	(void)passes;   /* fresh memory is so once */
+	for (uint64_t at = begin; at < end; at += RUNG__PAGE_BYTES)
+		*(volatile unsigned char *)(memory->base + at) = 1;
+}
+
+double rung__huge_share(const char *smaps_path, const void *memory)
+{
+	unsigned long long begin, end, kib, size = 0, huge = 0;
+	bool inside = false, found = false;
+	char *line = NULL;
+	size_t room = 0;
+	FILE *file = fopen(smaps_path, "re");
+
+	if (!file)
+		return (double)NAN;
+	while (!found && getline(&line, &room, file) >= 0) {
+		if (sscanf(line, "%llx-%llx ", &begin, &end) == 2)
+			inside = begin <= (uintptr_t)memory && (uintptr_t)memory < end;
+		else if (inside && sscanf(line, "Size: %llu kB", &kib) == 1)
+			size = kib;
+		else if (inside && sscanf(line, "AnonHugePages: %llu kB", &kib) == 1) {
+			huge = kib;
+			found = true;
+		}
+	}
+	free(line);
+	fclose(file);
+	return found && size ? (double)huge / (double)size : (double)NAN;
+}
+
+const char *rung__measure_check(struct rung__measuring *m, size_t idx, struct rung__measure_memory *memory)
+{
+	const uint32_t node = m->nodes[idx].node->node;
+	int err;
+
+	memory->placed_share = rung__placed_share(memory->base, memory->bytes, node, &err);
+	memory->huge_share = rung__huge_share("/proc/self/smaps", memory->base);
+	if (memory->placed_share < SHARE_MIN)   /* not when it is NaN */
+		return rung__measure_text(m, "%.0f %% of %" PRIu64 " MiB came to lie on node %" PRIu32 ", the rest elsewhere", 100 * memory->placed_share,
+		                          memory->bytes >> 20, node);
+	return NULL;
+}
+
+static int touch(struct rung__measuring *m, size_t idx, struct rung__measure_memory *memory)
+{
+	struct rung__team *team;
+	int rc = rung__measure_touchers(m, idx, true, &team);
+
+	if (rc < 0)
+		return rc;
+	rung__team_run(team, rung__measure_touch_work, memory, 1);
+	rung__team_stop(team);
+	return 0;
+}
+
+int rung__measure_take(struct rung__measuring *m, size_t idx, uint64_t bytes, uint64_t page_bytes, struct rung__measure_memory *memory_out,
+                       const char **why_out)
+{
+	const uint64_t room = rung__measure_room(m, idx);
+	struct rung__measure_memory memory;
+	int rc;
+
+	*why_out = rung__measure_no_memory(m, idx);
+	if (*why_out)
+		return 0;
+	if (bytes > room) {
+		*why_out = rung__measure_text(m, "%" PRIu64 " MiB do not fit into the %" PRIu64 " MiB that may be taken of node %" PRIu32, bytes >> 20,
+		                              room >> 20, m->nodes[idx].node->node);
+		return *why_out ? 0 : RUNG_E_NOMEM;
+	}
+	rc = rung__measure_map(m, idx, bytes, page_bytes, &memory);
+	if (rc < 0)
+		return rc;
+	rc = touch(m, idx, &memory);
+	if (rc == 0)
+		*why_out = rung__measure_check(m, idx, &memory);
+	if (rc < 0 || *why_out) {
+		rung__measure_release(&memory);
+		return rc;
+	}
+	*memory_out = memory;
+	return 0;
+}
+
+static int each_cpu(struct rung__measuring *m, const struct rung__measure_pairs *pairs, size_t memory_idx, struct rung__measure_memory *memory)
+{
+	int rc = 0;
+
+	for (size_t cpu = 0; cpu < m->node_count && rc == 0; cpu++) {
+		const struct rung__measure_place place = { cpu, memory_idx, memory };
+		const char *why = rung__measure_no_cpu(m, cpu);
+
+		rc = why ? pairs->absent(m, cpu, memory_idx, why) : pairs->measure(m, &place);
+		if (rc == RUNG_E_NOSUP)   /* a CPU that threads cannot be pinned to: said of that node's results */
+			rc = pairs->absent(m, cpu, memory_idx, rung__measure_text(m, "%s", rung_last_error()));
+	}
+	return rc;
+}
+
+int rung__measure_each(struct rung__measuring *m, const struct rung__measure_pairs *pairs)
+{
+	int rc = 0;
+
+	for (size_t idx = 0; idx < m->node_count && rc == 0; idx++) {
+		struct rung__measure_memory memory = { 0 };
+		const char *why;
+
+		rc = rung__measure_take(m, idx, pairs->bytes, RUNG__MEASURE_HUGE_BYTES, &memory, &why);
+		if (rc == RUNG_E_NOSUP) {
+			why = rung__measure_text(m, "%s", rung_last_error());
+			rc = why ? 0 : RUNG_E_NOMEM;
+		}
+		if (rc < 0)
+			return rc;
+		if (!why) {
+			rc = each_cpu(m, pairs, idx, &memory);
+			rung__measure_release(&memory);
+		}
+		for (size_t cpu = 0; cpu < m->node_count && rc == 0 && why; cpu++)
+			rc = pairs->absent(m, cpu, idx, why);
+	}
+	return rc;
+}

@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Random reads of drives, by the tier that the store reads cold rows with: the same engines, registered memory, and groups in which reads
+ * are sent and reaped. One thread, on a core of each node in turn, with its buffers there. The queue is kept full.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/sysmacros.h>
+#include <linux/fs.h>
+#include <unistd.h>
+
+#include "block_device.h"
+#include "direct.h"
+#include "measure.h"
+#include "tier_list.h"
+
+#define DEPTH_MAX 128u
+#define READ_BYTES_MAX (1u << 20)
+#define FILE_BYTES_MIN (16u << 20)
+#define DIR_BYTES (UINT64_C(2) << 30)
+#define DIR_BYTES_QUICK (UINT64_C(256) << 20)
+#define WRITE_BYTES (4u << 20)
+#define WAIT_NS 30000000000ull
+#define SECTOR_MIN 512u
+#define SPARSE 0.9   /* of the file's bytes are on the disk at least: reads of a hole reach no disk */
+
+static const uint32_t standard_bytes[] = { 0, 4096, 16384, 65536, 131072 };   /* 0: a sector */
+static const uint32_t depths[] = { 1, 2, 4, 8, 16, 32, 64, 128 };
+static const uint32_t depths_quick[] = { 1, 8, 32, 128 };
+
+struct target {
+	const char *file;      /* for results and messages */
+	const char *drive;     /* NULL: it has no name */
+	int fd;                /* -1: not open */
+	uint64_t bytes;
+	struct rung__direct temp;
+};
+
+struct reader {
+	/* set by who asks */
+	struct rung__measuring *m;
+	const struct target *target;
+	unsigned char *pool;
+	uint64_t pool_bytes;
+	uint32_t read_bytes, depth;
+	double seconds;
+	/* by the thread that reads */
+	struct rung__tier *tier;
+	bool started;
+	uint64_t drawn, ended;
+	double took;
+	int rc;
+	char error[RUNG__ERROR_BYTES];
+};
+
+/* ---- reading: on the one thread of a team ---- */
+
+/* The sentence of a failure is the thread's: it goes along. */
+static void keep_error(struct reader *reader, int rc)
+{
+	reader->rc = rc;
+	if (rc < 0)
+		snprintf(reader->error, sizeof(reader->error), "%s", rung_last_error());
+}
+
+static void reader_open(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
+{
+	struct reader *reader = ctx;
+	struct rung__features features = { .layout = { .file_count = 1, .file_bytes = { reader->target->bytes } } };
+	struct rung__tier_args args = {
+		.features = &features, .pool = reader->pool, .pool_bytes = reader->pool_bytes, .probe_bytes = reader->pool_bytes,
+		.token_count = DEPTH_MAX, .queue_depth = DEPTH_MAX, .gap_bytes = RUNG_GAP_NONE,
+	};
+
+	(void)rank;
+	(void)count;
+	(void)passes;
+	features.files[0].path = (char *)(uintptr_t)reader->target->file;   /* only looked at */
+	features.files[0].fd = reader->target->fd;
+	keep_error(reader, rung__nvme_tier.open(&args, &reader->tier));
+	if (reader->rc == 0)
+		keep_error(reader, rung__nvme_tier.start(reader->tier));
+	reader->started = reader->rc == 0;
+}
+
+static void reader_close(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
+{
+	struct reader *reader = ctx;
+
+	(void)rank;
+	(void)count;
+	(void)passes;
+	if (reader->started)
+		rung__nvme_tier.stop(reader->tier);
+	if (reader->tier)
+		rung__nvme_tier.close(reader->tier);
+}
+
+static int send(struct reader *reader, uint32_t token)
+{
+	const uint64_t places = reader->target->bytes / reader->read_bytes;
+	const struct rung__fetch fetch = {
+		.offset = rung__mix64(reader->drawn++) % places * reader->read_bytes,
+		.to = (uint64_t)token * reader->read_bytes,
+		.bytes = reader->read_bytes,
+		.token = token,
+	};
+
+	return rung__nvme_tier.submit(reader->tier, &fetch);
+}
+
+static int failed(const struct reader *reader, int err)
+{
+	return rung__fail_errno(err, "%s: reading %" PRIu32 " bytes at random", reader->target->file, reader->read_bytes);
+}
+
+/* Until the time is up. What is in flight then comes in, too, but the queue is no longer full: it does not count. */
+static int read_for(struct reader *reader)
+{
+	struct rung__fetched fetched[DEPTH_MAX];
+	const uint64_t begin_ns = rung__now_ns(), until_ns = begin_ns + (uint64_t)(reader->seconds * 1e9);
+	const uint32_t group = RUNG__MIN(RUNG__MAX(reader->depth / 8, 1u), 16u);
+	uint32_t in_flight = 0;
+	bool over = false;
+	int err = 0;
+
+	reader->ended = 0;
+	while (in_flight < reader->depth && err == 0) {
+		err = -send(reader, in_flight);
+		in_flight += err == 0;
+	}
+	while (in_flight > 0) {
+		const int count = rung__nvme_tier.reap(reader->tier, RUNG__MIN(group, in_flight), WAIT_NS, fetched, DEPTH_MAX);
+		const uint64_t now_ns = rung__now_ns();
+
+		if (count <= 0)   /* what is in flight is lost with the engine, which waits for it when it is closed */
+			return failed(reader, count < 0 ? -count : ETIMEDOUT);
+		in_flight -= (uint32_t)count;
+		if (!over) {
+			reader->ended += (uint32_t)count;
+			reader->took = (double)(now_ns - begin_ns) / 1e9;
+		}
+		over |= now_ns >= until_ns;
+		for (int i = 0; i < count; i++) {
+			if (fetched[i].result != (int32_t)reader->read_bytes)
+				err = fetched[i].result < 0 ? -fetched[i].result : EIO;
+			if (over || err)
+				continue;
+			err = -send(reader, fetched[i].token);
+			in_flight += err == 0;
+		}
+	}
+	return err ? failed(reader, err) : 0;
+}
+
+static void reader_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
+{
+	struct reader *reader = ctx;
+
+	(void)rank;
+	(void)count;
+	(void)passes;
+	keep_error(reader, read_for(reader));
+}
+
+/* ---- results ---- */
+
+static struct rung_numa_result blank(const struct rung__measuring *m, size_t idx, const struct target *target)
+{
+	struct rung_numa_result result = rung__measure_blank(RUNG_NUMA_NVME);
+
+	result.cpu_node = result.memory_node = (int)m->nodes[idx].node->node;
+	result.all_cores = 0;
+	result.threads = 1;
+	result.drive = target->drive;
+	result.file = target->file;
+	result.buffer_bytes = target->bytes;
+	return result;
+}
+
+static int run(struct rung__team *team, struct reader *reader, rung__work_fn work)
+{
+	rung__team_run(team, work, reader, 1);
+	return reader->rc < 0 ? rung__fail_text(reader->rc, reader->error) : 0;
+}
+
+static int measure_value(struct reader *reader, struct rung__team *team, const struct rung_numa_result *base, uint32_t group)
+{
+	struct rung__measuring *m = reader->m;
+	struct rung_numa_result like = *base, *result;
+	double *seconds = rung__arena_take(&m->report->arena, m->opts.samples, sizeof(*seconds));
+	int rc = seconds ? 0 : rung__fail(RUNG_E_NOMEM, "measuring: out of memory");
+
+	like.row_bytes = reader->read_bytes;
+	like.queue_depth = reader->depth;
+	reader->seconds = m->opts.sample_seconds / 4;   /* dropped */
+	for (uint32_t i = 0; i <= m->opts.samples && rc == 0; i++) {
+		rc = run(team, reader, reader_work);
+		if (rc == 0 && i > 0)
+			seconds[i - 1] = reader->took / (double)reader->ended;
+		reader->seconds = m->opts.sample_seconds;
+	}
+	if (rc == 0)
+		rc = rung__measure_add(m, &like, group, &result);
+	if (rc == 0)
+		rc = rung__measure_set(m, &result->per_s, seconds, 1, false);
+	if (rc == 0)
+		rc = rung__measure_set(m, &result->bytes_per_s, seconds, reader->read_bytes, false);
+	return rc;
+}
+
+/* Sizes are whole sectors: a row in between is read with what surrounds it. */
+static uint32_t size_at(const struct rung__measuring *m, size_t idx, uint32_t align)
+{
+	uint64_t bytes = 0;
+
+	if (idx < RUNG__ARRAY_LEN(standard_bytes))
+		return (uint32_t)rung__align_up(RUNG__MAX(standard_bytes[idx], SECTOR_MIN), align);
+	idx -= RUNG__ARRAY_LEN(standard_bytes);
+	if (idx < m->opts.row_count)
+		bytes = rung__align_up(m->opts.row_bytes[idx], RUNG__MAX(align, SECTOR_MIN));
+	return (uint32_t)RUNG__MIN(bytes, READ_BYTES_MAX);
+}
+
+static bool comes_earlier(const struct rung__measuring *m, size_t idx, uint32_t align)
+{
+	for (size_t i = 0; i < idx; i++) {
+		if (size_at(m, i, align) == size_at(m, idx, align))
+			return true;
+	}
+	return false;
+}
+
+static int measure_values(struct reader *reader, struct rung__team *team, const struct rung_numa_result *like, uint32_t group)
+{
+	const bool quick = reader->m->opts.quick;
+	const uint32_t depth_count = quick ? RUNG__ARRAY_LEN(depths_quick) : RUNG__ARRAY_LEN(depths);
+	struct rung__geometry geometry;
+	int rc = 0;
+
+	rung__nvme_tier.geometry(reader->tier, &geometry);
+	for (size_t i = 0; (reader->read_bytes = size_at(reader->m, i, geometry.align)) != 0 && rc == 0; i++) {
+		if (comes_earlier(reader->m, i, geometry.align))
+			continue;
+		for (uint32_t d = 0; d < depth_count && rc == 0; d++) {
+			reader->depth = quick ? depths_quick[d] : depths[d];
+			rc = measure_value(reader, team, like, group);
+		}
+	}
+	return rc;
+}
+
+/* With the tier open. Through the page cache nothing is learned of the drive. */
+static int measure_open(struct reader *reader, struct rung__team *team, struct rung_numa_result *like, uint32_t group)
+{
+	struct rung__engine_state state;
+
+	rung__nvme_tier.engine(reader->tier, &state);
+	like->engine = rung__measure_text(reader->m, "%s", state.name);
+	if (!state.direct)
+		return rung__measure_absent(reader->m, like, group, rung__measure_text(reader->m, "%s: %s", reader->target->file, state.why));
+	return measure_values(reader, team, like, group);
+}
+
+static int measure_node(struct rung__measuring *m, const struct target *target, size_t idx, uint32_t group)
+{
+	struct reader reader = { .m = m, .target = target, .pool_bytes = (uint64_t)DEPTH_MAX * READ_BYTES_MAX };
+	struct rung_numa_result like = blank(m, idx, target);
+	struct rung__measure_memory memory;
+	struct rung__team *team;
+	const char *why = rung__measure_no_cpu(m, idx);
+	int rc = 0;
+
+	if (!why)
+		rc = rung__measure_take(m, idx, reader.pool_bytes, RUNG__MEASURE_HUGE_BYTES, &memory, &why);
+	if (rc == 0 && why)
+		return rung__measure_absent(m, &like, group, why);
+	if (rc < 0)
+		return rc;
+	reader.pool = memory.base;
+	like.placed_share = memory.placed_share;
+	like.huge_share = memory.huge_share;
+	rc = rung__team_start(m->nodes[idx].cores, 1, &team);
+	if (rc < 0)
+		goto release;
+	rc = run(team, &reader, reader_open);
+	if (rc == 0)
+		rc = measure_open(&reader, team, &like, group);
+	rung__team_run(team, reader_close, &reader, 1);
+	rung__team_stop(team);
+release:
+	rung__measure_release(&memory);
+	return rc;
+}
+
+static int measure_target(struct rung__measuring *m, const struct target *target, uint32_t group)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < m->node_count && rc == 0; i++)
+		rc = measure_node(m, target, i, group);
+	return rc;
+}
+
+/* ---- files and drives ---- */
+
+static void name_drive(struct rung__measuring *m, struct target *target, const struct stat *st)
+{
+	const dev_t number = S_ISBLK(st->st_mode) ? st->st_rdev : st->st_dev;
+	struct rung__block_device device;
+
+	if (rung__block_device("/sys", major(number), minor(number), &device))
+		target->drive = rung__measure_text(m, "%s", device.name);
+}
+
+/* @return 0, RUNG_E_NOENT, RUNG_E_IO, RUNG_E_INVAL */
+static int open_target(struct rung__measuring *m, const char *path, struct target *target)
+{
+	struct stat st;
+	int rc = 0;
+
+	*target = (struct target){ .file = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) };
+	if (target->fd < 0)
+		return rung__fail_errno(errno, "%s", path);
+	if (fstat(target->fd, &st) != 0)
+		rc = rung__fail_errno(errno, "%s", path);
+	else if (S_ISREG(st.st_mode))
+		target->bytes = (uint64_t)st.st_size;
+	else if (!S_ISBLK(st.st_mode))
+		rc = rung__fail(RUNG_E_INVAL, "%s: is neither a file nor a block device; a folder is measured with a file written there (--dir)", path);
+	else if (ioctl(target->fd, BLKGETSIZE64, &target->bytes) != 0)
+		rc = rung__fail_errno(errno, "%s: asking for its size", path);
+	if (rc == 0 && target->bytes < FILE_BYTES_MIN)
+		rc = rung__fail(RUNG_E_INVAL, "%s: has %" PRIu64 " bytes: give a file of %u at least, better one larger than the caches of the drive",
+		                path, target->bytes, FILE_BYTES_MIN);
+	else if (rc == 0 && S_ISREG(st.st_mode) && (double)st.st_blocks * 512 < SPARSE * (double)st.st_size)
+		rc = rung__fail(RUNG_E_INVAL, "%s: %" PRIu64 " of its %" PRIu64 " bytes are on the disk, and reads of the others never reach it: "
+		                "give a file that is written through and not compressed", path, (uint64_t)st.st_blocks * 512, target->bytes);
+	if (rc < 0) {
+		close(target->fd);
+		return rc;
+	}
+	name_drive(m, target, &st);
+	return 0;
+}
+
+static int measure_file(struct rung__measuring *m, const char *path, uint32_t group)
+{
+	struct target target;
+	int rc = open_target(m, path, &target);
+
+	if (rc < 0)
+		return rc;
+	rc = measure_target(m, &target, group);
+	close(target.fd);
+	return rc;
+}
+
+/* Random words: drives that compress, or that know zeros, are not to make use of it. */
+static int write_file(struct rung__measuring *m, struct rung__direct *file, uint64_t bytes)
+{
+	uint64_t *words = rung__map_pages(WRITE_BYTES);
+	int rc = words ? 0 : rung__fail(RUNG_E_NOMEM, "measuring: out of memory");
+
+	for (uint64_t at = 0; at < bytes && rc == 0; at += WRITE_BYTES) {
+		for (uint64_t i = 0; i < WRITE_BYTES / sizeof(*words); i++)
+			words[i] = rung__mix64(at + i);
+		rc = rung__direct_write(file, words, RUNG__MIN(WRITE_BYTES, bytes - at), at);
+		if (rc == 0 && m->opts.progress && m->opts.progress(m->opts.progress_ctx, "writing the file", at, bytes))
+			rc = rung__fail(RUNG_E_CANCELED, "measuring: canceled");
+	}
+	if (rc == 0 && fsync(file->fd) != 0)
+		rc = rung__fail_errno(errno, "%s: syncing it", file->name);
+	rung__unmap_pages(words, WRITE_BYTES);
+	return rc;
+}
+
+static int dir_bytes(const struct rung__measuring *m, uint64_t *bytes_out)
+{
+	const uint64_t wanted = m->opts.dir_bytes ? rung__align_up(m->opts.dir_bytes, WRITE_BYTES) : m->opts.quick ? DIR_BYTES_QUICK : DIR_BYTES;
+	struct statvfs st;
+	uint64_t room;
+
+	if (statvfs(m->opts.dir, &st) != 0)
+		return rung__fail_errno(errno, "%s", m->opts.dir);
+	room = (uint64_t)st.f_bavail * st.f_frsize;
+	*bytes_out = m->opts.dir_bytes ? wanted : RUNG__MIN(wanted, rung__align_down(room / 4, WRITE_BYTES));
+	if (*bytes_out < FILE_BYTES_MIN)
+		return rung__fail(RUNG_E_NOSPC, "%s: a file of %" PRIu64 " bytes is too small to measure (%" PRIu64 " bytes are free): %u at least",
+		                  m->opts.dir, *bytes_out, room, FILE_BYTES_MIN);
+	return rung__space_check(m->opts.dir, *bytes_out);
+}
+
+static int measure_dir(struct rung__measuring *m, uint32_t group)
+{
+	struct target target = { .fd = -1, .temp = { .fd = -1 } };
+	struct stat st;
+	int rc = dir_bytes(m, &target.bytes);
+
+	if (rc == 0) {
+		target.file = rung__measure_text(m, "%s", m->opts.dir);
+		rc = target.file ? rung__direct_temp(&target.temp, m->opts.dir, target.file, target.bytes) : RUNG_E_NOMEM;
+	}
+	if (rc < 0)
+		return rc;
+	rc = write_file(m, &target.temp, target.bytes);
+	if (rc == 0 && fstat(target.temp.fd, &st) == 0)
+		name_drive(m, &target, &st);
+	target.fd = target.temp.fd;
+	if (rc == 0)
+		rc = measure_target(m, &target, group);
+	rung__direct_close(&target.temp);
+	return rc;
+}
+
+/* A drive that may be read as a whole; else it takes a file on it. */
+static int measure_drive(struct rung__measuring *m, const struct rung_topology_device *drive, uint32_t group)
+{
+	const char *path = rung__measure_text(m, "/dev/%s", drive->name);
+	struct rung_numa_result like = rung__measure_blank(RUNG_NUMA_NVME);
+	int fd, err;
+
+	if (!path)
+		return RUNG_E_NOMEM;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	err = errno;
+	if (fd >= 0) {
+		close(fd);
+		return measure_file(m, path, group);
+	}
+	like.drive = rung__measure_text(m, "%s", drive->name);
+	return rung__measure_absent(m, &like, group, rung__measure_text(m, "%s: %s: name a file on the drive (--nvme), or a folder to write one to (--dir)",
+	                                                               path, strerror(err)));
+}
+
+int rung__measure_nvme_check(struct rung__measuring *m)
+{
+	struct target target;
+	uint64_t bytes;
+	int rc = 0;
+
+	for (size_t i = 0; i < m->opts.file_count && rc == 0; i++) {
+		rc = open_target(m, m->opts.files[i], &target);
+		if (rc == 0)
+			close(target.fd);
+	}
+	return rc == 0 && m->opts.dir ? dir_bytes(m, &bytes) : rc;
+}
+
+int rung__measure_nvme(struct rung__measuring *m)
+{
+	const size_t given = m->opts.file_count + (m->opts.dir != NULL);
+	const size_t values = RUNG__ARRAY_LEN(standard_bytes) * (m->opts.quick ? RUNG__ARRAY_LEN(depths_quick) : RUNG__ARRAY_LEN(depths));
+	struct rung_topology_info info = { .size = sizeof(info) };
+	struct rung_numa_result like = rung__measure_blank(RUNG_NUMA_NVME);
+	uint32_t group = 0;
+	int rc = 0;
+
+	rung_topology_info(m->topology, &info);
+	rung__measure_step(m, RUNG_NUMA_NVME, (given ? given : info.nvme_count) * values * m->node_count);
+	for (size_t i = 0; i < m->opts.file_count && rc == 0; i++)
+		rc = measure_file(m, rung__measure_text(m, "%s", m->opts.files[i]), group++);
+	if (m->opts.dir && rc == 0)
+		rc = measure_dir(m, group++);
+	if (given)
+		return rc;
+	for (uint32_t i = 0; i < info.nvme_count && rc == 0; i++)
+		rc = measure_drive(m, rung_topology_device(m->topology, info.gpu_count + i), group++);
+	if (info.nvme_count == 0)
+		rc = rung__measure_absent(m, &like, 0, "no NVMe drive: name a file on the disk to measure (--nvme), or a folder to write one to (--dir)");
+	return rc;
+}

@@ -22,13 +22,13 @@
 #define CACHES_MIN 2u                   /* with less memory, and when quick */
 #define CACHE_BYTES_UNKNOWN (32u << 20)
 #define CORE_BYTES (16u << 20)          /* of an array, a core: more than what a gather keeps in the caches */
-#define PASSES_TRIES 4u
+#define CALIBRATIONS_MAX 4u
 
 static const struct {
 	enum rung_numa_matrix matrix;
 	const char *name;
 	int (*measure)(struct rung__measuring *m);
-} matrices[] = {   /* gathers are held against bandwidth and latency: behind them */
+} matrices[] = {   /* gathers make use of the latencies: behind them */
 	{ RUNG_NUMA_BANDWIDTH, "bandwidth", rung__measure_bandwidth },
 	{ RUNG_NUMA_LATENCY, "latency", rung__measure_latency },
 	{ RUNG_NUMA_LOADED, "loaded", rung__measure_loaded },
@@ -168,25 +168,33 @@ int rung__measure_set(struct rung__measuring *m, struct rung_numa_value *value, 
 	return 0;
 }
 
+uint64_t rung__measure_calibrate(const struct rung__measuring *m, struct rung__team *team, rung__work_fn work, void *ctx)
+{
+	uint64_t passes = 1;
+
+	rung__team_run(team, work, ctx, 1);   /* dropped: caches, frequencies and page tables are not yet as they will be */
+	for (unsigned tries = 0; tries < CALIBRATIONS_MAX; tries++) {
+		const double seconds = rung__team_run(team, work, ctx, passes);
+
+		if (seconds >= m->opts.sample_seconds)
+			break;
+		passes = (uint64_t)((double)passes * RUNG__MIN(1.2 * m->opts.sample_seconds / RUNG__MAX(seconds, 1e-7), 1e6)) + 1;
+	}
+	return passes;
+}
+
 int rung__measure_passes(struct rung__measuring *m, struct rung__team *team, rung__work_fn work, void *ctx, double **samples_out)
 {
 	double *samples = rung__arena_take(&m->report->arena, m->opts.samples, sizeof(*samples));
-	uint64_t passes = 1;
+	uint64_t passes;
 
 	if (!samples)
 		return no_memory();
-	rung__team_run(team, work, ctx, 1);   /* dropped: caches, frequencies and page tables are not yet as they will be */
-	for (uint32_t i = 0, tries = 0; i < m->opts.samples;) {
-		const double seconds = rung__team_run(team, work, ctx, passes);
-
-		if (seconds < m->opts.sample_seconds && tries++ < PASSES_TRIES) {   /* a region that is too short only says how long it must be */
-			passes = (uint64_t)((double)passes * RUNG__MIN(1.2 * m->opts.sample_seconds / RUNG__MAX(seconds, 1e-7), 1e6)) + 1;
-			continue;
-		}
-		samples[i++] = seconds / (double)passes;
-	}
+	passes = rung__measure_calibrate(m, team, work, ctx);
+	for (uint32_t i = 0; i < m->opts.samples; i++)
+		samples[i] = rung__team_run(team, work, ctx, passes) / (double)passes;
 	*samples_out = samples;
-	return tell(m);
+	return 0;
 }
 
 /* ---- what needs a GPU ---- */
@@ -277,11 +285,11 @@ static int prepare(struct rung__measuring *m)
 	about->samples = m->opts.samples;
 	about->sample_seconds = m->opts.sample_seconds;
 	m->nodes = rung__zalloc_array(m->node_count, sizeof(*m->nodes));
-	m->pairs = rung__zalloc_array((uint64_t)m->node_count * m->node_count, sizeof(*m->pairs));
-	if (!m->nodes || !m->pairs)
+	m->latency_ns = rung__zalloc_array((uint64_t)m->node_count * m->node_count, sizeof(*m->latency_ns));
+	if (!m->nodes || !m->latency_ns)
 		return no_memory();
 	for (size_t i = 0; i < m->node_count * m->node_count; i++)
-		m->pairs[i] = (struct rung__measure_pair){ { (double)NAN, (double)NAN }, (double)NAN };
+		m->latency_ns[i] = (double)NAN;
 	rc = rung__measure_machine(m);
 	for (size_t i = 0; i < m->node_count && rc == 0; i++) {
 		if (m->nodes[i].node->has_memory && m->nodes[i].node->memory_allowed != 0) {
@@ -341,7 +349,7 @@ int rung_numa_measure(const struct rung_topology *topology, const struct rung_nu
 		return no_memory();
 	rc = measure(&m);
 	rung__free(m.nodes);
-	rung__free(m.pairs);
+	rung__free(m.latency_ns);
 	if (rc < 0) {
 		rung_numa_report_destroy(m.report);
 		return rc;

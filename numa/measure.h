@@ -39,12 +39,6 @@ struct rung__measure_node {
 	uint64_t cache_bytes;     /* last level, of those cores */
 };
 
-/** What gathers are held against: of one CPU node and memory node, NaN where it was not measured. */
-struct rung__measure_pair {
-	double copy_bytes_per_s[2];   /* by one core, by all */
-	double latency_ns;
-};
-
 struct rung__measure_entry {
 	struct rung_numa_result result;
 	uint32_t group;   /* orders the results of a matrix, in front of their nodes */
@@ -64,16 +58,16 @@ struct rung__measuring {
 	struct rung_numa_report *report;
 	struct rung__measure_node *nodes;     /* [node_count] */
 	size_t node_count;
-	struct rung__measure_pair *pairs;     /* [node_count x node_count], CPU node first */
+	double *latency_ns;                   /* [node_count x node_count], CPU node first; NaN: not measured (yet) */
 	struct rung_numa_policy policy;
 	uint64_t array_bytes;                 /* of each of the arrays of the first four matrices */
 	uint64_t done, total;                 /* results of the matrix under way */
 	const char *step;
 };
 
-static inline struct rung__measure_pair *rung__measure_pair(const struct rung__measuring *m, size_t cpu_idx, size_t memory_idx)
+static inline double *rung__measure_latency_of(const struct rung__measuring *m, size_t cpu_idx, size_t memory_idx)
 {
-	return &m->pairs[cpu_idx * m->node_count + memory_idx];
+	return &m->latency_ns[cpu_idx * m->node_count + memory_idx];
 }
 
 /** Begin a matrix of about so many results. */
@@ -99,11 +93,10 @@ const char *rung__measure_text(struct rung__measuring *m, const char *format, ..
 /** Median, least and most of samples, which are kept as they are. @param sorted  room for `count`. NaN without any */
 struct rung_numa_value rung__measure_value(const double *samples, size_t count, double *sorted);
 
-/**
- * Time passes: one is dropped, another says how many a region needs to be long enough, then the samples are taken.
- * @param samples_out  [opts.samples] seconds a pass, the report's
- * @return 0, RUNG_E_NOMEM, RUNG_E_CANCELED
- */
+/** How many passes make a region that is long enough; the first is dropped. */
+uint64_t rung__measure_calibrate(const struct rung__measuring *m, struct rung__team *team, rung__work_fn work, void *ctx);
+
+/** Take the samples: seconds a pass, [opts.samples], the report's. @return 0 or RUNG_E_NOMEM */
 int rung__measure_passes(struct rung__measuring *m, struct rung__team *team, rung__work_fn work, void *ctx, double **samples_out);
 
 /** From seconds a pass to what one pass does: `units` a second, or with `inverse` seconds by units. @return 0 or RUNG_E_NOMEM */

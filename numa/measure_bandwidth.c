@@ -60,8 +60,6 @@ static int measure_kind(struct rung__measuring *m, const struct rung__measure_pl
 		rc = rung__measure_add(m, &like, kind, &result);
 	if (rc == 0)
 		rc = rung__measure_set(m, &result->bytes_per_s, seconds, (double)m->array_bytes * kinds[kind].arrays, false);
-	if (rc == 0 && kind == RUNG__STREAM_COPY)
-		rung__measure_pair(m, place->cpu_idx, place->memory_idx)->copy_bytes_per_s[all_cores] = result->bytes_per_s.median;
 	return rc;
 }
 

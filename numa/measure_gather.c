@@ -2,6 +2,8 @@
 /*
  * Rows at random places of a table, copied to a packed output by the library's own loop (src/gather.c), which each core runs for itself.
  *
+ * The table beside it is copied in turns with the gathers, so that what else goes on in the machine meets both.
+ *
  * By Little's law a core that gets r rows a second, each l seconds away, has r x l of them on their way. The loop asks for 16 rows ahead,
  * and a core has room for some tens of lines: one of the two is what small rows come up against.
  */
@@ -10,13 +12,15 @@
 #include "gather.h"
 #include "measure.h"
 
-static const uint32_t standard_rows[] = { 64, 128, 256, 512, 1024, 2048, 4096 };
+static const uint32_t standard_rows[] = { 64, 256, 1024, 4096, 128, 512, 2048 };   /* results are put in order */
+#define QUICK_ROWS 4u   /* of them */
 
 struct gather {
 	unsigned char *table, *out;
 	uint64_t *ids;
 	uint64_t table_rows, row_count;   /* of the table; gathered by all */
 	uint64_t row_bytes;
+	uint64_t copy_bytes;              /* of the table, copied to the output */
 	_Atomic(int) failed;
 };
 
@@ -63,9 +67,11 @@ static void gather_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passe
 /* The standard rows and those asked for, each once. @return 0 past the end */
 static uint64_t row_at(const struct rung__measuring *m, size_t idx)
 {
-	if (idx < RUNG__ARRAY_LEN(standard_rows))
+	const size_t standard = m->opts.quick ? QUICK_ROWS : RUNG__ARRAY_LEN(standard_rows);
+
+	if (idx < standard)
 		return standard_rows[idx];
-	idx -= RUNG__ARRAY_LEN(standard_rows);
+	idx -= standard;
 	return idx < m->opts.row_count ? m->opts.row_bytes[idx] : 0;
 }
 
@@ -100,19 +106,60 @@ static struct rung_numa_result blank(const struct rung__measuring *m, size_t cpu
 	return result;
 }
 
-static void explain(const struct rung__measuring *m, const struct rung__measure_place *place, struct rung_numa_result *result)
+static void copy_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 {
-	const struct rung__measure_pair *pair = rung__measure_pair(m, place->cpu_idx, place->memory_idx);
+	const struct gather *gather = ctx;
+	const uint64_t blocks = gather->copy_bytes / 256, begin = blocks * rank / count * 32, end = blocks * (rank + 1) / count * 32;
+	const double *from = (const double *)(const void *)gather->table;
+	double *to = (double *)(void *)gather->out;
 
-	result->of_copy = result->bytes_per_s.median / pair->copy_bytes_per_s[result->all_cores];
-	result->rows_in_flight = result->per_s.median / result->threads * pair->latency_ns / 1e9;
+	for (uint64_t i = 0; i < passes; i++)
+		rung__stream_pass(RUNG__STREAM_COPY, to + begin, from + begin, NULL, end - begin);
+}
+
+/* In turns. @param seconds  a pass: [samples] of gathers, [samples] of copies, and room for so many */
+static void take_turns(const struct rung__measuring *m, struct rung__team *team, struct gather *gather, double *seconds)
+{
+	const uint64_t gathers = rung__measure_calibrate(m, team, gather_work, gather);
+	const uint64_t copies = rung__measure_calibrate(m, team, copy_work, gather);
+
+	for (uint32_t i = 0; i < m->opts.samples; i++) {
+		seconds[i] = rung__team_run(team, gather_work, gather, gathers) / (double)gathers;
+		seconds[m->opts.samples + i] = rung__team_run(team, copy_work, gather, copies) / (double)copies;
+	}
+}
+
+/* Median of the turns' ratios, in the room behind them. */
+static double of_copy(const struct gather *gather, double *seconds, uint32_t samples)
+{
+	double *ratios = seconds + 2 * (size_t)samples, *sorted = ratios + samples;
+
+	for (uint32_t i = 0; i < samples; i++)
+		ratios[i] = (double)(gather->row_count * gather->row_bytes) / seconds[i] / ((double)gather->copy_bytes / seconds[samples + i]);
+	return rung__measure_value(ratios, samples, sorted).median;
+}
+
+static int add_rows(struct rung__measuring *m, const struct rung_numa_result *like, const struct gather *gather, double *seconds, double latency_ns)
+{
+	struct rung_numa_result *result;
+	int rc = rung__measure_add(m, like, (uint32_t)like->row_bytes, &result);
+
+	if (rc == 0)   /* as a copy is counted */
+		rc = rung__measure_set(m, &result->bytes_per_s, seconds, 2.0 * (double)(gather->row_count * gather->row_bytes), false);
+	if (rc == 0)
+		rc = rung__measure_set(m, &result->per_s, seconds, (double)gather->row_count, false);
+	if (rc < 0)
+		return rc;
+	result->of_copy = of_copy(gather, seconds, m->opts.samples);
+	result->rows_in_flight = result->per_s.median / result->threads * latency_ns / 1e9;
 	result->lines_in_flight = result->rows_in_flight * (double)((result->row_bytes + RUNG__MEASURE_LINE_BYTES - 1) / RUNG__MEASURE_LINE_BYTES);
+	return 0;
 }
 
 static int measure_rows(struct rung__measuring *m, const struct rung__measure_place *place, int all_cores, uint64_t row_bytes)
 {
 	const struct rung__measure_node *node = &m->nodes[place->cpu_idx];
-	struct rung_numa_result like = blank(m, place->cpu_idx, place->memory_idx, row_bytes), *result;
+	struct rung_numa_result like = blank(m, place->cpu_idx, place->memory_idx, row_bytes);
 	struct gather gather = {
 		.table = place->memory->base,
 		.out = place->memory->base + 2 * m->array_bytes,
@@ -120,30 +167,27 @@ static int measure_rows(struct rung__measuring *m, const struct rung__measure_pl
 		.table_rows = 2 * m->array_bytes / row_bytes,
 		.row_count = rung__align_down(m->array_bytes / row_bytes, 64),
 		.row_bytes = row_bytes,
+		.copy_bytes = m->array_bytes,
 	};
+	double *seconds = rung__malloc_array(4 * (uint64_t)m->opts.samples, sizeof(*seconds));
 	struct rung__team *team;
-	double *seconds;
-	int rc = rung__team_start(node->cores, all_cores ? node->core_count : 1, &team);
+	int rc = seconds ? rung__team_start(node->cores, all_cores ? node->core_count : 1, &team) : rung__fail(RUNG_E_NOMEM, "measuring: out of memory");
 
 	if (rc < 0)
-		return rc;
+		goto free_seconds;
 	rung__team_run(team, draw_work, &gather, 1);
-	rc = rung__measure_passes(m, team, gather_work, &gather, &seconds);
-	rung__team_stop(team);
-	if (rc == 0 && gather.failed)
-		rc = rung__fail(RUNG_E_RANGE, "measuring: the gather refused an id that was drawn from its rows");
+	take_turns(m, team, &gather, seconds);
 	like.all_cores = all_cores;
-	like.threads = all_cores ? node->core_count : 1;
+	like.threads = rung__team_count(team);
+	rung__team_stop(team);
 	like.placed_share = place->memory->placed_share;
 	like.huge_share = place->memory->huge_share;
-	if (rc == 0)
-		rc = rung__measure_add(m, &like, (uint32_t)row_bytes, &result);
-	if (rc == 0)   /* as a copy is counted */
-		rc = rung__measure_set(m, &result->bytes_per_s, seconds, 2.0 * (double)(gather.row_count * row_bytes), false);
-	if (rc == 0)
-		rc = rung__measure_set(m, &result->per_s, seconds, (double)gather.row_count, false);
-	if (rc == 0)
-		explain(m, place, result);
+	if (gather.failed)
+		rc = rung__fail(RUNG_E_RANGE, "measuring: the gather refused an id that was drawn from its rows");
+	else
+		rc = add_rows(m, &like, &gather, seconds, *rung__measure_latency_of(m, place->cpu_idx, place->memory_idx));
+free_seconds:
+	rung__free(seconds);
 	return rc;
 }
 

@@ -109,7 +109,7 @@ static int measure_idle(struct rung__measuring *m, const struct rung__measure_pl
 	if (rc == 0)
 		rc = rung__measure_set(m, &result->latency_ns, seconds, HOPS / 1e9, true);
 	if (rc == 0)
-		rung__measure_pair(m, place->cpu_idx, place->memory_idx)->latency_ns = result->latency_ns.median;
+		*rung__measure_latency_of(m, place->cpu_idx, place->memory_idx) = result->latency_ns.median;
 	return rc;
 }
 

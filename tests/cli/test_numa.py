@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rung numa --topology: recorded and invented machines, and files that hold what they cannot."""
+"""rung numa: recorded and invented machines, files that hold what they cannot, and what measuring prints."""
+import csv
 import json
 import os
 import subprocess
 import sys
+import xml.etree.ElementTree
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from clitest import RUNG, CliTest, main
@@ -254,13 +256,197 @@ class Malformed(NumaTest):
         self.fails("numa", "--topology", "--root", root, code=1, says=["page sizes, more than 16"])
 
 
-class Usage(NumaTest):
-    def test_measuring_is_not_there_yet(self):
-        self.fails("numa", "--json", code=2, says="measuring is not yet available in this version; give --topology")
+QUICK = ("--quick", "--samples", "2", "--seconds", "0.001")
+MIB = 1 << 20
 
+
+class Measuring(NumaTest):
+    """What is printed of what was measured. Figures are looked at for being figures: how large they are is the machine's business."""
+
+    def profile(self, *more, code=0):
+        return self.json_of("numa", *QUICK, *more, "--quiet", code=code)
+
+    def file_of(self, name, size):
+        with open(self.path(name), "wb") as file:
+            for at in range(0, size, MIB):
+                file.write(os.urandom(min(MIB, size - at)))
+        return self.path(name)
+
+    def check_value(self, value, samples=2):
+        self.assertEqual(set(value), {"median", "min", "max", "samples"})
+        self.assertEqual(len(value["samples"]), samples)
+        self.assertGreater(value["min"], 0)
+        self.assertEqual((value["min"], value["max"]), (min(value["samples"]), max(value["samples"])))
+        self.assertLessEqual(value["min"], value["median"])
+        self.assertLessEqual(value["median"], value["max"])
+
+    def test_the_profile_has_the_shape_of_the_example(self):
+        with open(os.path.join(FIXTURES, "profile-example.json"), encoding="ascii") as file:
+            example = json.load(file)
+        top = self.profile("--nvme", self.file_of("reads", 16 * MIB))
+        self.assertEqual(list(top), list(example))
+        for part in ("machine", "measured", "bandwidth"):
+            self.assertEqual(list(top[part]), list(example[part]), part)
+        keys = {}
+        for result in example["results"]:
+            if not result["absent"]:
+                keys[result["matrix"]] = set(result)
+        common = ["matrix", "kind", "cpu_node", "memory_node", "cores", "threads", "buffer_bytes", "placed_share", "huge_share", "absent"]
+        for result in top["results"]:
+            self.assertEqual(list(result)[:len(common)], common)
+            if not result["absent"] and result.get("level") != 0:   # nobody reads meanwhile
+                self.assertEqual(set(result), keys[result["matrix"]], result["matrix"])
+        self.assertEqual(top["measured"]["matrices"], ["bandwidth", "latency", "loaded", "gather", "gpu", "peer", "nvme", "touch", "register"])
+        order = [top["measured"]["matrices"].index(result["matrix"]) for result in top["results"]]
+        self.assertEqual(order, sorted(order), "results come matrix by matrix")
+        self.assertEqual(set(order), set(range(9)), "each matrix has a result, be it an absent one")
+        for read in top["nvme_read"]:
+            self.assertEqual(list(read), list(example["nvme_read"][0]))
+
+    def test_figures(self):
+        top = self.profile("--only", "bandwidth,latency,gather", "--rows", "100,1536,4096")
+        count = len(top["nodes"])
+        for name in ("read", "write", "copy", "triad"):
+            self.assertEqual([len(row) for row in top["bandwidth"][name]], [count] * count)
+        self.assertEqual([len(row) for row in top["latency_ns"]], [count] * count)
+        self.assertEqual([gather["row_bytes"] for gather in top["bandwidth"]["gather"]], [64, 100, 256, 1024, 1536, 4096], "each once, ascending")
+        medians = {}
+        for result in top["results"]:
+            if result["absent"]:
+                continue
+            for key in ("bytes_per_s", "rows_per_s", "latency_ns"):
+                if key in result:
+                    self.check_value(result[key])
+            if result["matrix"] == "gather":
+                for bytes_s, rows_s in zip(result["bytes_per_s"]["samples"], result["rows_per_s"]["samples"]):
+                    self.assertAlmostEqual(bytes_s / rows_s, 2 * result["row_bytes"])
+                self.assertGreater(result["of_copy"], 0)
+            if result["matrix"] == "bandwidth" and result["cores"] == "all":
+                medians[result["kind"], result["cpu_node"], result["memory_node"]] = result["bytes_per_s"]["median"]
+        self.assertTrue(medians)
+        numbers = [node["node"] for node in top["nodes"]]
+        for (kind, cpu, memory), median in medians.items():
+            self.assertEqual(top["bandwidth"][kind][numbers.index(cpu)][numbers.index(memory)], median)
+
+    def test_what_lies_where_is_told(self):
+        top = self.profile("--only", "latency")
+        for result in top["results"]:
+            if top["placement"]["can_look"] and not result["absent"]:
+                self.assertGreaterEqual(result["placed_share"], 0.95)
+            elif not top["placement"]["can_look"]:
+                self.assertIsNone(result["placed_share"])
+
+    def test_reads_of_a_file(self):
+        size = 24 * MIB
+        top = self.profile("--only", "nvme", "--nvme", self.file_of("reads", size), "--rows", "1536,1000")
+        results = [result for result in top["results"] if not result["absent"]]
+        if not results:
+            self.assertIn("page cache", top["results"][0]["absent"])
+            self.skipTest("this file system does no direct reads")
+        self.assertEqual({result["buffer_bytes"] for result in results}, {size})
+        sizes = list(dict.fromkeys(result["row_bytes"] for result in results))
+        self.assertEqual(len(sizes), len(set(sizes)))
+        self.assertTrue({4096, 16384, 65536, 131072} <= set(sizes))
+        self.assertFalse([bytes_ for bytes_ in sizes if bytes_ % 512], "whole sectors")
+        for result in results:
+            self.check_value(result["reads_per_s"])
+            self.assertAlmostEqual(result["bytes_per_s"]["median"] / result["reads_per_s"]["median"], result["row_bytes"])
+        self.assertEqual(len(top["nvme_read"]), len(results))
+        self.assertTrue({1, 8, 32, 128} <= {read["queue_depth"] for read in top["nvme_read"]})
+
+    def test_a_folder_is_left_as_it_was(self):
+        os.mkdir(self.path("disk"))
+        top = self.profile("--only", "nvme", "--dir", self.path("disk"), "--dir-size", "16MiB")
+        self.assertEqual(os.listdir(self.path("disk")), [])
+        self.assertEqual({result["file"] for result in top["results"]}, {self.path("disk")})
+        self.assertEqual({result["buffer_bytes"] for result in top["results"]}, {16 * MIB})
+
+    def test_files_that_say_nothing_of_a_disk(self):
+        small = self.file_of("small", MIB)
+        self.fails("numa", "--nvme", small, code=2, says=[small, "1048576 bytes", "16777216 at least"])
+        with open(self.path("holes"), "wb") as file:
+            file.truncate(64 * MIB)
+        self.fails("numa", "--nvme", self.path("holes"), code=2, says=["holes", "67108864 bytes are on the disk", "written through"])
+        self.fails("numa", "--nvme", self.path("none"), code=1, says=[self.path("none"), "No such file"])
+        self.fails("numa", "--nvme", self.path(), code=2, says=["neither a file nor a block device", "--dir"])
+        self.fails("numa", "--nvme", "/dev/null", code=2, says=["neither a file nor a block device"])
+        self.fails("numa", "--dir", self.path("none"), code=1, says=[self.path("none"), "No such file"])
+        self.fails("numa", "--dir", self.path(), "--dir-size", "1MiB", code=1, says=["too small", "16777216 at least"])
+
+    def test_too_little_memory_is_a_reason(self):
+        top = self.profile("--only", "bandwidth,latency,touch", "--memory", "1MiB", code=77)
+        self.assertEqual({result["matrix"] for result in top["results"]}, {"bandwidth", "latency", "touch"})
+        for result in top["results"]:
+            self.assertRegex(result["absent"], "do not fit into the 1 MiB that may be taken of node|has no")
+        for row in top["latency_ns"] + top["bandwidth"]["copy"]:
+            self.assertEqual(set(row), {None})
+
+    def test_one_processor_has_none_to_load_it(self):
+        mine = sorted(os.sched_getaffinity(0))
+        done = subprocess.run([RUNG, "numa", *QUICK, "--only", "loaded,latency", "--json"], capture_output=True, text=True, check=True,
+                              preexec_fn=lambda: os.sched_setaffinity(0, mine[-1:]))
+        top = json.loads(done.stdout)
+        whys = {result["absent"] for result in top["results"] if result["matrix"] == "loaded"}
+        self.assertTrue(any("one core that may be used" in why for why in whys), whys)
+        self.assertEqual({result["threads"] for result in top["results"] if not result["absent"]}, {1})
+
+    def test_threads_are_bounded(self):
+        top = self.profile("--only", "bandwidth", "--threads", "1")
+        self.assertEqual({result["threads"] for result in top["results"] if not result["absent"]}, {1})
+
+    def test_hardware_that_is_absent(self):
+        top = self.json_of("numa", "--topology")
+        if top["gpus"]:
+            self.skipTest("there is a GPU")
+        done = self.run_rung("numa", "--only", "gpu,peer", code=77)
+        self.assertIn("gpu: no GPU\n", done.stdout)
+        self.assertIn("peer: no GPU\n", done.stdout)
+        measured = self.json_of("numa", "--only", "gpu", code=77)
+        self.assertEqual([result["absent"] for result in measured["results"]], ["no GPU"])
+        self.assertEqual((measured["gpu_copy"], measured["gpu_peer"], measured["nvme_read"]), ([], [], []))
+
+    def test_tables(self):
+        said = self.run_rung("numa", *QUICK, "--quiet", "--nvme", self.file_of("reads", 16 * MIB)).stdout
+        for what in ("bandwidth, bytes counted as STREAM does", "latency of one dependent load", "rows gathered from random places",
+                     "first touch of fresh memory", "not measured:", "medians of 2 samples of 0.001 s; quick"):
+            self.assertIn(what, said)
+        self.assertFalse([line for line in said.splitlines() if line.endswith(" ")])
+
+    def test_csv_has_every_sample(self):
+        done = self.run_rung("numa", *QUICK, "--quiet", "--only", "latency,touch,gpu", "--csv")
+        lines = list(csv.DictReader(done.stdout.splitlines()))
+        for number in (0, 1):
+            self.assertTrue([line for line in lines if line["matrix"] == "latency" and line["sample"] == str(number)])
+        for line in lines:
+            self.assertNotIn(None, line, "as many fields as headings")
+            self.assertEqual(line["value"] == "", line["absent"] != "")
+
+    def test_heat_maps(self):
+        picture = self.path("heat.svg")
+        self.run_rung("numa", *QUICK, "--quiet", "--svg", picture, "--nvme", self.file_of("reads", 16 * MIB))
+        root = xml.etree.ElementTree.parse(picture).getroot()
+        texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+        for what in ("read, all cores", "latency, idle", "rows of 4.00 KiB gathered, all cores"):
+            self.assertIn(what, texts)
+        self.fails("numa", "--svg", self.path("none", "heat.svg"), code=1, says=self.path("none"))
+
+
+class Usage(NumaTest):
     def test_arguments(self):
         self.fails("numa", "--topology", "DIR", code=2, says="Too many arguments")
         self.fails("numa", "--root", code=2, says="--root")
+        self.fails("numa", "--root", self.path(), code=2, says="it can be shown (--topology), not measured")
+        self.fails("numa", "--topology", "--quick", code=2, says="--quick is of measuring")
+        self.fails("numa", "--topology", "--csv", code=2, says="--csv is of measuring")
+        self.fails("numa", "--csv", "--json", code=2, says="give one of them")
+        self.fails("numa", "--dir-size", "1GiB", code=2, says="--dir-size is of the file that --dir writes")
+        for text in ("", ",", "latency,", "latency,,touch", "everything"):
+            self.fails("numa", "--only", text, code=2, says="--only: ")
+        for option, text in (("--rows", "3"), ("--rows", "1048577"), ("--rows", "512,"), ("--rows", "x"), ("--samples", "0"),
+                             ("--samples", "1001"), ("--seconds", "0"), ("--seconds", "61"), ("--seconds", "nan"), ("--memory", "10%"),
+                             ("--memory", "0"), ("--dir-size", "max")):
+            with self.subTest(option=option, text=text):
+                self.fails("numa", option, text, code=2, says=option)
 
 
 if __name__ == "__main__":

@@ -2,16 +2,13 @@
 /* The topology: lists, numbers and PCI paths by hand, a machine with holes, and memory that ends. tests/cli/test_numa.py has the machines. */
 #include <criterion/criterion.h>
 #include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "dataset.h"
+#include "refuse.h"
 #include "rung/rung.h"
 #include "topology_private.h"
 
@@ -280,21 +277,6 @@ Test(topology, what_can_be_done_about_memory_is_found_by_a_try)
 	cr_assert_not(policy.can_bind);
 	cr_assert(strstr(policy.bind_why, has_libnuma() ? "mbind" : "libnuma"), "%s", policy.bind_why);
 	cr_assert_eq(policy.can_look != 0, policy.look_why[0] == 0);
-}
-
-/* As containers do it: both calls fail with EPERM from here on, in this process. */
-static bool refuse_placement(void)
-{
-	struct sock_filter rules[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mbind, 1, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_move_pages, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = { RUNG__ARRAY_LEN(rules), rules };
-
-	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
 Test(topology, a_container_that_refuses_is_reported)

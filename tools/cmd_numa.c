@@ -6,7 +6,7 @@
 #include "numa.h"
 #include "out_file.h"
 
-enum { KEY_TOPOLOGY = 0x1001, KEY_ROOT, KEY_ONLY, KEY_NVME, KEY_DIR, KEY_DIR_SIZE, KEY_ROWS, KEY_SAMPLES, KEY_SECONDS, KEY_MEMORY, KEY_CSV, KEY_SVG };
+enum { KEY_TOPOLOGY = 0x1001, KEY_ROOT, KEY_QUICK, KEY_ONLY, KEY_NVME, KEY_DIR, KEY_DIR_SIZE, KEY_ROWS, KEY_SAMPLES, KEY_SECONDS, KEY_MEMORY, KEY_CSV, KEY_SVG };
 
 #define ROWS_MAX 64u         /* as in the library */
 #define ROW_BYTES_MIN 4u
@@ -28,8 +28,8 @@ struct numa_args {
 static const struct argp_option options[] = {
 	{ "topology", KEY_TOPOLOGY, NULL, 0, "Print what the kernel and the firmware say, and measure nothing", 1 },
 	{ "root", KEY_ROOT, "DIR", 0, "With --topology: of a machine whose sys/ and proc/ are recorded in DIR, not of this one", 1 },
-	{ "quick", 'q', NULL, 0, "Smaller buffers, fewer values and samples: some seconds, to see what is there", 2 },
-	{ "only", KEY_ONLY, "LIST", 0, "What to measure, of bandwidth,latency,loaded,gather,gpu,peer,nvme,touch,register (default: all)", 2 },
+	{ "quick", KEY_QUICK, NULL, 0, "Smaller buffers, fewer values and samples: some seconds, to see what is there", 2 },
+	{ "only", KEY_ONLY, "LIST", 0, "What to measure (default: all), separated by commas: bandwidth, latency, loaded, gather, gpu, peer, nvme, touch, register", 2 },
 	{ "nvme", KEY_NVME, "FILE", 0, "Read this large file at random, or this block device; may be repeated (default: the NVMe drives that may be read)", 2 },
 	{ "dir", KEY_DIR, "DIR", 0, "The same with a file that is written to DIR and removed", 2 },
 	{ "dir-size", KEY_DIR_SIZE, "SIZE", 0, "Size of that file (default: 2GiB, with --quick 256MiB, at most a quarter of what is free)", 2 },
@@ -78,7 +78,7 @@ static uint64_t parse_bytes(const struct argp_state *state, const char *option, 
 static error_t parse_measuring(int key, char *arg, struct argp_state *state, struct numa_args *args)
 {
 	switch (key) {
-	case 'q':
+	case KEY_QUICK:
 		args->opts.quick = 1;
 		args->measuring = "--quick";
 		return 0;

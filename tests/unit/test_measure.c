@@ -370,7 +370,7 @@ Test(measure, a_call_can_be_canceled)
 /* Allow 0, 1, 2 ... allocations until the call succeeds. */
 Test(measure, memory_that_ends_leaves_nothing)
 {
-	const struct rung_numa_measure_opts opts = small(RUNG_NUMA_LATENCY | RUNG_NUMA_TOUCH | RUNG_NUMA_REGISTER | RUNG_NUMA_GPU);
+	const struct rung_numa_measure_opts opts = small(RUNG_NUMA_REGISTER | RUNG_NUMA_GPU);
 	struct rung_topology *topology = this_machine();
 	struct rung_numa_report *report = NULL;
 	int rc = RUNG_E_NOMEM;

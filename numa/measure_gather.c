@@ -4,8 +4,8 @@
  *
  * The table beside it is copied in turns with the gathers, so that what else goes on in the machine meets both.
  *
- * By Little's law a core that gets r rows a second, each l seconds away, has r x l of them on their way. The loop asks for 16 rows ahead,
- * and a core has room for some tens of lines: one of the two is what small rows come up against.
+ * By Little's law a core that gets r rows a second, each l seconds away, has r x l of them on their way. The loop asks for 8 KiB ahead, 16
+ * or 32 rows at most, and a core has room for some tens of lines: one of the two is what small rows come up against.
  */
 #include <math.h>
 

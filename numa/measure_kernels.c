@@ -48,7 +48,7 @@ AVX static void write_avx(double *a, size_t count)
 
 AVX static void copy_avx(double *a, const double *b, size_t count)
 {
-	rung__copy_streamed((unsigned char *)a, (const unsigned char *)b, count * sizeof(*a));
+	rung__copy_streamed((unsigned char *)a, (const unsigned char *)b, count * sizeof(*a));   /* that of the gathers */
 	rung__copy_fence();
 }
 

@@ -42,24 +42,46 @@ static inline bool rung__streams(const void *to, size_t stride, uint64_t bytes)
 }
 
 #if RUNG__HAVE_STREAM
+__attribute__((target("avx"))) static inline void rung__stream_block(unsigned char *to, const unsigned char *from)
+{
+	__m256i a = _mm256_loadu_si256((const __m256i *)(const void *)from);
+	__m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(from + 32));
+	__m256i c = _mm256_loadu_si256((const __m256i *)(const void *)(from + 64));
+	__m256i d = _mm256_loadu_si256((const __m256i *)(const void *)(from + 96));
+
+	_mm256_stream_si256((__m256i *)(void *)to, a);
+	_mm256_stream_si256((__m256i *)(void *)(to + 32), b);
+	_mm256_stream_si256((__m256i *)(void *)(to + 64), c);
+	_mm256_stream_si256((__m256i *)(void *)(to + 96), d);
+}
+
 /** Only where rung__streams() says so, `to` is one of its rows. */
 __attribute__((target("avx"))) static inline void rung__copy_streamed(unsigned char *to, const unsigned char *from, size_t bytes)
 {
 	size_t at = 0;
 
-	for (; at + RUNG__STREAM_BLOCK <= bytes; at += RUNG__STREAM_BLOCK) {
-		__m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(from + at));
-		__m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(from + at + 32));
-		__m256i c = _mm256_loadu_si256((const __m256i *)(const void *)(from + at + 64));
-		__m256i d = _mm256_loadu_si256((const __m256i *)(const void *)(from + at + 96));
-
-		_mm256_stream_si256((__m256i *)(void *)(to + at), a);
-		_mm256_stream_si256((__m256i *)(void *)(to + at + 32), b);
-		_mm256_stream_si256((__m256i *)(void *)(to + at + 64), c);
-		_mm256_stream_si256((__m256i *)(void *)(to + at + 96), d);
-	}
+	for (; at + RUNG__STREAM_BLOCK <= bytes; at += RUNG__STREAM_BLOCK)
+		rung__stream_block(to + at, from + at);
 	if (at < bytes)
 		memcpy(to + at, from + at, bytes - at);
+}
+
+/** The same, while `later`, as many bytes that will be copied soon, are asked for, block by block, into the cache of the second level. */
+__attribute__((target("avx"))) static inline void rung__copy_streamed_ahead(unsigned char *to, const unsigned char *from, size_t bytes,
+                                                                            const unsigned char *later)
+{
+	size_t at = 0;
+
+	for (; at + RUNG__STREAM_BLOCK <= bytes; at += RUNG__STREAM_BLOCK) {
+		_mm_prefetch((const char *)later + at, _MM_HINT_T1);
+		_mm_prefetch((const char *)later + at + RUNG__STREAM_BLOCK / 2, _MM_HINT_T1);
+		rung__stream_block(to + at, from + at);
+	}
+	if (at < bytes) {
+		_mm_prefetch((const char *)later + at, _MM_HINT_T1);
+		_mm_prefetch((const char *)later + bytes - 1, _MM_HINT_T1);
+		memcpy(to + at, from + at, bytes - at);
+	}
 }
 #endif
 

@@ -191,8 +191,8 @@ static int print_gathers(const struct numa_measured *measured, size_t first)
 		number_cell(table, "%.1f", result->rows_in_flight);
 		number_cell(table, "%.1f", result->lines_in_flight);
 	}
-	printf("\nrows gathered from random places, counted as a copy; in flight: rows a second of a thread x idle latency (a thread asks 16 rows\n"
-	       "ahead, and a core waits for some tens of lines of 64 bytes at a time: where small rows come up against one of the two, they lose)\n");
+	printf("\nrows gathered from random places, counted as a copy; in flight: rows a second of a thread x idle latency (a thread asks\n"
+	       "8 KiB ahead, 16 or 32 rows at most, and a core waits for some tens of lines of 64 bytes at a time: what small rows lose by)\n");
 	return tool_table_print(table);
 }
 

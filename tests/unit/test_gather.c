@@ -151,3 +151,44 @@ Test(gather, outputs_larger_than_the_caches_hold_the_same_rows)
 	free(miss_rows);
 	free(miss_ranks);
 }
+
+/* Outputs too large for the caches go past them; the last block of a row may be a part, and the last rows have none behind them to ask for. */
+Test(gather, large_outputs_of_any_width_hold_the_same_rows)
+{
+	static const size_t widths[] = { 1, 64, 100, 127, 128, 160, 512, 1500, 4096, 40000 };
+
+	for (size_t w = 0; w < RUNG__ARRAY_LEN(widths); w++) {
+		const size_t width = widths[w], stride = rung__align_up(width, 32), held_rows = 97, count = (20u << 20) / stride;
+		unsigned char *held = rung__malloc_aligned(64, held_rows * width), *out = rung__malloc_aligned(64, count * stride);
+		const struct rung__view view = { held, width, 3, held_rows };   /* ranks 0 to 2 are not in it */
+		uint32_t *ids = rung__malloc_array(count, sizeof(*ids));
+		struct rung_ids list = { ids, count, RUNG_U32, RUNG_RANKS };
+		struct rung__gather gather = { .view = &view, .vertex_count = 100, .row_bytes = width, .out = out, .out_stride = stride };
+		struct rung__misses misses = { .ranks = rung__malloc_array(count, 8), .rows = rung__malloc_array(count, 4) };
+		uint64_t missed = 0;
+
+		for (size_t i = 0; i < held_rows * width; i++)
+			held[i] = (unsigned char)rung__mix64(i);
+		for (size_t i = 0; i < count; i++)
+			ids[i] = (uint32_t)(rung__mix64(i) % 100);
+		memset(out, 0x5a, count * stride);
+		cr_assert_eq(rung__gather_run(&gather, &list, &misses), 0);
+		for (size_t i = 0; i < count; i++) {
+			if (ids[i] < 3) {
+				cr_assert(missed < misses.count && misses.rows[missed] == i && misses.ranks[missed] == ids[i]);
+				missed++;
+				cr_assert_eq(out[i * stride], 0x5a, "a miss is left alone");
+			} else {
+				cr_assert_arr_eq(out + i * stride, held + (ids[i] - 3) * width, width, "row %zu of %zu bytes", i, width);
+			}
+			for (size_t k = width; k < stride; k++)
+				cr_assert_eq(out[i * stride + k], 0x5a, "nor what lies between rows");
+		}
+		cr_assert_eq(missed, misses.count);
+		rung__free(held);
+		rung__free(out);
+		rung__free(ids);
+		rung__free(misses.ranks);
+		rung__free(misses.rows);
+	}
+}

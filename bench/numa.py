@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What `rung numa` measures, beside programs that measure the same: the loops of STREAM with OpenMP, a second pointer chase, and fio.
+
+Pairs take turns, and their ratios are taken pair by pair. One JSON object on stdout, a table on stderr. bench/README.md says what is compared.
+"""
+import argparse
+import json
+import os
+import shlex
+import shutil
+import statistics
+
+from common import ROOT, Failure, as_typed, first_line, record, run_json, run_main, run_text, say, size, spread, temporary_folder, write_random
+
+KINDS = ("read", "write", "copy", "triad")
+THREADS = {"all": None, "one": 1}
+
+
+def pairs_of(count, ours, theirs):
+    """`count` pairs of what the two return, behind one that is dropped; each second pair begins with ours."""
+    pairs = []
+    for number in range(count + 1):
+        if number % 2:
+            mine, other = ours(), theirs()
+        else:
+            other, mine = theirs(), ours()
+        pairs.append((mine, other))
+    return pairs[1:]
+
+
+def compared(pairs, key):
+    """Ratio of each pair at one key, ours over theirs."""
+    mine, other = [pair[0][key] for pair in pairs], [pair[1][key] for pair in pairs]
+    return {"ratio": spread([a / b for a, b in zip(mine, other)]), "rung": spread(mine), "other": spread(other),
+            "samples": {"rung": mine, "other": other}}
+
+
+def tell(name, result, unit=1e9, text="GB/s"):
+    say(f"  {name:22} rung {result['rung']['median'] / unit:9.2f}  other {result['other']['median'] / unit:9.2f} {text:8}"
+        f" ratio {result['ratio']['median']:.3f} ({result['ratio']['min']:.3f} to {result['ratio']['max']:.3f})")
+
+
+def numa(args, *more):
+    """A run of one sample, on the first node that has CPUs and memory: the programs know none."""
+    return [args.rung, "numa", "--json", "--quiet", "--samples", "1", "--seconds", str(args.seconds), *more]
+
+
+def own_results(out, matrix):
+    results = [result for result in out["results"] if result["matrix"] == matrix and not result["absent"]
+               and result["cpu_node"] == result["memory_node"]]
+    if not results:
+        raise Failure("rung numa: %s: %s" % (matrix, {result["absent"] for result in out["results"]}))
+    return [result for result in results if result["cpu_node"] == results[0]["cpu_node"]]
+
+
+def bandwidth(args):
+    ours_command = numa(args, "--only", "bandwidth")
+    first = own_results(run_json(ours_command), "bandwidth")
+    buffer_bytes, threads = first[0]["buffer_bytes"], first[0]["threads"]
+    commands = {cores: [os.path.join(args.programs, "rung_bench_stream"), str(buffer_bytes), str(count or threads), str(args.seconds)]
+                for cores, count in THREADS.items()}
+
+    def ours():
+        return {(result["kind"], result["cores"]): result["bytes_per_s"]["median"] for result in own_results(run_json(ours_command), "bandwidth")}
+
+    def theirs():
+        found = {}
+        for cores, command in commands.items():
+            found.update({(line.split()[0], cores): float(line.split()[1]) for line in run_text(command).splitlines()})
+        return found
+
+    say(f"bandwidth, arrays of {buffer_bytes >> 20} MiB, {threads} threads and one")
+    pairs, results = pairs_of(args.pairs, ours, theirs), []
+    for cores in THREADS:
+        for kind in KINDS:
+            result = compared(pairs, (kind, cores))
+            tell(f"{kind}, {cores} cores", result)
+            results.append({"kind": kind, "cores": cores, "buffer_bytes": buffer_bytes, "unit": "bytes_per_s", **result})
+    return {"results": results, "commands": {"rung": as_typed(ours_command), **{cores: as_typed(command) for cores, command in commands.items()}}}
+
+
+def latency(args):
+    ours_command = numa(args, "--only", "latency")
+    buffer_bytes = own_results(run_json(ours_command), "latency")[0]["buffer_bytes"]
+    other_command = [os.path.join(args.programs, "rung_bench_latency"), str(buffer_bytes), str(args.seconds)]
+    say(f"idle latency, {buffer_bytes >> 20} MiB")
+    result = compared(pairs_of(args.pairs, lambda: {"ns": own_results(run_json(ours_command), "latency")[0]["latency_ns"]["median"]},
+                               lambda: {"ns": float(run_text(other_command))}), "ns")
+    tell("one dependent load", result, 1, "ns")
+    return {"buffer_bytes": buffer_bytes, "unit": "ns", **result, "commands": {"rung": as_typed(ours_command), "other": as_typed(other_command)}}
+
+
+def gathers(args):
+    """How near gathers come to copying: both inside of rung numa, sample by sample in turns."""
+    command = [args.rung, "numa", "--json", "--quiet", "--only", "latency,gather", "--samples", str(2 * args.pairs + 1), "--seconds", str(args.seconds / 2)]
+    results = own_results(run_json(command), "gather")
+    say("gathers, of a copy")
+    for result in results:
+        say(f"  {result['row_bytes']:5} bytes, {result['cores']:3} cores {result['of_copy']:.3f}, {result['lines_in_flight']:.1f} lines in flight")
+    kept = ("row_bytes", "cores", "threads", "of_copy", "rows_in_flight", "lines_in_flight", "bytes_per_s", "rows_per_s")
+    return {"results": [{key: result[key] for key in kept} for result in results], "commands": {"rung": as_typed(command)}}
+
+
+def fio_command(args, path, row_bytes, depth):
+    return ["fio", "--name=r", f"--filename={path}", "--readonly", "--direct=1", "--time_based", f"--runtime={round(1000 * args.read_seconds)}ms",
+            "--randrepeat=0", "--norandommap", "--rw=randread", f"--bs={row_bytes}", "--ioengine=io_uring", f"--iodepth={depth}",
+            "--output-format=json"]
+
+
+def reads(args, folder):
+    path = os.path.join(folder, "reads.bin")
+    say(f"writing {args.size >> 20} MiB of random bytes")
+    write_random(path, args.size)
+    os.sync()
+    ours_command = [args.rung, "numa", "--json", "--quiet", "--quick", "--only", "nvme", "--nvme", path, "--samples", "1", "--seconds",
+                    str(args.read_seconds)]
+    points = [(result["row_bytes"], result["queue_depth"]) for result in own_results(run_json(numa(args, "--quick", "--only", "nvme", "--nvme", path)), "nvme")]
+    points = points[::7] if args.small else points
+    say(f"random reads, {len(points)} sizes and depths")
+
+    def ours():
+        return {(result["row_bytes"], result["queue_depth"]): result["reads_per_s"]["median"] for result in own_results(run_json(ours_command), "nvme")}
+
+    def theirs():
+        return {point: run_json(fio_command(args, path, *point))["jobs"][0]["read"]["iops"] for point in points}
+
+    pairs, results = pairs_of(args.read_pairs, ours, theirs), []
+    for row_bytes, depth in points:
+        result = compared(pairs, (row_bytes, depth))
+        tell(f"{row_bytes} bytes, depth {depth}", result, 1e3, "k reads/s")
+        results.append({"row_bytes": row_bytes, "queue_depth": depth, "unit": "reads_per_s", **result})
+    middle = statistics.median(result["ratio"]["median"] for result in results)
+    say(f"  median of the medians {middle:.3f}")
+    return {"file_bytes": args.size, "median_of_medians": middle, "results": results,
+            "commands": {"rung": as_typed(ours_command), "fio": shlex.join(fio_command(args, path, *points[0]))}}
+
+
+def parse_args():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"), help="the command (default: build/rung)")
+    parser.add_argument("--programs", default=os.path.join(ROOT, "build", "bench"), help="folder of rung_bench_stream (default: build/bench)")
+    parser.add_argument("--dir", help="folder for the temporary folder, on the disk to read (default: $TMPDIR)")
+    parser.add_argument("--size", type=size, default=size("2GiB"), help="bytes of the file to read (default: 2GiB)")
+    parser.add_argument("--parts", default="bandwidth,latency,gather,reads", help="some of bandwidth,latency,gather,reads (default: all)")
+    parser.add_argument("--pairs", type=int, default=9, help="pairs that count (default: 9)")
+    parser.add_argument("--read-pairs", type=int, default=5, help="pairs of the reads (default: 5)")
+    parser.add_argument("--seconds", type=float, default=0.3, help="of a sample (default: 0.3)")
+    parser.add_argument("--read-seconds", type=float, default=1, help="of a sample of reads (default: 1)")
+    parser.add_argument("--small", action="store_true", help="to try the script; the figures say nothing")
+    return parser.parse_args()
+
+
+def main():
+    args = parse_args()
+    if args.small:
+        args.size, args.pairs, args.read_pairs, args.seconds, args.read_seconds = size("16MiB"), 1, 1, 0.01, 0.01
+    parts = args.parts.split(",")
+    if "reads" in parts and not shutil.which("fio"):
+        say("skipped: fio was not found (Debian: fio)")
+        return 77
+    with temporary_folder(args.dir) as folder:
+        out = {**record("numa", "numa.py", args.rung, folder), "fio": first_line("fio", "--version") if "reads" in parts else None}
+        for name, part in (("bandwidth", bandwidth), ("latency", latency), ("gather", gathers)):
+            if name in parts:
+                out[name] = part(args)
+        if "reads" in parts:
+            out["reads"] = reads(args, folder)
+    print(json.dumps(out, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    run_main("numa.py", main)

@@ -50,6 +50,22 @@ static int no_memory(void)
 	return rung__fail(RUNG_E_NOMEM, "topology: out of memory");
 }
 
+/* The root without links, so that what lies below it can be told from what does not. */
+int rung__sys_begin(struct rung__sys *sys, const char *root, struct rung__arena *arena)
+{
+	struct stat stat_of;
+
+	sys->root = root;
+	sys->arena = arena;
+	if (!realpath(*root ? root : "/", sys->home))
+		return rung__fail_errno(errno, "%s", *root ? root : "/");
+	if (stat(sys->home, &stat_of) == 0 && !S_ISDIR(stat_of.st_mode))
+		return rung__fail(RUNG_E_NOENT, "%s: is no folder; give one with sys/ and proc/ of a machine in it", root);
+	if (strcmp(sys->home, "/") == 0)
+		sys->home[0] = 0;
+	return 0;
+}
+
 static int make_path(struct rung__sys *sys, const char *format, va_list args)
 {
 	int root = snprintf(sys->path, sizeof(sys->path), "%s/", sys->root);

@@ -32,6 +32,9 @@ struct rung__sys {
 	char text[RUNG__SYS_TEXT_BYTES];   /* what it holds, without the line's end */
 };
 
+/** Set up; `sys` is all zero. @param root  outlives it. @return 0 or RUNG_E_NOENT: no such folder */
+int rung__sys_begin(struct rung__sys *sys, const char *root, struct rung__arena *arena);
+
 /**
  * Read a file into sys->text; its path is made as by printf, without a slash in front.
  * @return 1, 0 when it is absent, or a failure

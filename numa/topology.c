@@ -2,27 +2,10 @@
 /*
  * The topology of a machine: what concerns all of it, and the answers about it. topology_nodes.c and topology_devices.c read the rest.
  */
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "plan_internal.h"
 #include "topology_private.h"
-
-/* The root without links, so that what lies below it can be told from what does not. */
-static int find_home(struct rung__sys *sys)
-{
-	struct stat stat_of;
-
-	if (!realpath(*sys->root ? sys->root : "/", sys->home))
-		return rung__fail_errno(errno, "%s", *sys->root ? sys->root : "/");
-	if (stat(sys->home, &stat_of) == 0 && !S_ISDIR(stat_of.st_mode))
-		return rung__fail(RUNG_E_NOENT, "%s: is no folder; give one with sys/ and proc/ of a machine in it", sys->root);
-	if (strcmp(sys->home, "/") == 0)
-		sys->home[0] = 0;
-	return 0;
-}
 
 /* CPUs of the machine, and what of it this process may use: the kernel has its affinity and all cpusets above it in one file. */
 static int read_machine(struct rung__sys *sys, struct rung_topology_info *info)
@@ -56,10 +39,10 @@ static int read_memory(struct rung__sys *sys, struct rung_topology_info *info)
 	return rc < 0 ? rc : 0;
 }
 
-static int load(struct rung__sys *sys, struct rung_topology *topology)
+static int load(const char *root, struct rung__sys *sys, struct rung_topology *topology)
 {
 	struct rung_topology_info *info = &topology->info;
-	int rc = find_home(sys);
+	int rc = rung__sys_begin(sys, root, &topology->arena);
 
 	if (rc >= 0)
 		rc = read_machine(sys, info);
@@ -83,9 +66,7 @@ int rung_topology_load(const char *root, struct rung_topology **topology_out)
 		goto destroy;
 	}
 	topology->info = (struct rung_topology_info){ .size = sizeof(topology->info), .total_bytes = RUNG_UNKNOWN, .available_bytes = RUNG_UNKNOWN };
-	sys->root = root ? root : "";
-	sys->arena = &topology->arena;
-	rc = load(sys, topology);
+	rc = load(root ? root : "", sys, topology);
 	if (rc < 0)
 		goto destroy;
 	rung__free(sys);

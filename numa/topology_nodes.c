@@ -44,6 +44,35 @@ int rung__topology_read_memory(struct rung__sys *sys, const char *path, uint64_t
 	return rc;
 }
 
+/* Unused, and what files and the kernel's own caches hold that can be had again, in the meminfo that was read last. */
+static int add_up_available(struct rung__sys *sys, struct rung_topology_node *node)
+{
+	static const char *const caches[] = { "Active(file):", "Inactive(file):", "SReclaimable:" };
+	uint64_t sum = node->free_bytes;
+
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(caches); i++) {
+		const char *value;
+		uint64_t bytes;
+		int rc = rung__sys_field(sys, caches[i], &value);
+
+		if (rc > 0)
+			rc = field_bytes(sys, caches[i], &bytes);
+		if (rc < 0)
+			return rc;
+		if (rc > 0 && !rung__add(sum, bytes, &sum))
+			return rung__sys_bad(sys, value, "less memory than 2^64 bytes in all");
+	}
+	node->available_bytes = sum;
+	return 0;
+}
+
+static int read_node_memory(struct rung__sys *sys, const char *path, struct rung_topology_node *node)
+{
+	int rc = rung__topology_read_memory(sys, path, &node->total_bytes, &node->free_bytes);
+
+	return rc > 0 ? add_up_available(sys, node) : rc;
+}
+
 /* @param folder  that of a node, or of the whole machine, with a folder for each page size */
 static int read_huge_pages(struct rung__sys *sys, const char *folder, struct rung_topology_node *node)
 {
@@ -188,7 +217,7 @@ static int read_node(struct rung__sys *sys, struct rung_topology_node *node)
 
 	snprintf(path, sizeof(path), NODES "/node%" PRIu32 "/meminfo", node->node);
 	if (rc >= 0)
-		rc = rung__topology_read_memory(sys, path, &node->total_bytes, &node->free_bytes);
+		rc = read_node_memory(sys, path, node);
 	snprintf(path, sizeof(path), NODES "/node%" PRIu32 "/hugepages", node->node);
 	if (rc >= 0)
 		rc = read_huge_pages(sys, path, node);
@@ -212,7 +241,9 @@ static int take_nodes(struct rung__sys *sys, struct rung_topology *topology, uin
 		return no_memory();
 	topology->info.node_count = count;
 	for (uint32_t n = 0; n < count; n++)
-		topology->nodes[n] = (struct rung_topology_node){ .total_bytes = RUNG_UNKNOWN, .free_bytes = RUNG_UNKNOWN };
+		topology->nodes[n] = (struct rung_topology_node){
+			.total_bytes = RUNG_UNKNOWN, .free_bytes = RUNG_UNKNOWN, .available_bytes = RUNG_UNKNOWN,
+		};
 	return 0;
 }
 
@@ -251,7 +282,7 @@ static int read_whole_machine(struct rung__sys *sys, struct rung_topology *topol
 	node = &topology->nodes[0];
 	node->cpus = topology->info.cpus;
 	node->cpus_offline = topology->info.cpus_offline;
-	rc = rung__topology_read_memory(sys, "proc/meminfo", &node->total_bytes, &node->free_bytes);
+	rc = read_node_memory(sys, "proc/meminfo", node);
 	if (rc >= 0)
 		rc = read_huge_pages(sys, "sys/kernel/mm/hugepages", node);
 	node->has_cpu = 1;

@@ -74,6 +74,28 @@ static bool group_path(const char *root, bool v2, char *path, size_t path_bytes)
 	return found;
 }
 
+/* Bytes behind the names of memory.stat that hold what files have in memory, which the kernel takes back before a limit is met. */
+static uint64_t group_caches(const char *root, const char *folder, bool v2)
+{
+	char name[512], line[128], key[64];
+	unsigned long long value;
+	uint64_t sum = 0;
+	FILE *file;
+
+	snprintf(name, sizeof(name), "%s%s/memory.stat", root, folder);
+	file = fopen(name, "re");
+	if (!file)
+		return 0;
+	while (fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "%63s %llu", key, &value) != 2)
+			continue;
+		if (strcmp(key, v2 ? "active_file" : "total_active_file") == 0 || strcmp(key, v2 ? "inactive_file" : "total_inactive_file") == 0)
+			sum += value;
+	}
+	fclose(file);
+	return sum;
+}
+
 struct group_memory {
 	uint64_t limit, free;   /* UINT64_MAX: no limit */
 };
@@ -92,14 +114,17 @@ static struct group_memory group_memory(const char *root, bool v2)
 	for (;;) {
 		uint64_t limit, usage;
 		char *slash;
-		char name[480];
+		char folder[448], name[480];
 
-		snprintf(name, sizeof(name), "%s%s/%s", mount, group, limit_file);
+		snprintf(folder, sizeof(folder), "%s%s", mount, group);
+		snprintf(name, sizeof(name), "%s/%s", folder, limit_file);
 		if (read_u64(root, name, &limit) && limit < NO_LIMIT) {
 			least.limit = RUNG__MIN(least.limit, limit);
-			snprintf(name, sizeof(name), "%s%s/%s", mount, group, usage_file);
-			if (read_u64(root, name, &usage))
+			snprintf(name, sizeof(name), "%s/%s", folder, usage_file);
+			if (read_u64(root, name, &usage)) {
+				usage -= RUNG__MIN(usage, group_caches(root, folder, v2));
 				least.free = RUNG__MIN(least.free, limit > usage ? limit - usage : 0);
+			}
 		}
 		slash = strrchr(group, '/');
 		if (!slash)

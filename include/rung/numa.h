@@ -59,6 +59,7 @@ struct rung_topology_node {
 	const struct rung_memory_rating *ratings;     /**< [rating_count], by class; none where the firmware says nothing */
 	size_t rating_count;
 	const char *gpu;                  /**< bus id of the GPU whose memory this is (Grace Hopper and the like), else NULL */
+	uint64_t available_bytes;         /**< free_bytes and what the kernel could take back from its caches; control groups not asked */
 };
 
 /** A PCI Express link. */

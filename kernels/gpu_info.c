@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "gpu.h"
+#include "place.h"
 
 int rung__gpu_enter(int gpu, int *before_out)
 {
@@ -44,11 +45,11 @@ int rung__gpu_current(void)
 /* -1 where the kernel does not say, or there is one node only. */
 static int node_of(const char *bus_id)
 {
-	char path[96];
+	char path[512];
 	int node = -1;
 	FILE *file;
 
-	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/numa_node", bus_id);
+	snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s/numa_node", rung__machine_root, bus_id);
 	file = fopen(path, "re");
 	if (!file)
 		return -1;

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "placement.h"
+#include "place.h"
 #include "rung/numa.h"
 #include "rung_config.h"
 

@@ -230,6 +230,17 @@ static bool map_ok(const struct rung__shape *shape, uint64_t entry_bytes)
 	       (entry_bytes == 4 && shape->vertex_count <= (uint64_t)UINT32_MAX + 1);
 }
 
+/* What this process is told of the places of memory that is there. */
+static bool places_ok(const struct rung__shape *shape)
+{
+	const struct rung__places *places = &shape->places;
+	uint64_t host = shape->tiers[RUNG__TIER_HOST].row_count * shape->layout.row_stride, frames = shape->frame_count * shape->frame_bytes;
+
+	return memchr(places->why, 0, sizeof(places->why)) && places->asked_node >= -1 && places->asked_node < RUNG_NODES_MAX &&
+	       rung__placement_ok(&places->host, rung__align_up(host, RUNG__PAGE_BYTES)) &&
+	       rung__placement_ok(&places->frames, rung__align_up(frames, RUNG__PAGE_BYTES));
+}
+
 static bool maps_ok(const struct rung__shape *shape)
 {
 	return map_ok(shape, shape->map_bytes) && map_ok(shape, shape->layout.vertex_bytes) &&
@@ -245,6 +256,7 @@ static int check_shape(const char *path, const struct rung__offer *offer)
 	                   : !gpus_ok(shape)  ? "number of GPUs"
 	                   : !array_ok(shape) ? "type"
 	                   : !maps_ok(shape)  ? "map"
+	                   : !places_ok(shape) ? "place in memory"
 	                                      : NULL;
 
 	if (what)

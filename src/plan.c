@@ -197,7 +197,8 @@ static int place_on_host(struct rung_plan *plan, const struct rung_plan_opts *op
 	return 0;
 }
 
-static int sector_of_features(const struct rung_dataset *ds, struct rung_plan *plan)
+/* @param topology  NULL: nobody asks where drives are */
+static int learn_features(const struct rung_dataset *ds, const struct rung_topology *topology, struct rung_plan *plan)
 {
 	struct rung__features features;
 	int rc = rung__features_open(ds, &features);
@@ -208,10 +209,13 @@ static int sector_of_features(const struct rung_dataset *ds, struct rung_plan *p
 	plan->file_count = (uint32_t)features.layout.file_count;
 	plan->block_rows = features.layout.block_rows;
 	plan->vertices_bytes = plan->vertex_count * features.layout.vertex_bytes;   /* no overflow: the size of a file */
-	for (uint32_t f = 0; f < plan->file_count; f++)
+	for (uint32_t f = 0; f < plan->file_count && rc == 0; f++) {
 		plan->sector_bytes = RUNG__MAX(plan->sector_bytes, rung__dio_align(features.files[f].fd));
+		if (topology)
+			rc = rung__placement_drive(topology, features.files[f].fd, &plan->places.drives[f]);
+	}
 	rung__features_close(&features);
-	return 0;
+	return rc;
 }
 
 static uint64_t lines_of(uint64_t items, uint64_t item_bytes)
@@ -226,10 +230,18 @@ static void measure_graph(const struct rung_dataset_info *info, struct rung_plan
 	plan->graph.bytes = (plan->graph_lines[0] + plan->graph_lines[1]) * LINE_BYTES;
 }
 
-static uint64_t host_budget(const struct rung_plan_opts *opts)
+/* Half of what is free, of the nodes that we may use. @param topology  NULL: there is no choice of nodes */
+static uint64_t host_budget(const struct rung_plan *plan, const struct rung_plan_opts *opts, const struct rung_topology *topology)
 {
+	uint64_t free_bytes = rung__host_memory_free("");
+	struct rung__rooms rooms;
+
+	if (topology) {
+		rung__rooms_find(topology, plan->only, &rooms);
+		free_bytes = RUNG__MIN(free_bytes, rung__rooms_sum(&rooms));
+	}
 	if (opts->host_bytes == 0)
-		return rung__host_memory_free("") / 2;
+		return free_bytes / 2;
 	return opts->host_bytes == RUNG_BYTES_NONE ? 0 : opts->host_bytes;
 }
 
@@ -242,6 +254,7 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 	};
 	struct rung_plan_opts opts = RUNG_PLAN_OPTS_INIT;
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
+	struct rung_topology *topology = NULL;
 	struct rung_plan *plan;
 	uint64_t gpu_bytes;
 	uint32_t depth;
@@ -258,7 +271,10 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 	plan->vertex_count = info->vertex_count;
 	plan->row_bytes = info->features.row_bytes;
 	plan->row_stride = info->row_stride;
-	rc = sector_of_features(ds, plan);
+	rc = rung__plan_look_at_machine(plan, &opts, &topology);
+	if (rc < 0)
+		goto free_plan;
+	rc = learn_features(ds, topology, plan);
 	if (rc < 0)
 		goto free_plan;
 	if (opts.sample_on_gpu && opts.device != RUNG_DEVICE_CPU)
@@ -268,9 +284,13 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 		goto free_plan;
 	if (plan->device.device == RUNG_DEVICE_CPU)   /* asked for with AUTO: the CPU samples from memory of its own */
 		plan->graph = (struct rung_plan_graph){ 0 };
-	rc = place_on_host(plan, &opts, host_budget(&opts), depth, place_on_gpus(plan, &opts, gpu_bytes));
+	rc = place_on_host(plan, &opts, host_budget(plan, &opts, topology), depth, place_on_gpus(plan, &opts, gpu_bytes));
 	if (rc < 0)
 		goto free_plan;
+	rc = rung__plan_place_memory(plan, &opts, topology);
+	if (rc < 0)
+		goto free_plan;
+	rung_topology_destroy(topology);
 	for (unsigned t = 0; t < RUNG__TIER_COUNT; t++) {
 		plan->tiers[t].name = names[t];
 		plan->tiers[t].bytes = plan->tiers[t].row_count * plan->row_bytes;
@@ -279,12 +299,16 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 	*plan_out = plan;
 	return 0;
 free_plan:
+	rung_topology_destroy(topology);
 	rung__free(plan);
 	return rc;
 }
 
 void rung_plan_destroy(struct rung_plan *plan)
 {
+	if (!plan)
+		return;
+	rung__free(plan->place_list);
 	rung__free(plan);
 }
 

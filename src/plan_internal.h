@@ -5,6 +5,7 @@
 
 #include "rung/plan.h"
 #include "device.h"
+#include "place.h"
 #include "tier_list.h"
 
 #define RUNG__SLOT_COUNT_MAX 8192u
@@ -27,7 +28,20 @@ struct rung_plan {
 	uint32_t file_count;         /* of the features */
 	uint64_t block_rows;         /* dealt over them */
 	uint64_t vertices_bytes;     /* of the store's vertex_of_rank; 0: it needs none */
+	struct rung__places places;
+	struct rung__nodes bound;        /* that memory may lie on alone, when `only` says so */
+	const struct rung__nodes *only;  /* NULL, or `bound` */
+	struct rung_place *place_list;   /* [place_count] */
+	size_t place_count;
 };
+
+/* ---- plan_place.c ---- */
+
+/** The nodes of the drives, and why nothing is to be placed, if so. @param topology_out  NULL then */
+int rung__plan_look_at_machine(struct rung_plan *plan, const struct rung_plan_opts *opts, struct rung_topology **topology_out);
+
+/** Decide where host memory is to lie, when all its sizes are known. @param topology  NULL: nowhere */
+int rung__plan_place_memory(struct rung_plan *plan, const struct rung_plan_opts *opts, const struct rung_topology *topology);
 
 /** Choose device and GPUs. @param gpu_bytes_out  the budget of each GPU, 0 on the CPU */
 int rung__plan_choose_device(struct rung_plan *plan, const struct rung_plan_opts *opts, uint64_t *gpu_bytes_out);

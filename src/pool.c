@@ -110,6 +110,8 @@ int rung__pool_open(struct rung_store *store, int cache_fd)
 		return no_memory(pool->bytes);
 	if (shape->frame_count)
 		rc = open_cache(store, cache_fd);
+	if (rc == 0)
+		rung__store_bind_pool(store);
 	return rc == 0 && store->device ? pin_pool(store) : rc;
 }
 

@@ -272,9 +272,22 @@ static void learn_geometry(struct rung__refill *refill)
 	                       rung__align_up(layout->row_bytes, geometry->align) <= refill->store->pool.frame_bytes;
 }
 
+/* Near the drive, and with it the threads that the engine starts. A node whose CPUs are all forbidden to us is no place. */
+static void go_near_drive(struct rung__refill *refill)
+{
+	int32_t node = refill->store->shape.places.drives[refill->file_idx];
+
+	pthread_setname_np(pthread_self(), "rung-refill");
+	if (refill->store->topology && node >= 0 && rung__placement_run_on(refill->store->topology, (uint32_t)node) == 0)
+		refill->cpu_node = node;
+}
+
 static int begin(struct rung__refill *refill)
 {
-	int rc = refill->ops->start(refill->tier);   /* here: a ring belongs to the thread that made it */
+	int rc;
+
+	go_near_drive(refill);
+	rc = refill->ops->start(refill->tier);   /* here: a ring belongs to the thread that made it */
 
 	if (rc < 0)
 		return rc;
@@ -380,6 +393,7 @@ int rung__refill_start(struct rung_store *store, uint32_t file_idx, const struct
 	}
 	refill->store = store;
 	refill->file_idx = file_idx;
+	refill->cpu_node = -1;
 	refill->ops = ops;
 	refill->layout = store->shape.layout;
 	refill->slot_count = (uint32_t)store->shape.slot_count;
@@ -414,6 +428,11 @@ int rung__refill_start(struct rung_store *store, uint32_t file_idx, const struct
 free_all:
 	free_refill(refill);
 	return rc;
+}
+
+int rung__refill_node(const struct rung__refill *refill)
+{
+	return refill->cpu_node;
 }
 
 void rung__refill_queue(struct rung__refill *refill, struct rung__part *part)

@@ -56,6 +56,7 @@ struct rung__refill {
 	struct rung__cache *cache;       /* NULL: none */
 	uint32_t client;                 /* of it */
 	uint32_t file_idx;
+	int cpu_node;                    /* on whose CPUs it runs; -1: anywhere */
 	const struct rung__tier_ops *ops;
 	struct rung__tier *tier;
 	struct rung__geometry geometry;

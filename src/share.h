@@ -22,7 +22,7 @@
 #include "store_internal.h"
 
 #define RUNG__SHARE_MAGIC "rungshr"        /* with its NUL: 8 bytes */
-#define RUNG__SHARE_VERSION 5u             /* of what follows; any change of struct rung__offer raises it */
+#define RUNG__SHARE_VERSION 6u             /* of what follows; any change of struct rung__offer raises it */
 
 /** Descriptors that come with an offer, in this order, one for each features file; those that do not apply are left out. */
 enum rung__offer_fd {

@@ -164,29 +164,41 @@ static void drop_vertices(struct rung_store *store)
 }
 
 /* Anonymous memory, which gets huge pages everywhere, unless others are to have it too. */
+static int take_host(struct rung_store *store, uint64_t rows)
+{
+	uint64_t bytes = rung__align_up(rows * store->shape.layout.row_stride, RUNG__PAGE_BYTES);   /* inside the file's size, which was checked */
+
+	if (store->share)
+		return rung__segment_create("rung-host", bytes, &store->host_memory);
+	store->host_memory = (struct rung__segment){ .base = rung__map_pages(bytes), .bytes = bytes, .fd = -1 };
+	if (!store->host_memory.base)
+		return rung__fail(RUNG_E_NOMEM, "host tier: no memory for %" PRIu64 " rows (%" PRIu64 " bytes): give a smaller host budget", rows, bytes);
+	return 0;
+}
+
 static int open_host(struct rung_store *store)
 {
 	struct rung__tier_args args = {
 		.features = &store->features,
 		.rank_first = store->shape.tiers[RUNG__TIER_HOST].rank_first,
 		.row_count = store->shape.tiers[RUNG__TIER_HOST].row_count,
-		.node = store->node,
 		.loaded = store->attached,
 	};
 	int rc = 0;
 
 	if (args.row_count == 0)
 		return 0;
-	if (store->share)
-		rc = rung__segment_create("rung-host", args.row_count * store->shape.layout.row_stride, &store->host_memory);
+	if (!store->attached)
+		rc = take_host(store, args.row_count);
 	if (rc < 0)
 		return rc;
+	if (!store->attached)
+		rung__store_bind(store, store->host_memory.base, &store->shape.places.host);
 	args.memory = store->host_memory.base;
 	rc = rung__host_tier.open(&args, &store->host);
 	if (rc < 0)
 		return rc;
 	rung__host_tier.view(store->host, &store->host_view);
-	store->node_share = rung__host_tier.node_share(store->host);
 	return store->share ? rung__segment_seal("rung-host", &store->host_memory) : 0;
 }
 
@@ -229,14 +241,20 @@ static void init_locks(struct rung_store *store)
 int rung__store_open_tiers(struct rung_store *store, const struct rung__tier_ops *fetchable,
                            const struct rung__gpu_handle *peer_handles, int cache_fd)
 {
-	int rc = open_host(store);
+	int rc = rung__store_place(store);
 
+	if (rc == 0)
+		rc = open_host(store);
 	if (rc == 0 && store->device_ops)
 		rc = rung__store_open_device(store, peer_handles);
 	if (rc == 0)
 		rc = open_cold(store, fetchable, cache_fd);
 	if (rc == 0 && store->device && store->refill_count > 0)
 		rc = rung__handoff_start(store);
+	if (rc == 0)
+		rc = rung__store_look(store);
+	rung_topology_destroy(store->topology);
+	store->topology = NULL;
 	drop_vertices(store);
 	return rc;
 }
@@ -258,6 +276,8 @@ static void free_store(struct rung_store *store)
 	rung__segment_fini(&store->map_memory);
 	rung__segment_fini(&store->vertices_memory);
 	rung__segment_fini(&store->host_memory);
+	rung__free(store->places);
+	rung__free(store->place_list);
 	rung__free(store->dataset_dir);
 	fini_requests(store);
 	pthread_cond_destroy(&store->freed);
@@ -277,8 +297,6 @@ int rung__store_new(const struct rung_store_opts *user_opts, struct rung_store *
 	if (!store)
 		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
 	store->opts = opts;
-	store->node = -1;
-	store->node_share = 1;
 	store->alive_fd = -1;
 	init_locks(store);
 	rc = init_requests(store);
@@ -300,6 +318,7 @@ static struct rung__shape shape_of(const struct rung_dataset_info *info, const s
 		.frame_count = plan->cache.row_count,
 		.frame_bytes = plan->cache.frame_bytes,
 		.map_on_gpu = plan->device.map_on_gpu != 0,
+		.places = plan->places,
 	};
 
 	for (unsigned t = 0; t < RUNG__TIER_COUNT; t++) {

@@ -18,7 +18,6 @@ int rung__store_choose_device(struct rung_store *store, const int *gpus, uint32_
 		return rc;
 	memcpy(store->gpus, gpus, sizeof(*gpus) * gpu_count);
 	store->shape.gpu_count = gpu_count;
-	store->node = info.node;
 	return 0;
 }
 

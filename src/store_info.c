@@ -75,6 +75,8 @@ int rung_store_stats(const struct rung_store *store, struct rung_store_stats *st
 		stats.cache_rows_filled = rung__cache_filled_count(store->cache);
 		rung__cache_unlock(store->cache);
 	}
+	stats.places = store->places;
+	stats.place_count = store->place_count;
 	return rung__opts_give(stats_out, &stats, sizeof(stats), "rung_store_stats");
 }
 
@@ -89,8 +91,6 @@ int rung_store_info(const struct rung_store *store, struct rung_store_info *info
 		.gpu = store->device ? store->gpus[0] : -1,
 		.gpu_count = (uint32_t)store->shape.gpu_count,
 		.map_on_gpu = store->device && store->shape.map_on_gpu && store->rank_of_vertex,
-		.node = store->node,
-		.node_share = store->node_share,
 	};
 
 	return rung__opts_give(info_out, &info, sizeof(info), "rung_store_info");

@@ -22,6 +22,7 @@
 #include "cache.h"
 #include "device.h"
 #include "gather.h"
+#include "place.h"
 #include "pool.h"
 #include "segment.h"
 #include "tier_list.h"
@@ -130,6 +131,7 @@ struct rung__shape {
 	uint64_t map_bytes;               /* of an entry of rank_of_vertex; 0: not in memory */
 	uint64_t map_on_gpu;              /* nonzero: and it is in GPU memory */
 	uint64_t gpu_count;               /* over which the tier "peer" is interleaved; 0: the CPU gathers */
+	struct rung__places places;
 };
 
 struct rung__handoff;
@@ -143,7 +145,7 @@ struct rung_store {
 	char *dataset_dir;
 	bool attached;
 	struct rung__share *share;        /* NULL unless opts.share_path */
-	struct rung__segment host_memory; /* of the host tier and of the maps when other processes have them too */
+	struct rung__segment host_memory; /* of the host tier; and of the maps when other processes have them too */
 	struct rung__segment map_memory;
 	struct rung__segment vertices_memory;
 	struct rung__view host_view;
@@ -154,8 +156,6 @@ struct rung_store {
 	const struct rung__device_ops *device_ops;   /* NULL: the CPU */
 	struct rung__device *device;
 	int gpus[RUNG_GPUS_MAX];          /* the first gathers */
-	int node;                         /* NUMA node it is at; -1: unknown, or the CPU gathers */
-	double node_share;                /* share of the host tier that lies there */
 	int alive_fd;                     /* attached with rows in another process's GPU memory: hangs up when it goes; else -1 */
 	struct rung__pool pool;           /* slots and frames */
 	struct rung__cache *cache;        /* NULL when there are no frames */
@@ -174,6 +174,13 @@ struct rung_store {
 	struct rung_request *retired_head, *retired_tail;   /* device without hand-off: put, not known to be done, oldest first */
 	bool stop;
 	bool reads_lost;                  /* given up while the kernel may still write to the pool */
+
+	struct rung_topology *topology;   /* while tiers are opened, where memory has a place */
+	bool binds;                       /* memory is bound to its place */
+	char bind_why[RUNG__PLACE_WHY_BYTES];   /* why not; "" while it is */
+	struct rung_place *place_list;
+	struct rung_store_place *places;  /* [place_count] */
+	uint32_t place_count;
 
 	struct rung__counters counters;
 };
@@ -209,6 +216,20 @@ int rung__store_choose_device(struct rung_store *store, const int *gpus, uint32_
 
 /** Open it, behind the host tier and the map, which it registers. */
 int rung__store_open_device(struct rung_store *store, const struct rung__gpu_handle *peer_handles);
+
+/* ---- store_place.c ---- */
+
+/** Before any memory of the tiers is touched: see whether there is room for it, and whether it can be bound. */
+int rung__store_place(struct rung_store *store);
+
+/** Bind memory that nobody has touched, if that can be done. */
+void rung__store_bind(struct rung_store *store, void *memory, const struct rung__placement *place);
+
+/** Bind and touch the slots, and the frames that are there for the first time. */
+void rung__store_bind_pool(struct rung_store *store);
+
+/** Look up where all of it came to lie. */
+int rung__store_look(struct rung_store *store);
 
 /* ---- store.c ---- */
 
@@ -303,6 +324,9 @@ int rung__refill_stop(struct rung__refill *refill);
 
 /** By which the cache knows it. */
 uint32_t rung__refill_client(const struct rung__refill *refill);
+
+/** The node on whose CPUs it runs; -1: anywhere. */
+int rung__refill_node(const struct rung__refill *refill);
 
 /** What its reads are aligned to. */
 uint32_t rung__refill_align(const struct rung__refill *refill);

@@ -122,8 +122,7 @@ struct rung__tier_args {
 	uint64_t rank_first;
 	uint64_t row_count;
 	/* addressable tiers only */
-	int node;                   /* where the device that reads most is; -1: everywhere the same */
-	unsigned char *memory;      /* whole pages that outlive the tier; NULL: the tier takes its own */
+	unsigned char *memory;      /* whole pages that outlive the tier */
 	bool loaded;                /* the rows are in `memory` already */
 	/* fetchable tiers only */
 	unsigned char *pool;        /* memory that reads go to, page aligned; outlives the tier */
@@ -157,10 +156,8 @@ struct rung__tier_ops {
 	int (*open)(const struct rung__tier_args *args, struct rung__tier **tier_out);
 	void (*close)(struct rung__tier *tier);
 
-	/* Addressable: these two. Fetchable: all of the rest. */
+	/* Addressable: this one. Fetchable: all of the rest. */
 	void (*view)(const struct rung__tier *tier, struct rung__view *view_out);
-	/** Share of the memory that lies on the node asked for, 0 to 1. */
-	double (*node_share)(const struct rung__tier *tier);
 
 	void (*geometry)(const struct rung__tier *tier, struct rung__geometry *geometry_out);
 	/** Called by the refill thread before the first submit: make rings and threads, and probe with a real read. */
@@ -185,7 +182,7 @@ static inline bool rung__tier_ops_valid(const struct rung__tier_ops *ops)
 	if (ops->abi != RUNG__TIER_ABI || ops->size < sizeof(*ops) || !ops->name || !ops->open || !ops->close)
 		return false;
 	if (ops->kind == RUNG__ADDRESSABLE)
-		return ops->view && ops->node_share;
+		return ops->view != NULL;
 	return ops->geometry && ops->start && ops->stop && ops->engine && ops->submit && ops->reap;
 }
 

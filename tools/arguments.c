@@ -241,7 +241,7 @@ void tool_not_yet(const struct argp_state *state, const char *what)
 
 /* ---- options that every subcommand has ---- */
 
-enum { KEY_JSON = 0x4001, KEY_QUIET, KEY_THREADS, KEY_HOST, KEY_CACHE, KEY_QUEUE_DEPTH, KEY_ENGINE, KEY_BUFFERED, KEY_NO_MERGE, KEY_GAP };
+enum { KEY_JSON = 0x4001, KEY_QUIET, KEY_THREADS, KEY_HOST, KEY_CACHE, KEY_QUEUE_DEPTH, KEY_NUMA_NODE, KEY_ENGINE, KEY_BUFFERED, KEY_NO_MERGE, KEY_GAP };
 
 static const struct argp_option common_options[] = {
 	{ "json", KEY_JSON, NULL, 0, "Print the result as one JSON object", -1 },
@@ -279,6 +279,9 @@ static const struct argp_option budget_options[] = {
 	  "free)", 5 },
 	{ "cache", KEY_CACHE, "SIZE", 0, "Of --host: for rows of the file that were read and will be wanted again (default: an eighth)", 5 },
 	{ "queue-depth", KEY_QUEUE_DEPTH, "N", 0, "Reads in flight on the NVMe tier (default: 64)", 5 },
+	{ "numa-node", KEY_NUMA_NODE, "N|WORD", 0,
+	  "NUMA node that host memory lies on; auto (default): rows near those who read them, what is read from a drive near it; interleave: "
+	  "rows over all nodes; none: where the kernel puts it", 5 },
 	{ 0 },
 };
 
@@ -318,6 +321,22 @@ static uint32_t arg_gap(const struct argp_state *state, const char *arg)
 	return size.bytes ? (uint32_t)size.bytes : RUNG_GAP_NONE;
 }
 
+static void arg_numa(const struct argp_state *state, const char *arg, struct tool_store_args *args)
+{
+	static const char *const words[] = { [RUNG_NUMA_AUTO] = "auto", [RUNG_NUMA_INTERLEAVE] = "interleave", [RUNG_NUMA_NONE] = "none" };
+
+	for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		if (words[i] && strcmp(arg, words[i]) == 0) {
+			args->numa = (enum rung_numa)i;
+			return;
+		}
+	}
+	if (*arg < '0' || *arg > '9')
+		argp_error(state, "--numa-node: '%s' is no node; give its number, auto, interleave or none", arg);
+	args->numa = RUNG_NUMA_NODE;
+	args->numa_node = tool_arg_u32(state, "--numa-node", arg, 0, RUNG_NODES_MAX - 1);
+}
+
 static error_t parse_store(int key, char *arg, struct argp_state *state)
 {
 	struct tool_store_args *args = state->input;
@@ -331,6 +350,10 @@ static error_t parse_store(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_QUEUE_DEPTH:
 		args->queue_depth = tool_arg_u32(state, "--queue-depth", arg, 1, 32768);
+		return 0;
+	case KEY_NUMA_NODE:
+		arg_numa(state, arg, args);
+		args->numa_given = 1;
 		return 0;
 	case KEY_ENGINE:
 		args->engine = arg_engine(state, arg);

@@ -113,6 +113,23 @@ static void set_settings(json_t *root, const struct bench_args *args, const stru
 	tool_json_set(root, "checked", json_boolean(args->check));
 }
 
+static void set_places(json_t *root, const struct rung_store_stats *stats)
+{
+	json_t *places = json_array();
+
+	for (uint32_t i = 0; i < stats->place_count; i++) {
+		const struct rung_store_place *place = &stats->places[i];
+		json_t *one = tool_json_place(&place->place);
+
+		tool_json_set(one, "cpu_node", place->cpu_node < 0 ? json_null() : tool_json_u64((uint64_t)place->cpu_node));
+		tool_json_set(one, "node_share", tool_json_real(place->node_share));
+		tool_json_set(one, "huge_share", tool_json_real(place->huge_share));
+		tool_json_set(one, "why", tool_json_text(*place->why ? place->why : NULL));
+		tool_json_append(places, one);
+	}
+	tool_json_set(root, "places", places);
+}
+
 /* What only a GPU has is null on the CPU. */
 static void set_device(json_t *root, const struct tool_data *data, const struct rung_store_info *info,
                        const struct rung_store_stats *stats)
@@ -177,6 +194,7 @@ static json_t *bench_json(const struct bench_args *args, const struct tool_data 
 	set_cache(root, args, &stats);
 	set_stages(root, &stats);
 	tool_json_set(root, "tiers", tool_json_hits(&stats));
+	set_places(root, &stats);
 	tool_json_set(root, "latency_us", latency);
 	tool_json_set(root, "cpu_seconds", tool_json_real(result->cpu_seconds));
 	tool_json_set(root, "wrong_rows", args->check ? tool_json_u64(result->wrong_rows) : json_null());
@@ -212,6 +230,7 @@ static void print_bench(const struct bench_args *args, const struct bench_ids *i
 
 	tool_print_hits(&stats);
 	print_gpu(&result->info, &stats);
+	tool_print_places(&stats);
 	tool_print_engine(&stats);
 	printf("%llu rows of %llu bytes in %llu requests: %s", (unsigned long long)ids->count, (unsigned long long)row_bytes,
 	       (unsigned long long)ids->batch_count, tool_seconds_text(text, result->seconds));

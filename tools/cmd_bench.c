@@ -35,7 +35,7 @@ static const struct argp_option options[] = {
 /* Where the store comes from, and where it goes. */
 static void check_place(const struct argp_state *state, const struct bench_args *args)
 {
-	const char *budget = args->store.host.given ? "--host" : args->store.cache.given ? "--cache" : args->store.device_option;
+	const char *budget = args->store.host.given ? "--host" : args->store.cache.given ? "--cache" : args->store.numa_given ? "--numa-node" : args->store.device_option;
 
 	if (args->dir && args->attach)
 		argp_error(state, "DIR and --attach exclude each other: the dataset is that of the store at %s", args->attach);

@@ -149,6 +149,18 @@ static void print_forecast(const struct plan_args *args, const struct rung_plan_
 	       args->profile ? args->profile : "");
 }
 
+static void set_places(json_t *root, const struct rung_plan *plan)
+{
+	const char *why = rung_plan_place_why(plan);
+	const struct rung_place *place;
+	json_t *places = json_array();
+
+	for (size_t i = 0; (place = rung_plan_place(plan, i)) != NULL; i++)
+		tool_json_append(places, tool_json_place(place));
+	tool_json_set(root, "places", places);
+	tool_json_set(root, "places_why", tool_json_text(*why ? why : NULL));
+}
+
 static json_t *plan_json(const struct rung_plan *plan, const struct plan_args *args, const struct prediction *prediction)
 {
 	const struct rung_plan_traffic *traffic = &prediction->traffic;
@@ -163,6 +175,7 @@ static json_t *plan_json(const struct rung_plan *plan, const struct plan_args *a
 	tool_json_set(cache_json, "bytes", tool_json_u64(cache->bytes));
 	set_device(root, rung_plan_device(plan));
 	tool_json_set(root, "tiers", tool_json_plan(plan));
+	set_places(root, plan);
 	tool_json_set(root, "slots", slots_json);
 	tool_json_set(root, "cache", cache_json);
 	tool_json_set(root, "vertices_bytes", tool_json_u64(rung_plan_vertices_bytes(plan)));

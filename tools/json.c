@@ -75,6 +75,19 @@ json_t *tool_json_hits(const struct rung_store_stats *stats)
 	return array;
 }
 
+json_t *tool_json_place(const struct rung_place *place)
+{
+	json_t *root = json_object();
+
+	tool_json_set(root, "name", tool_json_text(place->name));
+	tool_json_set(root, "rank_first", tool_json_u64(place->rank_first));
+	tool_json_set(root, "rows", tool_json_u64(place->row_count));
+	tool_json_set(root, "bytes", tool_json_u64(place->bytes));
+	tool_json_set(root, "nodes", tool_json_u32s(place->nodes.ids, place->nodes.count));
+	tool_json_set(root, "block_bytes", place->nodes.count > 1 ? tool_json_u64(place->block_bytes) : json_null());
+	return root;
+}
+
 json_t *tool_json_steps(const struct rung_engine_step *steps, uint32_t count)
 {
 	json_t *list = json_array();

@@ -15,6 +15,8 @@ static void set_plan_opts(const struct tool_store_args *args, uint64_t feature_b
 	opts->gpu_bytes = tool_size_bytes(&args->gpu, feature_bytes);
 	opts->replicate_bytes = replicate_bytes == RUNG_BYTES_NONE ? 0 : replicate_bytes;
 	opts->vertex_ids = args->vertex_ids;
+	opts->numa = args->numa;
+	opts->numa_node = args->numa_node;
 }
 
 /* What was asked for is not what gathers: that must not go unnoticed. */

@@ -168,9 +168,38 @@ const char *tool_seconds_text(char text[TOOL_TEXT_BYTES], double seconds)
 	return text;
 }
 
+/* "host: 12.0 GiB on node 1", "host: 24.0 GiB on nodes 0, 1 in turn, blocks of 2.0 MiB": a line without its end. */
+static void print_place(const struct rung_place *place)
+{
+	char bytes[TOOL_TEXT_BYTES];
+
+	printf("%s: %s on node%s", place->name, tool_bytes_text(bytes, (double)place->bytes), place->nodes.count > 1 ? "s" : "");
+	for (uint32_t n = 0; n < place->nodes.count; n++)
+		printf("%s %u", n ? "," : "", place->nodes.ids[n]);
+	if (place->nodes.count > 1)
+		printf(" in turn, blocks of %s", tool_bytes_text(bytes, (double)place->block_bytes));
+	if (place->row_count)
+		printf(", ranks from %llu", (unsigned long long)place->rank_first);
+}
+
+void tool_print_places(const struct rung_store_stats *stats)
+{
+	for (uint32_t i = 0; i < stats->place_count; i++) {
+		const struct rung_store_place *place = &stats->places[i];
+
+		if (place->place.nodes.count == 0)
+			continue;
+		print_place(&place->place);
+		if (!isnan(place->node_share))
+			printf("; %.1f %% of its pages are there", 100 * place->node_share);
+		printf("%s%s\n", *place->why ? "; " : "", place->why);
+	}
+}
+
 void tool_print_plan(const struct rung_plan *plan)
 {
 	const struct rung_plan_tier *tier;
+	const struct rung_place *place;
 	char bytes[TOOL_TEXT_BYTES];
 
 	printf("%-8s %14s %12s %12s\n", "tier", "rows", "bytes", "hits");
@@ -181,6 +210,12 @@ void tool_print_plan(const struct rung_plan *plan)
 			printf("%12s\n", "-");
 		else
 			printf("%10.1f %%\n", 100 * tier->hit_share);
+	}
+	for (size_t i = 0; (place = rung_plan_place(plan, i)) != NULL; i++) {
+		if (place->nodes.count == 0)
+			continue;
+		print_place(place);
+		putchar('\n');
 	}
 }
 

@@ -115,7 +115,7 @@ struct tool_common {
 extern const struct argp tool_common_argp;
 
 /**
- * --host --cache --queue-depth: child `tool_budget_argp`; --engine --buffered --no-merge --gap: child `tool_engine_argp`; --device --gpu
+ * --host --cache --queue-depth --numa-node: child `tool_budget_argp`; --engine --buffered --no-merge --gap: child `tool_engine_argp`; --device --gpu
  * --peers --replicate --gpus: child `tool_gpu_argp`. One input for all of them.
  */
 struct tool_store_args {
@@ -132,6 +132,9 @@ struct tool_store_args {
 	int gpus[RUNG_GPUS_MAX];
 	uint32_t gpu_count;        /**< 0: not given */
 	uint32_t peers;            /**< 0: not given; else gpu_count is it */
+	enum rung_numa numa;
+	uint32_t numa_node;        /**< of RUNG_NUMA_NODE */
+	int numa_given;
 	int vertex_ids;            /**< set by the subcommand: ids of space RUNG_VERTICES will be used */
 };
 extern const struct argp tool_budget_argp;
@@ -264,8 +267,11 @@ const char *tool_count_text(char text[TOOL_TEXT_BYTES], double count);
 /** "2 min 05 s" likewise. */
 const char *tool_seconds_text(char text[TOOL_TEXT_BYTES], double seconds);
 
-/** Table of tiers of a plan on stdout: name, rows, bytes, predicted hits (where known). */
+/** Table of tiers of a plan on stdout: name, rows, bytes, predicted hits (where known); and which nodes host memory is to lie on. */
 void tool_print_plan(const struct rung_plan *plan);
+
+/** A line for each place of a store's host memory that has nodes: what of it lies there, or why that is not known, on stdout. */
+void tool_print_places(const struct rung_store_stats *stats);
 
 /** Table of tiers of a store on stdout: name, rows, hits and their share. */
 void tool_print_hits(const struct rung_store_stats *stats);

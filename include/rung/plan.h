@@ -5,6 +5,7 @@
 
 #include "dataset.h"
 #include "device.h"
+#include "numa.h"
 #include "profile.h"
 #include "sampler.h"
 
@@ -17,6 +18,17 @@ extern "C" {
 #define RUNG_BYTES_NONE (UINT64_MAX - 1)
 
 struct rung_plan;
+
+/** On which NUMA nodes host memory is to lie. On a machine of one node all of them come to the same. */
+enum rung_numa {
+	RUNG_NUMA_AUTO = 0,      /**< rows: the hottest at the GPUs, without GPUs at the CPUs that the process may run on, dealt in blocks where these are
+	                              at several nodes; what finds no room there on the next nearest nodes. Staging slots, the cold-row cache and the
+	                              refill threads: at the drive that they are read from. Nodes that the process is bound to (numactl --membind) are
+	                              the only ones; any other memory policy that it came with is left alone */
+	RUNG_NUMA_NODE,          /**< all on rung_plan_opts.numa_node, and nowhere else; refill threads as with AUTO */
+	RUNG_NUMA_INTERLEAVE,    /**< rows dealt in blocks to all nodes that have memory for the process; the rest as with AUTO */
+	RUNG_NUMA_NONE           /**< where the kernel puts it, and threads anywhere */
+};
 
 struct rung_plan_opts {
 	size_t size;             /**< sizeof(struct rung_plan_opts), set by the initialiser */
@@ -36,6 +48,8 @@ struct rung_plan_opts {
 	int vertex_ids;             /**< nonzero: keep rank_of_vertex on the GPU if it takes at most half of gpu_bytes */
 	uint64_t cache_bytes;       /**< of host_bytes for the cold-row cache; 0: an eighth of it; RUNG_BYTES_MAX: all that the slots leave;
 	                                 RUNG_BYTES_NONE: no cache */
+	enum rung_numa numa;
+	uint32_t numa_node;         /**< of RUNG_NUMA_NODE */
 };
 
 #ifdef __cplusplus
@@ -68,6 +82,16 @@ struct rung_plan_cache {
 	uint64_t row_count;      /**< 0: none */
 	uint64_t frame_bytes;    /**< of a row in it */
 	uint64_t bytes;          /**< with what it takes to find and replace them */
+};
+
+/** Host memory and the NUMA nodes it is to lie on. */
+struct rung_place {
+	const char *name;           /**< "host" (its rows), "slots" (of one features file, in their order), "cache" (its frames) */
+	uint64_t rank_first;        /**< "host": ranks rank_first .. rank_first + row_count begin here; else 0 */
+	uint64_t row_count;
+	uint64_t bytes;
+	struct rung_id_list nodes;  /**< numbers; none: where the kernel puts it */
+	uint64_t block_bytes;       /**< with several nodes: dealt to them in turn, in blocks of so many bytes */
 };
 
 /** What will gather. */
@@ -105,7 +129,8 @@ struct rung_plan_traffic {
  *
  * @param opts      NULL: defaults
  * @param plan_out  free with rung_plan_destroy(); does not need the dataset any more
- * @return 0, RUNG_E_INVAL when the host budget cannot hold the staging slots, or the graph (says the least that works), RUNG_E_NOMEM;
+ * @return 0, RUNG_E_INVAL when the host budget cannot hold the staging slots, or the graph (says the least that works), or for a NUMA
+ *         node that there is not, RUNG_E_NOMEM;
  *         with RUNG_DEVICE_CUDA what rung_gpu_info() returns
  *
  * GPUs that cannot read each other's memory share no rows: the first one is used alone then.
@@ -123,6 +148,12 @@ RUNG_API uint64_t rung_plan_vertices_bytes(const struct rung_plan *plan);
 
 RUNG_API const struct rung_plan_device *rung_plan_device(const struct rung_plan *plan);
 RUNG_API const struct rung_plan_graph *rung_plan_graph(const struct rung_plan *plan);
+
+/** Place `idx` of host memory: "host", its parts from the hottest rows to the coldest, then "slots", then "cache"; NULL past the end. */
+RUNG_API const struct rung_place *rung_plan_place(const struct rung_plan *plan, size_t idx);
+
+/** Why all of it is left to the kernel: one node, or what the kernel says or does not; "" when it is not. */
+RUNG_API const char *rung_plan_place_why(const struct rung_plan *plan);
 
 /**
  * Predict the traffic of training: sample up to `batches_max` batches of a shuffled epoch and count rows per tier.

@@ -107,8 +107,8 @@ struct rung_ids {
  * @param plan       may be destroyed afterwards
  * @param opts       NULL: defaults
  * @param store_out  close with rung_store_close()
- * @return 0, RUNG_E_NOSUP (the engine asked for does not work here, with the reason), RUNG_E_NOMEM (also of a GPU: says how much
- *         is free), RUNG_E_NODEV (no such GPU), RUNG_E_IO (also any other CUDA error), RUNG_E_INVAL
+ * @return 0, RUNG_E_NOSUP (the engine asked for does not work here, with the reason), RUNG_E_NOMEM (also of a GPU, and of a NUMA node:
+ *         says how much is free; memory is asked for before any of it is touched), RUNG_E_NODEV (no such GPU), RUNG_E_IO (also any other CUDA error), RUNG_E_INVAL
  *
  * With opts.share_path other processes can attach from when this returns until the store is closed, which removes the socket.
  * The socket's folder is made with mode 0700 when it is not there; one that is must belong to us and let nobody else in, else
@@ -252,8 +252,6 @@ struct rung_store_info {
 	int gpu;                           /**< that gathers; -1 on the CPU */
 	uint32_t gpu_count;                /**< over which the tier "peer" is interleaved */
 	int map_on_gpu;                    /**< 1: rank_of_vertex is in GPU memory */
-	int node;                          /**< NUMA node that the host tier was to be on; -1: interleaved over all, or only one */
-	double node_share;                 /**< share of its pages that are there, of some looked at */
 };
 
 /** Say what a store serves. @return 0, or RUNG_E_ABI */
@@ -268,6 +266,15 @@ enum rung_stage {
 	RUNG_STAGE_DEVICE,   /**< until the read has come back */
 	RUNG_STAGE_COPY,     /**< until the rows of the read are in place; on CUDA, until they are given to the GPU */
 	RUNG_STAGE_COUNT
+};
+
+/** Host memory of a store: where it was to lie, and what came of it, looked up when the store was opened. */
+struct rung_store_place {
+	struct rung_place place;
+	int cpu_node;              /**< "slots": the refill thread of their file runs on the CPUs of this node; -1: anywhere, as for the others */
+	double node_share;         /**< of its pages, or of some 16384 looked at, those on the nodes asked for; NaN: none was asked for, or not known */
+	double huge_share;         /**< of what has been touched of it, what lies in huge pages; NaN: nothing has been, or not known */
+	const char *why;           /**< why no node was asked for, or the kernel refused; "" otherwise */
 };
 
 #define RUNG_ENGINE_STEPS_MAX 8
@@ -321,6 +328,9 @@ struct rung_store_stats {
 	struct rung_engine_step engine_parts[RUNG_ENGINE_STEPS_MAX];   /**< what that one can do with or without: registered memory, … */
 	uint32_t engine_step_count;
 	uint32_t engine_part_count;
+	const struct rung_store_place *places;   /**< [place_count], as rung_plan_place(); until the store is closed. Of an attached store "host" and
+	                                              "cache" are its creator's memory, as it appears here */
+	uint32_t place_count;
 };
 
 /** Read the counters. @return 0, or RUNG_E_ABI */

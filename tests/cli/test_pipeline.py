@@ -262,11 +262,11 @@ class Results(CliTest):
             "verify": shape_of(self.json_of("verify", self.staged)),
             "verify --source": shape_of(self.json_of("verify", self.staged, "--source", self.graph.features)),
             "info": shape_of(self.json_of("info", self.staged)),
-            "plan": shape_of(self.json_of("plan", self.staged, "--host", "20%")),
+            "plan": shape_of(self.json_of("plan", self.staged, "--numa-node", "none", "--host", "20%")),
             "trace": shape_of(self.json_of("trace", self.staged, "--host", "20%", "--methods", "degree")),
-            "bench": shape_of(self.json_of("bench", self.staged, "--host", "max", "--rows", 100)),
-            "bench --profile": shape_of(self.json_of("bench", self.staged, "--host", "max", "--rows", 100, "--profile", self.profile())),
-            "bench --check": shape_of(self.json_of("bench", self.staged, "--host", "max", "--ids", ids, "--check")),
+            "bench": shape_of(self.json_of("bench", self.staged, "--numa-node", "none", "--host", "max", "--rows", 100)),
+            "bench --profile": shape_of(self.json_of("bench", self.staged, "--numa-node", "none", "--host", "max", "--rows", 100, "--profile", self.profile())),
+            "bench --check": shape_of(self.json_of("bench", self.staged, "--numa-node", "none", "--host", "max", "--ids", ids, "--check")),
         }
         self.golden("json-shapes.json", json.dumps(shapes, indent=1) + "\n")
 

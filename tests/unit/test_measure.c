@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "measure.h"
-#include "placement.h"
+#include "place.h"
 #include "refuse.h"
 #include "rung/rung.h"
 

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Machines in one file, as tests/fixtures/README.md says. */
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "dataset.h"
+#include "machine.h"
+
+static void give_up(const char *what)
+{
+	fprintf(stderr, "machine: %s: %s\n", what, strerror(errno));
+	abort();
+}
+
+void support_put_link(const char *root, const char *name, const char *target)
+{
+	char path[768];
+
+	snprintf(path, sizeof(path), "%s%s", root, name);
+	unlink(path);
+	support_put(root, name, "");   /* makes the folders */
+	if (unlink(path) != 0 || symlink(target, path) != 0)
+		give_up(path);
+}
+
+/* What the text behind "path =" stands for, in its place. */
+static void decode(char *text)
+{
+	char *to = text, *end = text + strlen(text);
+	bool with_end = true;
+
+	for (const char *at = text; at < end; at++) {
+		if (*at != '\\') {
+			*to++ = *at;
+			continue;
+		}
+		at++;
+		if (*at == 'c') {
+			with_end = false;
+		} else if (*at == 'x') {
+			char digits[3] = { at[1], at[2], 0 };
+
+			*to++ = (char)strtol(digits, NULL, 16);
+			at += 2;
+		} else {
+			*to++ = *at == 'n' ? '\n' : *at == 't' ? '\t' : *at;
+		}
+	}
+	if (with_end)
+		*to++ = '\n';
+	*to = 0;
+}
+
+static void put_line(const char *root, char *line)
+{
+	char name[768], *content = strstr(line, " = "), *target = strstr(line, " -> ");
+	size_t length = strcspn(line, " ");
+
+	snprintf(name, sizeof(name), "/%.*s", (int)length, line);
+	if (target) {
+		support_put_link(root, name, target + 4);
+	} else if (name[length] == '/') {
+		support_put(root, strcat(name, "keep"), "");   /* a file that nobody asks for: the folder is what counts */
+	} else {
+		char text[4096];
+
+		snprintf(text, sizeof(text) - 1, "%s", content ? content + 3 : "");
+		decode(text);
+		support_put(root, name, text);
+	}
+}
+
+void support_machine(const char *name, char *root, size_t root_bytes)
+{
+	const char *source = getenv("RUNG_SOURCE_DIR");
+	char path[768], line[4096];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/tests/fixtures/%s.machine", source ? source : ".", name);
+	file = fopen(path, "re");
+	if (!file || support_tempdir(root, root_bytes) != 0)
+		give_up(path);
+	while (fgets(line, sizeof(line), file)) {
+		line[strcspn(line, "\n")] = 0;
+		if (*line && *line != '#')
+			put_line(root, line);
+	}
+	fclose(file);
+}

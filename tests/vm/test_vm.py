@@ -61,6 +61,36 @@ def run(*command, **more):
     return done.stdout
 
 
+def make_disk(disk, files, disk_block, fs_block, group_blocks):
+    """A disk with one partition and the folder `files` in it. Small groups with tables of their own: files are in several pieces."""
+    with open(disk, "wb") as file:
+        file.truncate(DISK)
+        file.seek(446)
+        file.write(struct.pack("<B3sB3sII", 0, b"\0\0\0", 0x83, b"\0\0\0", PARTITION // disk_block, (DISK - PARTITION) // disk_block))
+        file.seek(510)
+        file.write(b"\x55\xaa")
+    run(which("mkfs.ext4"), "-q", "-F", "-b", str(fs_block), "-g", str(group_blocks), "-O", "^flex_bg,^has_journal,^resize_inode",
+        "-E", "offset=%d" % PARTITION, "-d", files, disk, str((DISK - PARTITION) // fs_block) if fs_block > 1024
+        else "%dk" % ((DISK - PARTITION) // 1024))
+
+
+def make_initramfs(folder, init, guest):
+    """FOLDER/initramfs, in which the script `init` finds busybox, and the program `guest` as /guest."""
+    root = os.path.join(folder, "root")
+    for name in ("bin", "dev", "proc", "sys", "tmp", "data", "lib64"):
+        os.makedirs(os.path.join(root, name))
+    shutil.copy(which("busybox"), os.path.join(root, "bin", "busybox"))
+    shutil.copy(guest, os.path.join(root, "guest"))
+    for file in re.findall(r"(/\S+) \(0x", run("ldd", guest)):
+        to = root + os.path.abspath(file)
+        os.makedirs(os.path.dirname(to), exist_ok=True)
+        shutil.copy(file, to)
+    with open(os.path.join(root, "init"), "w", encoding="utf-8") as file:
+        file.write(init)
+    os.chmod(os.path.join(root, "init"), 0o755)
+    run("sh", "-c", "find . | cpio -o -H newc --quiet > ../initramfs", cwd=root)
+
+
 class Machine(unittest.TestCase):
     def setUp(self):
         reason = missing()
@@ -78,38 +108,11 @@ class Machine(unittest.TestCase):
     def path(self, *names):
         return os.path.join(self.folder, *names)
 
-    def make_disk(self, disk_block, fs_block, group_blocks):
-        """A disk with one partition and the dataset in it. Small groups with tables of their own: files are in several pieces."""
-        with open(self.path("disk"), "wb") as file:
-            file.truncate(DISK)
-            file.seek(446)
-            file.write(struct.pack("<B3sB3sII", 0, b"\0\0\0", 0x83, b"\0\0\0", PARTITION // disk_block, (DISK - PARTITION) // disk_block))
-            file.seek(510)
-            file.write(b"\x55\xaa")
-        run(which("mkfs.ext4"), "-q", "-F", "-b", str(fs_block), "-g", str(group_blocks), "-O", "^flex_bg,^has_journal,^resize_inode",
-            "-E", "offset=%d" % PARTITION, "-d", self.path("files"), self.path("disk"), str((DISK - PARTITION) // fs_block) if fs_block > 1024
-            else "%dk" % ((DISK - PARTITION) // 1024))
-
     def sector_of(self, offset, fs_block):
         """The disk's 512-byte sector in which byte `offset` of the features lies."""
         said = run(which("debugfs"), "-R", "bmap /ds/features.000.npy %d" % (offset // fs_block),
                    "%s?offset=%d" % (self.path("disk"), PARTITION))
         return (PARTITION + int(said.split()[-1]) * fs_block + offset % fs_block) // 512
-
-    def make_initramfs(self, block, bad):
-        root = self.path("root")
-        for name in ("bin", "dev", "proc", "sys", "tmp", "data", "lib64"):
-            os.makedirs(os.path.join(root, name))
-        shutil.copy(which("busybox"), os.path.join(root, "bin", "busybox"))
-        shutil.copy(GUEST, os.path.join(root, "guest"))
-        for file in re.findall(r"(/\S+) \(0x", run("ldd", GUEST)):
-            to = root + os.path.abspath(file)
-            os.makedirs(os.path.dirname(to), exist_ok=True)
-            shutil.copy(file, to)
-        with open(os.path.join(root, "init"), "w", encoding="utf-8") as file:
-            file.write(INIT % (block, bad))
-        os.chmod(os.path.join(root, "init"), 0o755)
-        run("sh", "-c", "find . | cpio -o -H newc --quiet > ../initramfs", cwd=root)
 
     def boot(self, block, sector):
         with open(self.path("errors"), "w", encoding="utf-8") as file:
@@ -132,8 +135,8 @@ class Machine(unittest.TestCase):
 
     def engines_pass(self, disk_block, fs_block, group_blocks):
         bad = ROWS_AT + BAD_ROW * 512
-        self.make_disk(disk_block, fs_block, group_blocks)
-        self.make_initramfs(disk_block, bad)
+        make_disk(self.path("disk"), self.path("files"), disk_block, fs_block, group_blocks)
+        make_initramfs(self.folder, INIT % (disk_block, bad), GUEST)
         said = self.boot(disk_block, self.sector_of(bad, fs_block))
         self.assertIn("guest ended with 0", said)
         self.assertNotIn("FAILED", said)

@@ -53,6 +53,20 @@ class BenchScripts(CliTest):
             self.assertEqual(len({strategy["samples"][0]["rows"] for strategy in result["strategies"].values()}), 1, "the same rows")
             self.assertIn("pread", result["strategies"]["rung"]["times_the_rows_per_s_of"])
 
+    @is_built("rung_bench_stream")
+    @unittest.skipUnless(shutil.which("fio"), "fio was not found")
+    def test_numa_compares_each_value_with_another_program(self):
+        record = self.run_script("numa.py", "--programs", PROGRAMS, "--small", "--dir", self.folder)
+        kinds = {(result["kind"], result["cores"]) for result in record["bandwidth"]["results"]}
+        self.assertEqual(kinds, {(kind, cores) for kind in ("read", "write", "copy", "triad") for cores in ("all", "one")})
+        compared = record["bandwidth"]["results"] + [record["latency"]] + record["reads"]["results"]
+        self.assertGreater(len(record["reads"]["results"]), 1)
+        for result in compared:
+            samples = result["samples"]
+            self.assertEqual([len(samples["rung"]), len(samples["other"])], [1, 1])
+            self.assertAlmostEqual(result["ratio"]["median"], samples["rung"][0] / samples["other"][0])
+        self.assertTrue({64, 4096} <= {result["row_bytes"] for result in record["gather"]["results"]})
+
     def test_stage_speed_stages_within_its_limit(self):
         record = self.run_script("stage_speed.py", "--folder", self.folder, "--rows", "20000", "--row-bytes", "1000", "--edges", "30000",
                                  "--memory", "16MiB", "--limit", "512MiB", "--numpy-rows", "0")

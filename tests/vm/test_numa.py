@@ -32,6 +32,7 @@ mount -t devtmpfs d /dev; mount -t proc p /proc; mount -t sysfs s /sys
 echo 0 > /sys/devices/system/cpu/cpu3/online
 echo 4 > /sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages
 echo "[begin all]"; /rung numa --topology --json; echo "[end $?]"
+echo "[begin measured]"; /rung numa --quick --samples 1 --seconds 0.001 --only latency,touch --json --quiet; echo "[end $?]"
 echo "[begin record]"; sh /record.sh; echo "[end $?]"
 mkdir /cgroup; mount -t cgroup2 c /cgroup; echo +cpuset > /cgroup/cgroup.subtree_control; mkdir /cgroup/job
 echo 0 > /cgroup/job/cpuset.cpus; echo 0,2 > /cgroup/job/cpuset.mems; echo $$ > /cgroup/job/cgroup.procs
@@ -163,6 +164,19 @@ class Numa(unittest.TestCase):
         built_in = "\n  numa      yes" in run(RUNG, "--version")
         placement = self.topology("all")["placement"]
         self.assertEqual((placement["can_bind"], placement["can_look"]), (built_in, built_in), placement)
+
+    def test_memory_is_measured_where_it_lies(self):
+        """All nodes have memory, the third no CPUs; how fast an emulated machine is says nothing."""
+        top = self.topology("measured")
+        self.assertEqual([[latency is None for latency in row] for row in top["latency_ns"]],
+                         [[False] * 3, [False] * 3, [True] * 3] if top["placement"]["can_bind"] else [[False, False, True]] * 2 + [[True] * 3])
+        for result in top["results"]:
+            if result["absent"] and result["cpu_node"] == 2:
+                self.assertRegex(result["absent"], "node 2 has no CPUs|cannot be put on node 2")
+            elif result["absent"]:
+                self.assertRegex(result["absent"], "huge pages|cannot be put on node 2")
+            elif top["placement"]["can_look"]:
+                self.assertGreaterEqual(result["placed_share"], 0.95)
 
     def test_what_a_cpuset_allows(self):
         top = self.topology("job")

@@ -269,7 +269,10 @@ static int measure_open(struct reader *reader, struct rung__team *team, struct r
 
 static int measure_node(struct rung__measuring *m, const struct target *target, size_t idx, uint32_t group)
 {
-	struct reader reader = { .m = m, .target = target, .pool_bytes = (uint64_t)DEPTH_MAX * READ_BYTES_MAX };
+	struct reader reader = {
+		.m = m, .target = target, .pool_bytes = (uint64_t)DEPTH_MAX * READ_BYTES_MAX,
+		.drawn = rung__mix64(rung__now_ns()),   /* other places in each run: who reads the same ones again meets somebody's cache */
+	};
 	struct rung_numa_result like = blank(m, idx, target);
 	struct rung__measure_memory memory;
 	struct rung__team *team;

@@ -56,7 +56,7 @@ static int last_cache(struct rung__sys *sys, uint32_t cpu, struct cache *cache_o
 static int read_core(struct rung__sys *sys, uint32_t cores_max, struct rung__measure_node *node, const struct rung_id_list *allowed, uint32_t cpu)
 {
 	struct rung_id_list siblings = { 0 };
-	struct cache cache;
+	struct cache cache = { 0 };
 	int rc = rung__sys_ids(sys, RUNG__CPUS_MAX, &siblings, CPU "/topology/thread_siblings_list", cpu);
 
 	if (rc < 0)

@@ -14,6 +14,7 @@ import statistics
 from common import ROOT, Failure, as_typed, first_line, record, run_json, run_main, run_text, say, size, spread, temporary_folder, write_random
 
 KINDS = ("read", "write", "copy", "triad")
+DEPTHS = (1, 8, 32, 128)
 THREADS = {"all": None, "one": 1}
 
 
@@ -114,27 +115,28 @@ def reads(args, folder):
     say(f"writing {args.size >> 20} MiB of random bytes")
     write_random(path, args.size)
     os.sync()
-    ours_command = [args.rung, "numa", "--json", "--quiet", "--quick", "--only", "nvme", "--nvme", path, "--samples", "1", "--seconds",
-                    str(args.read_seconds)]
-    points = [(result["row_bytes"], result["queue_depth"]) for result in own_results(run_json(numa(args, "--quick", "--only", "nvme", "--nvme", path)), "nvme")]
-    points = points[::7] if args.small else points
-    say(f"random reads, {len(points)} sizes and depths")
+    row_bytes = sorted({result["row_bytes"] for result in own_results(run_json(numa(args, "--only", "nvme", "--nvme", path, "--depths", "1")), "nvme")})
+    results = []
+    say(f"random reads of {row_bytes} bytes")
+    for depth in DEPTHS[::3] if args.small else DEPTHS:   # pairs of a depth, so that what the disk does next is little later
+        ours_command = [args.rung, "numa", "--json", "--quiet", "--only", "nvme", "--nvme", path, "--depths", str(depth), "--samples", "1", "--seconds",
+                        str(args.read_seconds)]
 
-    def ours():
-        return {(result["row_bytes"], result["queue_depth"]): result["reads_per_s"]["median"] for result in own_results(run_json(ours_command), "nvme")}
+        def ours(command=tuple(ours_command)):
+            return {result["row_bytes"]: result["reads_per_s"]["median"] for result in own_results(run_json(list(command)), "nvme")}
 
-    def theirs():
-        return {point: run_json(fio_command(args, path, *point))["jobs"][0]["read"]["iops"] for point in points}
+        def theirs(depth=depth):
+            return {one: run_json(fio_command(args, path, one, depth))["jobs"][0]["read"]["iops"] for one in row_bytes}
 
-    pairs, results = pairs_of(args.read_pairs, ours, theirs), []
-    for row_bytes, depth in points:
-        result = compared(pairs, (row_bytes, depth))
-        tell(f"{row_bytes} bytes, depth {depth}", result, 1e3, "k reads/s")
-        results.append({"row_bytes": row_bytes, "queue_depth": depth, "unit": "reads_per_s", **result})
+        pairs = pairs_of(args.read_pairs, ours, theirs)
+        for one in row_bytes:
+            result = compared(pairs, one)
+            tell(f"{one} bytes, depth {depth}", result, 1e3, "k reads/s")
+            results.append({"row_bytes": one, "queue_depth": depth, "unit": "reads_per_s", **result,
+                            "commands": {"rung": as_typed(ours_command), "fio": shlex.join(fio_command(args, path, one, depth))}})
     middle = statistics.median(result["ratio"]["median"] for result in results)
     say(f"  median of the medians {middle:.3f}")
-    return {"file_bytes": args.size, "median_of_medians": middle, "results": results,
-            "commands": {"rung": as_typed(ours_command), "fio": shlex.join(fio_command(args, path, *points[0]))}}
+    return {"file_bytes": args.size, "median_of_medians": middle, "results": results}
 
 
 def parse_args():
@@ -145,9 +147,9 @@ def parse_args():
     parser.add_argument("--size", type=size, default=size("2GiB"), help="bytes of the file to read (default: 2GiB)")
     parser.add_argument("--parts", default="bandwidth,latency,gather,reads", help="some of bandwidth,latency,gather,reads (default: all)")
     parser.add_argument("--pairs", type=int, default=9, help="pairs that count (default: 9)")
-    parser.add_argument("--read-pairs", type=int, default=5, help="pairs of the reads (default: 5)")
+    parser.add_argument("--read-pairs", type=int, default=7, help="pairs of the reads (default: 7)")
     parser.add_argument("--seconds", type=float, default=0.3, help="of a sample (default: 0.3)")
-    parser.add_argument("--read-seconds", type=float, default=1, help="of a sample of reads (default: 1)")
+    parser.add_argument("--read-seconds", type=float, default=0.5, help="of a sample of reads (default: 0.5)")
     parser.add_argument("--small", action="store_true", help="to try the script; the figures say nothing")
     return parser.parse_args()
 

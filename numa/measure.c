@@ -15,7 +15,7 @@
 #define SAMPLE_SECONDS 0.2
 #define SAMPLE_SECONDS_QUICK 0.05
 #define SAMPLE_SECONDS_MAX 60.0
-#define ROWS_MAX 64u
+#define ROWS_MAX 64u                    /* and depths */
 #define ROW_BYTES_MIN 4u
 #define ROW_BYTES_MAX (1u << 20)
 #define CACHES 4u                       /* arrays are so many times the last-level cache */
@@ -243,6 +243,12 @@ static int take_opts(const struct rung_numa_measure_opts *given, struct rung_num
 		if (opts->row_bytes[i] < ROW_BYTES_MIN || opts->row_bytes[i] > ROW_BYTES_MAX)
 			return rung__fail(RUNG_E_INVAL, "measuring: rows of %" PRIu32 " bytes: give %u to %u", opts->row_bytes[i], ROW_BYTES_MIN,
 			                  ROW_BYTES_MAX);
+	}
+	if (opts->depth_count > ROWS_MAX || (opts->depth_count == 0) != (opts->depths == NULL))
+		return rung__fail(RUNG_E_INVAL, "measuring: %zu depths: give a list of 1 to %u, or none", opts->depth_count, ROWS_MAX);
+	for (size_t i = 0; i < opts->depth_count; i++) {
+		if (opts->depths[i] < 1 || opts->depths[i] > RUNG__MEASURE_DEPTH_MAX)
+			return rung__fail(RUNG_E_INVAL, "measuring: %" PRIu32 " reads in flight: give 1 to %u", opts->depths[i], RUNG__MEASURE_DEPTH_MAX);
 	}
 	for (size_t i = 0; i < opts->file_count; i++) {
 		if (!opts->files || !opts->files[i])

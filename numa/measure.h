@@ -12,17 +12,21 @@
 
 #define RUNG__MEASURE_LINE_BYTES 64u
 #define RUNG__MEASURE_HUGE_BYTES (2u << 20)
+#define RUNG__MEASURE_DEPTH_MAX 128u   /* reads in flight */
 
 /* ---- threads ---- */
 
-/** Threads pinned to a CPU each, that sleep until there is work. */
+/** Threads that stay on their CPUs and sleep until there is work. */
 struct rung__team;
 
 /** What each thread of a team does `passes` times; `rank` is below `count`. */
 typedef void (*rung__work_fn)(void *ctx, uint32_t rank, uint32_t count, uint64_t passes);
 
-/** @return 0, RUNG_E_NOSUP (a CPU that threads cannot be pinned to: the reason), RUNG_E_NOMEM */
+/** A thread on each CPU. @return 0, RUNG_E_NOSUP (a CPU that threads cannot be pinned to: the reason), RUNG_E_NOMEM */
 int rung__team_start(const uint32_t *cpus, uint32_t count, struct rung__team **team_out);
+
+/** One thread on any of them: one that waits for a device is woken where there is room. */
+int rung__team_start_one(const uint32_t *cpus, uint32_t count, struct rung__team **team_out);
 void rung__team_stop(struct rung__team *team);
 
 /** Have it work, all threads starting at once. @return seconds from the first thread's begin to the last one's end */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Random reads of drives, by the tier that the store reads cold rows with: the same engines, registered memory, and groups in which reads
- * are sent and reaped. One thread, on a core of each node in turn, with its buffers there. The queue is kept full.
+ * are sent and reaped. One thread, on the cores of each node in turn, with its buffers there. The queue is kept full.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include "measure.h"
 #include "tier_list.h"
 
-#define DEPTH_MAX 128u
+#define DEPTH_MAX RUNG__MEASURE_DEPTH_MAX
 #define READ_BYTES_MAX (1u << 20)
 #define FILE_BYTES_MIN (16u << 20)
 #define DIR_BYTES (UINT64_C(2) << 30)
@@ -236,10 +236,22 @@ static bool comes_earlier(const struct rung__measuring *m, size_t idx, uint32_t 
 	return false;
 }
 
+static size_t depth_count(const struct rung__measuring *m)
+{
+	if (m->opts.depths)
+		return m->opts.depth_count;
+	return m->opts.quick ? RUNG__ARRAY_LEN(depths_quick) : RUNG__ARRAY_LEN(depths);
+}
+
+static uint32_t depth_at(const struct rung__measuring *m, size_t idx)
+{
+	const uint32_t *standard = m->opts.quick ? depths_quick : depths;
+
+	return m->opts.depths ? m->opts.depths[idx] : standard[idx];
+}
+
 static int measure_values(struct reader *reader, struct rung__team *team, const struct rung_numa_result *like, uint32_t group)
 {
-	const bool quick = reader->m->opts.quick;
-	const uint32_t depth_count = quick ? RUNG__ARRAY_LEN(depths_quick) : RUNG__ARRAY_LEN(depths);
 	struct rung__geometry geometry;
 	int rc = 0;
 
@@ -247,8 +259,8 @@ static int measure_values(struct reader *reader, struct rung__team *team, const 
 	for (size_t i = 0; (reader->read_bytes = size_at(reader->m, i, geometry.align)) != 0 && rc == 0; i++) {
 		if (comes_earlier(reader->m, i, geometry.align))
 			continue;
-		for (uint32_t d = 0; d < depth_count && rc == 0; d++) {
-			reader->depth = quick ? depths_quick[d] : depths[d];
+		for (size_t d = 0; d < depth_count(reader->m) && rc == 0; d++) {
+			reader->depth = depth_at(reader->m, d);
 			rc = measure_value(reader, team, like, group);
 		}
 	}
@@ -288,7 +300,7 @@ static int measure_node(struct rung__measuring *m, const struct target *target, 
 	reader.pool = memory.base;
 	like.placed_share = memory.placed_share;
 	like.huge_share = memory.huge_share;
-	rc = rung__team_start(m->nodes[idx].cores, 1, &team);
+	rc = rung__team_start_one(m->nodes[idx].cores, m->nodes[idx].core_count, &team);
 	if (rc < 0)
 		goto release;
 	rc = run(team, &reader, reader_open);
@@ -458,7 +470,7 @@ int rung__measure_nvme_check(struct rung__measuring *m)
 int rung__measure_nvme(struct rung__measuring *m)
 {
 	const size_t given = m->opts.file_count + (m->opts.dir != NULL);
-	const size_t values = RUNG__ARRAY_LEN(standard_bytes) * (m->opts.quick ? RUNG__ARRAY_LEN(depths_quick) : RUNG__ARRAY_LEN(depths));
+	const size_t values = RUNG__ARRAY_LEN(standard_bytes) * depth_count(m);
 	struct rung_topology_info info = { .size = sizeof(info) };
 	struct rung_numa_result like = rung__measure_blank(RUNG_NUMA_NVME);
 	uint32_t group = 0;

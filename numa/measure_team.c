@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that measure: each stays on its CPU, and all begin together. */
+/* Threads that measure: each stays where it was put, and all begin together. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -12,7 +12,8 @@
 struct member {
 	struct rung__team *team;
 	pthread_t thread;
-	uint32_t rank, cpu;
+	const uint32_t *cpus;        /* [cpu_count] it may run on, of whoever starts the team */
+	uint32_t rank, cpu_count;
 	uint64_t begin_ns, end_ns;   /* of the last run */
 };
 
@@ -41,16 +42,17 @@ static uint64_t raw_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static int pin(uint32_t cpu)
+static int pin(const uint32_t *cpus, uint32_t count)
 {
-	cpu_set_t *set = CPU_ALLOC(cpu + 1);
-	size_t bytes = CPU_ALLOC_SIZE(cpu + 1);
+	cpu_set_t *set = CPU_ALLOC(RUNG__CPUS_MAX);
+	size_t bytes = CPU_ALLOC_SIZE(RUNG__CPUS_MAX);
 	int rc;
 
 	if (!set)
 		return ENOMEM;
 	CPU_ZERO_S(bytes, set);
-	CPU_SET_S(cpu, bytes, set);
+	for (uint32_t i = 0; i < count; i++)
+		CPU_SET_S(cpus[i], bytes, set);
 	rc = pthread_setaffinity_np(pthread_self(), bytes, set);
 	CPU_FREE(set);
 	return rc;
@@ -60,14 +62,14 @@ static void *member_main(void *arg)
 {
 	struct member *me = arg;
 	struct rung__team *team = me->team;
-	int err = pin(me->cpu);
+	int err = pin(me->cpus, me->cpu_count);
 	uint64_t run = 0;
 
 	pthread_mutex_lock(&team->lock);
 	team->ready++;
 	if (err) {
 		team->err = err;
-		team->err_cpu = me->cpu;
+		team->err_cpu = me->cpus[0];
 	}
 	pthread_cond_broadcast(&team->changed);
 	for (;;) {
@@ -105,7 +107,8 @@ void rung__team_stop(struct rung__team *team)
 	rung__free(team);
 }
 
-int rung__team_start(const uint32_t *cpus, uint32_t count, struct rung__team **team_out)
+/* @param each  of the CPUs that one thread may run on: 1, or all of them */
+static int start(const uint32_t *cpus, uint32_t each, uint32_t count, struct rung__team **team_out)
 {
 	struct rung__team *team = rung__zalloc(sizeof(*team) + count * sizeof(team->members[0]));
 	int err = 0, rc;
@@ -116,7 +119,7 @@ int rung__team_start(const uint32_t *cpus, uint32_t count, struct rung__team **t
 	pthread_cond_init(&team->changed, NULL);
 	pthread_barrier_init(&team->start, NULL, count);
 	for (uint32_t i = 0; i < count && err == 0; i++) {
-		team->members[i] = (struct member){ .team = team, .rank = i, .cpu = cpus[i] };
+		team->members[i] = (struct member){ .team = team, .rank = i, .cpus = cpus + i, .cpu_count = each };
 		err = rung__thread_start(&team->members[i].thread, member_main, &team->members[i]);
 		team->count += err == 0;
 	}
@@ -137,6 +140,16 @@ int rung__team_start(const uint32_t *cpus, uint32_t count, struct rung__team **t
 	}
 	*team_out = team;
 	return 0;
+}
+
+int rung__team_start(const uint32_t *cpus, uint32_t count, struct rung__team **team_out)
+{
+	return start(cpus, 1, count, team_out);
+}
+
+int rung__team_start_one(const uint32_t *cpus, uint32_t count, struct rung__team **team_out)
+{
+	return start(cpus, count, 1, team_out);
 }
 
 uint32_t rung__team_count(const struct rung__team *team)

@@ -6,9 +6,10 @@
 #include "numa.h"
 #include "out_file.h"
 
-enum { KEY_TOPOLOGY = 0x1001, KEY_ROOT, KEY_QUICK, KEY_ONLY, KEY_NVME, KEY_DIR, KEY_DIR_SIZE, KEY_ROWS, KEY_SAMPLES, KEY_SECONDS, KEY_MEMORY, KEY_CSV, KEY_SVG };
+enum { KEY_TOPOLOGY = 0x1001, KEY_ROOT, KEY_QUICK, KEY_ONLY, KEY_NVME, KEY_DIR, KEY_DIR_SIZE, KEY_ROWS, KEY_DEPTHS, KEY_SAMPLES, KEY_SECONDS, KEY_MEMORY, KEY_CSV, KEY_SVG };
 
-#define ROWS_MAX 64u         /* as in the library */
+#define ROWS_MAX 64u         /* as in the library, like all of these */
+#define DEPTH_MAX 128u
 #define ROW_BYTES_MIN 4u
 #define ROW_BYTES_MAX 1048576u
 #define FILES_MAX 64u
@@ -19,7 +20,7 @@ struct numa_args {
 	const char *measuring;   /* an option given that only measuring makes use of, as typed; NULL: none */
 	struct rung_numa_measure_opts opts;
 	const char *files[FILES_MAX];
-	uint32_t row_bytes[ROWS_MAX];
+	uint32_t row_bytes[ROWS_MAX], depths[ROWS_MAX];
 	int csv;
 	const char *svg;
 	struct tool_common common;
@@ -34,6 +35,7 @@ static const struct argp_option options[] = {
 	{ "dir", KEY_DIR, "DIR", 0, "The same with a file that is written to DIR and removed", 2 },
 	{ "dir-size", KEY_DIR_SIZE, "SIZE", 0, "Size of that file (default: 2GiB, with --quick 256MiB, at most a quarter of what is free)", 2 },
 	{ "rows", KEY_ROWS, "LIST", 0, "Rows of so many bytes as well: 512,1536", 2 },
+	{ "depths", KEY_DEPTHS, "LIST", 0, "Reads in flight (default: 1 to 128 by doubling, with --quick 1,8,32,128)", 2 },
 	{ "samples", KEY_SAMPLES, "N", 0, "Of each value (default: 5, with --quick 3)", 2 },
 	{ "seconds", KEY_SECONDS, "S", 0, "Least length of a sample (default: 0.2, with --quick 0.05)", 2 },
 	{ "memory", KEY_MEMORY, "SIZE", 0, "To take of a node at most (default: half of what it has free)", 2 },
@@ -103,6 +105,11 @@ static error_t parse_measuring(int key, char *arg, struct argp_state *state, str
 	case KEY_ROWS:
 		args->opts.row_count = tool_arg_u32s(state, "--rows", arg, ROW_BYTES_MIN, ROW_BYTES_MAX, args->row_bytes, ROWS_MAX);
 		args->measuring = "--rows";
+		return 0;
+	case KEY_DEPTHS:
+		args->opts.depth_count = tool_arg_u32s(state, "--depths", arg, 1, DEPTH_MAX, args->depths, ROWS_MAX);
+		args->opts.depths = args->depths;
+		args->measuring = "--depths";
 		return 0;
 	case KEY_SAMPLES:
 		args->opts.samples = tool_arg_u32(state, "--samples", arg, 1, 1000);

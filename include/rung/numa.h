@@ -207,6 +207,8 @@ struct rung_numa_measure_opts {
 	uint32_t threads_max;           /**< on a node; 0: one on each of its cores that may be used */
 	const uint32_t *row_bytes;      /**< [row_count] further rows to gather and read, each 4 bytes to 1 MiB */
 	size_t row_count;
+	const uint32_t *depths;         /**< [depth_count] reads in flight, each 1 to 128; NULL: 1 to 128 by doubling, when quick 1, 8, 32, 128 */
+	size_t depth_count;
 	rung_progress_fn progress;      /**< may be NULL; steps are named as matrices, and count values */
 	void *progress_ctx;
 };

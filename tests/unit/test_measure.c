@@ -316,8 +316,8 @@ Test(measure, wrong_options_are_refused)
 	struct rung_numa_report *report = NULL;
 	const uint32_t rows[] = { 512, 3 };
 	const char *files[] = { NULL };
-	struct rung_numa_measure_opts cases[6];
-	const char *says[] = { "matrices 0x200", "1001 samples", "regions of nan s", "rows of 3 bytes", "file 0 of 1 is NULL", "65 rows" };
+	struct rung_numa_measure_opts cases[7];
+	const char *says[] = { "matrices 0x200", "1001 samples", "regions of nan s", "rows of 3 bytes", "file 0 of 1 is NULL", "65 rows", "512 reads in flight" };
 
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(cases); i++)
 		cases[i] = small(RUNG_NUMA_GPU);
@@ -329,6 +329,8 @@ Test(measure, wrong_options_are_refused)
 	cases[4].files = files;
 	cases[4].file_count = 1;
 	cases[5].row_count = 65;
+	cases[6].depths = rows;
+	cases[6].depth_count = 1;
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(cases); i++) {
 		cr_assert_eq(rung_numa_measure(topology, &cases[i], &report), RUNG_E_INVAL);
 		cr_assert(strstr(rung_last_error(), says[i]), "%s", rung_last_error());

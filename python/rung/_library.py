@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""librung by ctypes: where it is found, its structs, and its functions with their types. Calls give up the GIL while they run."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import os
+from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint, c_uint32, c_uint64, c_ulonglong, c_void_p
+
+from .errors import LibraryError, error_of
+
+VERSION = "0.1.0"
+
+BYTES_MAX = 2**64 - 1
+BYTES_NONE = 2**64 - 2
+UINT32_MAX = 2**32 - 1
+DIMS_MAX = 8
+TIERS_MAX = 8
+LATENCY_BUCKETS = 64
+STAGES = ("queue", "device", "copy")
+ENGINE_STEPS_MAX = 8
+PHASES_MAX = 8
+
+RANKS, VERTICES = 0, 1
+DEVICES = ("cpu", "cuda", "auto")
+ENGINES = ("auto", "io_uring", "pread", "io_uring_poll", "nvme")
+NUMA_POLICIES = ("auto", "node", "interleave", "none")
+STAGE_PLANS = ("auto", "passes", "deal", "gather")
+STAGE_PADS = ("none", "sector", "auto")
+DRAWS = ("all", "new")
+
+ProgressFn = CFUNCTYPE(c_int, c_void_p, c_char_p, c_ulonglong, c_ulonglong)
+
+
+class Struct(ctypes.Structure):
+    """Structs whose first field is their size have it set: that is how the library knows what the caller was built for."""
+
+    _c_name_ = ""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        if self._fields_[0][0] == "size":
+            self.size = ctypes.sizeof(self)
+
+
+class ArrayInfo(Struct):
+    _c_name_ = "rung_array_info"
+    _fields_ = [("dtype", c_int), ("dim_count", c_uint), ("dims", c_uint64 * DIMS_MAX), ("row_count", c_uint64), ("row_bytes", c_uint64)]
+
+
+class Ids(Struct):
+    _c_name_ = "rung_ids"
+    _fields_ = [("data", c_void_p), ("count", c_uint64), ("dtype", c_int), ("space", c_int)]
+
+
+class Csc(Struct):
+    _c_name_ = "rung_csc"
+    _fields_ = [("vertex_count", c_uint64), ("edge_count", c_uint64), ("indptr", c_void_p), ("indices", c_void_p), ("index_bytes", c_uint)]
+
+
+class GraphOpts(Struct):
+    _c_name_ = "rung_graph_opts"
+    _fields_ = [("size", c_size_t), ("specs", POINTER(c_char_p)), ("spec_count", c_size_t), ("vertex_count", c_uint64), ("undirected", c_int),
+                ("dedup", c_int), ("progress", ProgressFn), ("progress_ctx", c_void_p)]
+
+
+class ScoreOpts(Struct):
+    _c_name_ = "rung_score_opts"
+    _fields_ = [("size", c_size_t), ("method", c_int), ("iterations", c_uint32), ("damping", c_double), ("tolerance", c_double),
+                ("train", c_void_p), ("train_count", c_uint64), ("threads", c_uint32), ("progress", ProgressFn), ("progress_ctx", c_void_p),
+                ("fanouts", POINTER(c_uint32)), ("hop_count", c_uint32), ("batch_size", c_uint32), ("draws", c_int), ("seed", c_uint64),
+                ("epochs", c_uint32), ("batches_max", c_uint32), ("memory_bytes", c_uint64)]
+
+
+class ScoreReport(Struct):
+    _c_name_ = "rung_score_report"
+    _fields_ = [("edge_passes", c_uint64), ("iterations", c_uint32), ("residual", c_double), ("batches_sampled", c_uint64), ("seconds", c_double)]
+
+
+class NamedSpec(Struct):
+    """Of struct rung_stage_split and rung_stage_array, which are the same."""
+
+    _c_name_ = "rung_stage_split"
+    _fields_ = [("name", c_char_p), ("spec", c_char_p)]
+
+
+class StageOpts(Struct):
+    _c_name_ = "rung_stage_opts"
+    _fields_ = [("size", c_size_t), ("graph", GraphOpts), ("features", c_char_p), ("out_dir", c_char_p), ("labels", c_char_p),
+                ("splits", POINTER(NamedSpec)), ("split_count", c_size_t), ("score", ScoreOpts), ("score_spec", c_char_p),
+                ("fanouts", POINTER(c_uint32)), ("fanout_count", c_uint32), ("batch_size", c_uint32), ("threads", c_uint32), ("force", c_int),
+                ("dry_run", c_int), ("progress", ProgressFn), ("progress_ctx", c_void_p), ("memory_bytes", c_uint64), ("resume", c_int),
+                ("plan", c_int), ("pad", c_int), ("stripe_dirs", POINTER(c_char_p)), ("stripe_count", c_size_t), ("arrays", POINTER(NamedSpec)),
+                ("array_count", c_size_t), ("in_place", c_int)]
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.graph.size = ctypes.sizeof(GraphOpts)
+        self.score.size = ctypes.sizeof(ScoreOpts)
+
+
+class StagePhase(Struct):
+    _c_name_ = "rung_stage_phase"
+    _fields_ = [("name", c_char_p), ("seconds", c_double), ("bytes_read", c_uint64), ("bytes_written", c_uint64)]
+
+
+class StageReport(Struct):
+    _c_name_ = "rung_stage_report"
+    _fields_ = [("vertex_count", c_uint64), ("edge_count", c_uint64), ("row_bytes", c_uint64), ("feature_bytes", c_uint64),
+                ("bytes_written", c_uint64), ("free_bytes", c_uint64), ("memory_bytes", c_uint64), ("score", ScoreReport), ("seconds", c_double),
+                ("budget_bytes", c_uint64), ("graph_in_files", c_int), ("resumed", c_int), ("rows_resumed", c_uint64), ("plan", c_int),
+                ("range_count", c_uint64), ("rows_bytes_read", c_uint64), ("rows_bytes_written", c_uint64), ("temp_bytes", c_uint64),
+                ("rows_seconds", c_double), ("plan_seconds", c_double * 4), ("read_bytes_per_s", c_double), ("write_bytes_per_s", c_double),
+                ("row_reads_per_s", c_double), ("row_stride", c_uint64), ("feature_file_count", c_uint32), ("phase_count", c_size_t),
+                ("phases", StagePhase * PHASES_MAX), ("in_place", c_int)]
+
+
+class DatasetInfo(Struct):
+    _c_name_ = "rung_dataset_info"
+    _fields_ = [("format_version", c_uint32), ("vertex_count", c_uint64), ("edge_count", c_uint64), ("features", ArrayInfo),
+                ("row_stride", c_uint64), ("feature_bytes", c_uint64), ("index_bytes", c_uint), ("score_method", c_char_p),
+                ("score_iterations", c_uint32), ("score_damping", c_double), ("fanouts", POINTER(c_uint32)), ("fanout_count", c_uint32),
+                ("batch_size", c_uint32), ("has_labels", c_int), ("split_count", c_size_t), ("split_names", POINTER(c_char_p)),
+                ("file_count", c_size_t), ("feature_file_count", c_uint32), ("block_rows", c_uint64), ("draws", c_int), ("score_sampled", c_int),
+                ("score_batches", c_uint64), ("score_seed", c_uint64), ("array_count", c_size_t), ("array_names", POINTER(c_char_p)),
+                ("features_path", c_char_p), ("features_offset", c_uint64), ("features_file_bytes", c_uint64)]
+
+
+class PlanOpts(Struct):
+    _c_name_ = "rung_plan_opts"
+    _fields_ = [("size", c_size_t), ("host_bytes", c_uint64), ("queue_depth", c_uint32), ("device", c_int), ("gpus", POINTER(c_int)),
+                ("gpu_count", c_uint32), ("gpu_bytes", c_uint64), ("gpu_spare_bytes", c_uint64), ("replicate_bytes", c_uint64),
+                ("sample_on_gpu", c_int), ("vertex_ids", c_int), ("cache_bytes", c_uint64), ("numa", c_int), ("numa_node", c_uint32)]
+
+
+class PlanDevice(Struct):
+    _c_name_ = "rung_plan_device"
+    _fields_ = [("device", c_int), ("why", c_char_p), ("gpus", POINTER(c_int)), ("gpu_count", c_uint32), ("map_on_gpu", c_int)]
+
+
+class StoreOpts(Struct):
+    _c_name_ = "rung_store_opts"
+    _fields_ = [("size", c_size_t), ("requests_max", c_uint32), ("batch_rows_max", c_uint32), ("queue_depth", c_uint32), ("engine", c_int),
+                ("no_merge", c_int), ("buffered", c_int), ("vertex_ids", c_int), ("share_path", c_char_p), ("stream_rows_max", c_uint32),
+                ("gap_bytes", c_uint32), ("read_timeout_ms", c_uint32), ("window_rows_max", c_uint64)]
+
+
+class StoreInfo(Struct):
+    _c_name_ = "rung_store_info"
+    _fields_ = [("size", c_size_t), ("vertex_count", c_uint64), ("features", ArrayInfo), ("dataset_dir", c_char_p), ("attached", c_int),
+                ("device", c_int), ("gpu", c_int), ("gpu_count", c_uint32), ("map_on_gpu", c_int)]
+
+
+class TierStats(Struct):
+    _fields_ = [("name", c_char_p), ("rows", c_uint64), ("hits", c_uint64), ("bytes", c_uint64)]
+
+
+class EngineStep(Struct):
+    _c_name_ = "rung_engine_step"
+    _fields_ = [("name", c_char_p), ("why", c_char_p)]
+
+
+class StoreStats(Struct):
+    _c_name_ = "rung_store_stats"
+    _fields_ = [("size", c_size_t), ("tier_count", c_uint32), ("tiers", TierStats * TIERS_MAX), ("requests", c_uint64),
+                ("request_errors", c_uint64), ("device_reads", c_uint64), ("device_read_bytes", c_uint64), ("merged_rows", c_uint64),
+                ("duplicate_rows", c_uint64), ("retries", c_uint64), ("queue_depth", c_uint32), ("sector_bytes", c_uint32), ("engine", c_char_p),
+                ("engine_why", c_char_p), ("direct", c_int), ("latency", c_uint64 * LATENCY_BUCKETS), ("host_waits", c_uint64),
+                ("scatters", c_uint64), ("cache_hits", c_uint64), ("joined_rows", c_uint64), ("read_rows", c_uint64), ("failed_rows", c_uint64),
+                ("cache_rows", c_uint64), ("cache_rows_filled", c_uint64), ("gap_bytes", c_uint32), ("read_bytes_max", c_uint32),
+                ("stages", (c_uint64 * LATENCY_BUCKETS) * len(STAGES)), ("engine_steps", EngineStep * ENGINE_STEPS_MAX),
+                ("engine_parts", EngineStep * ENGINE_STEPS_MAX), ("engine_step_count", c_uint32), ("engine_part_count", c_uint32),
+                ("places", c_void_p), ("place_count", c_uint32)]
+
+
+class SamplerOpts(Struct):
+    _c_name_ = "rung_sampler_opts"
+    _fields_ = [("size", c_size_t), ("fanouts", POINTER(c_uint32)), ("hop_count", c_uint32), ("seed", c_uint64), ("threads", c_uint32),
+                ("draws", c_int), ("table_bytes_max", c_uint64)]
+
+
+class Block(Struct):
+    _c_name_ = "rung_block"
+    _fields_ = [("dst_count", c_uint64), ("src_count", c_uint64), ("edge_count", c_uint64), ("indptr", c_void_p), ("indices", c_void_p)]
+
+
+_P = c_void_p   # handles, and pointers that only pass through
+
+FUNCTIONS = {
+    "rung_status_name": (c_char_p, [c_int]),
+    "rung_last_error": (c_char_p, []),
+    "rung_last_error_least": (c_ulonglong, []),
+    "rung_version": (c_char_p, []),
+    "rung_commit": (c_char_p, []),
+    "rung_feature": (c_char_p, [c_uint, POINTER(c_int), POINTER(c_char_p)]),
+    "rung_free": (None, [_P]),
+    "rung_dtype_name": (c_char_p, [c_int]),
+    "rung_score_method_parse": (c_int, [c_char_p, POINTER(c_int)]),
+    "rung_stage": (c_int, [POINTER(StageOpts), POINTER(StageReport)]),
+    "rung_dataset_open": (c_int, [c_char_p, POINTER(_P)]),
+    "rung_dataset_close": (None, [_P]),
+    "rung_dataset_info": (POINTER(DatasetInfo), [_P]),
+    "rung_dataset_array_info": (c_int, [_P, c_char_p, POINTER(ArrayInfo)]),
+    "rung_dataset_load_array": (c_int, [_P, c_char_p, POINTER(ArrayInfo), POINTER(_P)]),
+    "rung_dataset_load_graph": (c_int, [_P, POINTER(_P)]),
+    "rung_graph_csc": (POINTER(Csc), [_P]),
+    "rung_graph_destroy": (None, [_P]),
+    "rung_plan_create": (c_int, [_P, POINTER(PlanOpts), POINTER(_P)]),
+    "rung_plan_destroy": (None, [_P]),
+    "rung_plan_device": (POINTER(PlanDevice), [_P]),
+    "rung_store_open": (c_int, [_P, _P, POINTER(StoreOpts), POINTER(_P)]),
+    "rung_store_attach": (c_int, [c_char_p, POINTER(StoreOpts), POINTER(_P)]),
+    "rung_store_close": (c_int, [_P]),
+    "rung_store_info": (c_int, [_P, POINTER(StoreInfo)]),
+    "rung_store_stats": (c_int, [_P, POINTER(StoreStats)]),
+    "rung_store_alloc": (c_int, [_P, c_uint64, POINTER(_P)]),
+    "rung_store_free": (None, [_P, _P]),
+    "rung_store_copy": (c_int, [_P, _P, _P, c_uint64]),
+    "rung_gather": (c_int, [_P, POINTER(Ids), _P, c_size_t]),
+    "rung_gather_submit": (c_int, [_P, POINTER(Ids), _P, c_size_t, _P, POINTER(_P)]),
+    "rung_prefetch": (c_int, [_P, POINTER(Ids)]),
+    "rung_request_poll": (c_int, [_P]),
+    "rung_request_wait": (c_int, [_P, c_int64]),
+    "rung_request_wait_stream": (c_int, [_P, _P]),
+    "rung_request_error": (c_char_p, [_P]),
+    "rung_request_put": (None, [_P]),
+    "rung_sampler_create": (c_int, [POINTER(Csc), POINTER(SamplerOpts), POINTER(_P)]),
+    "rung_sampler_destroy": (None, [_P]),
+    "rung_sampler_sample": (c_int, [_P, _P, c_uint64, c_uint64, _P]),
+    "rung_batch_create": (c_int, [POINTER(_P)]),
+    "rung_batch_destroy": (None, [_P]),
+    "rung_batch_vertices": (_P, [_P, POINTER(c_uint64)]),
+    "rung_batch_block": (POINTER(Block), [_P, c_uint32]),
+}
+
+
+def _find() -> str:
+    """RUNG_LIBRARY, the library that the wheel carries, or one that is installed."""
+    given = os.environ.get("RUNG_LIBRARY")
+    if given:
+        return given
+    carried = os.path.join(os.path.dirname(__file__), "librung.so")
+    if os.path.exists(carried):
+        return carried
+    return ctypes.util.find_library("rung") or carried
+
+
+def _load() -> ctypes.CDLL:
+    path = _find()
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        raise LibraryError(f"{path}: {error}; install the package ('pip install ./python') or set RUNG_LIBRARY to librung.so") from None
+    for name, (result, args) in FUNCTIONS.items():
+        try:
+            function = getattr(library, name)
+        except AttributeError:
+            raise LibraryError(f"{path}: has no {name}: it is not the librung {VERSION} that this package is for") from None
+        function.restype, function.argtypes = result, args
+    found = library.rung_version().decode()
+    if found != VERSION:
+        raise LibraryError(f"{path}: is librung {found}, this package is for {VERSION}; install both from the same checkout")
+    return library
+
+
+lib = _load()
+
+
+def raise_last(status: int):
+    """The exception of a call that failed on this thread."""
+    raise error_of(status, lib.rung_status_name(status).decode(), os.fsdecode(lib.rung_last_error()), lib.rung_last_error_least())
+
+
+def check(status: int) -> int:
+    if status < 0:
+        raise_last(status)
+    return status
+
+
+def text(value: bytes | None) -> str:
+    return os.fsdecode(value) if value else ""
+
+

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rung.stage(): from a graph and its features to a folder with the rows in rank order."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from ctypes import POINTER, byref, c_char_p, c_int, c_uint32
+from dataclasses import dataclass, field
+from typing import Any, Optional, Union
+
+import numpy as np
+
+from ._library import STAGE_PADS, STAGE_PLANS, UINT32_MAX, NamedSpec, ProgressFn, StageOpts, StageReport, check, lib, text
+from .errors import InvalidError
+from .sizes import Size, size_bytes
+
+Source = Union[str, os.PathLike, np.ndarray, Any]
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass
+class StageResult:
+    """What staging did: counts, bytes, seconds, and how the rows were brought into order."""
+
+    path: str
+    vertex_count: int
+    edge_count: int
+    row_bytes: int
+    feature_bytes: int
+    bytes_written: int
+    memory_bytes: int
+    seconds: float
+    plan: str
+    in_place: bool
+    resumed: bool
+    phases: dict[str, float] = field(default_factory=dict)
+
+
+class _Progress:
+    """Calls the user's function from the library; what that raises ends the work and is raised again behind it."""
+
+    def __init__(self, wanted: Union[bool, Progress, None]):
+        self.error: Optional[BaseException] = None
+        self._bar = None
+        self._stage = ""
+        self._call = None
+        if wanted is True:
+            self._call = self._show
+        elif wanted:
+            self._call = wanted
+        # always there: Ctrl-C is seen when Python runs, and else that is behind the last byte
+        self.function = ProgressFn(self._tell)
+
+    def _tell(self, _ctx, stage, done, total) -> int:
+        try:
+            if self._call:
+                self._call(text(stage), done, total)
+        except BaseException as error:   # pylint: disable=broad-exception-caught   # it cannot cross the library
+            self.error = error
+        return 0 if self.error is None else 1
+
+    def _show(self, stage: str, done: int, total: int) -> None:
+        from tqdm import tqdm
+
+        if stage != self._stage:
+            self.close()
+            self._stage, self._bar = stage, tqdm(total=total or None, desc=stage, unit_scale=True, file=sys.stderr)
+        self._bar.update(done - self._bar.n)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+
+class _Sources:
+    """Specs of what the caller gave; arrays in memory are written to files first, on the disk that the data set goes to."""
+
+    def __init__(self, out: str):
+        self._parent = os.path.dirname(os.path.abspath(out))
+        self._folder: Optional[str] = None
+        self._count = 0
+
+    def spec(self, source: Source, name: str) -> bytes:
+        if isinstance(source, (str, os.PathLike)):
+            return os.fsencode(source)
+        if hasattr(source, "detach"):   # torch
+            source = source.detach().cpu()
+            if str(source.dtype) == "torch.bfloat16":
+                import torch
+
+                return self._raw(source.contiguous().view(torch.int16).numpy(), name, "bf16")
+            source = source.numpy()
+        array = np.ascontiguousarray(source)
+        if array.dtype.hasobject or array.ndim == 0:
+            raise InvalidError(f"{name}: a source is a path, 'file.npz:member', 'raw:...', or an array; not {type(source).__name__}")
+        path = self._path(name, ".npy")
+        np.save(path, array.astype(array.dtype.newbyteorder("<"), copy=False), allow_pickle=False)
+        return os.fsencode(path)
+
+    def _raw(self, array: np.ndarray, name: str, dtype: str) -> bytes:
+        path = self._path(name, ".raw")
+        array.tofile(path)
+        return os.fsencode(f"raw:{path},{dtype},{'x'.join(map(str, array.shape))}")
+
+    def _path(self, name: str, suffix: str) -> str:
+        if self._folder is None:
+            self._folder = tempfile.mkdtemp(prefix=".rung-", dir=self._parent)
+        self._count += 1
+        return os.path.join(self._folder, f"{self._count}{suffix}")
+
+    def remove(self) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _named(sources: _Sources, given: Optional[Mapping[str, Source]], what: str):
+    entries = [NamedSpec(name.encode(), sources.spec(source, f"{what} {name}")) for name, source in (given or {}).items()]
+    return (NamedSpec * len(entries))(*entries) if entries else None, len(entries)
+
+
+def _choice(value: str, of: tuple[str, ...], name: str) -> int:
+    if value not in of:
+        raise InvalidError(f"{name}={value!r}: give one of {', '.join(of)}")
+    return of.index(value)
+
+
+def fanout_array(fanouts: Sequence[int]):
+    """uint32 [hops] for the library; -1 stands for all neighbours."""
+    for fanout in fanouts:
+        if not (fanout == -1 or 1 <= fanout < UINT32_MAX):
+            raise InvalidError(f"fanouts={list(fanouts)}: each is 1 or more, or -1 for all neighbours")
+    return (c_uint32 * len(fanouts))(*[UINT32_MAX if fanout == -1 else fanout for fanout in fanouts]) if fanouts else None
+
+
+def stage(out: Union[str, os.PathLike], *, graph: Union[Source, Sequence[Source]], features: Source, labels: Optional[Source] = None,
+          splits: Optional[Mapping[str, Source]] = None, arrays: Optional[Mapping[str, Source]] = None, undirected: bool = False,
+          dedup: bool = False, vertex_count: int = 0, score: str = "blend", score_source: Optional[Source] = None,
+          fanouts: Sequence[int] = (), batch_size: int = 0, draws: str = "all", seed: int = 0, memory: Size = 0, threads: int = 0,
+          force: bool = False, resume: bool = False, dry_run: bool = False, in_place: bool = False, plan: str = "auto", pad: str = "none",
+          stripe: Sequence[Union[str, os.PathLike]] = (), progress: Union[bool, Progress, None] = None) -> StageResult:
+    """Score the vertices, rank their rows, relabel the graph, and write the folder `out` that `rung.open()` takes.
+
+    Sources are paths (.npy; "file.npz:member"; "raw:FILE,DTYPE,DIM[xDIM][,OFFSET]"; .csv and .txt, .gz too; "file.pt:key") or arrays in memory (numpy,
+    or torch tensors), which are written beside `out` meanwhile.
+
+    Args:
+        out: folder to make; its parent must exist. It appears under its name only when it is whole
+        graph: integers [2, E] or [E, 2], each edge from row 0 to row 1 in the direction messages flow; "csc:INDPTR,INDICES" with the in-neighbours
+            of each vertex, "csr:..." with the out-neighbours; or several edge lists
+        features: [vertices, ...] of any dtype
+        labels: [vertices, ...]
+        splits: name to ids [K] or bool [vertices]; "train" gives the train vertices of the score
+        arrays: further arrays [vertices, ...] by name
+        score: "blend", "expected", "presample", "ppr", "wrpagerank", "rpagerank" or "degree"; `score_source` ranks by float32 [vertices] instead
+        fanouts, batch_size, draws: how training will sample, hop 0 first (default 25, 10 and 1024); -1: all neighbours; draws "all" (DGL) or
+            "new" (PyG)
+        memory: most that may be held: bytes or "4GiB" (default: a quarter of RAM, less where less is free)
+        force: replace `out` when it is a staged data set.  resume: go on with a stopped run's work
+        in_place: leave the features in their file, which `out` then needs as it is
+        plan, pad, stripe, dry_run: see rung-stage(1)
+        progress: True (tqdm) or a function of (step, done, total); what it raises, as well as Ctrl-C, cancels
+
+    Raises ExistsError, NotFoundError, FormatError, RangeError, NoSpaceError, NoMemoryError, BusyError, CanceledError, ReadError, InvalidError.
+    """
+    out = os.fspath(out)
+    opts, report = StageOpts(), StageReport()
+    sources = _Sources(out)
+    shown = _Progress(progress)
+    try:
+        graphs = [graph] if isinstance(graph, (str, os.PathLike)) or hasattr(graph, "__array__") or hasattr(graph, "detach") else list(graph)
+        specs = (c_char_p * max(len(graphs), 1))(*[sources.spec(one, "graph") for one in graphs])
+        opts.graph.specs, opts.graph.spec_count = ctypes.cast(specs, POINTER(c_char_p)), len(graphs)
+        opts.graph.undirected, opts.graph.dedup, opts.graph.vertex_count = bool(undirected), bool(dedup), vertex_count
+        opts.out_dir = os.fsencode(out)
+        opts.labels = sources.spec(labels, "labels") if labels is not None else None
+        opts.splits, opts.split_count = _named(sources, splits, "split")
+        opts.arrays, opts.array_count = _named(sources, arrays, "array")
+        opts.score_spec = sources.spec(score_source, "score_source") if score_source is not None else None
+        if in_place and not isinstance(features, (str, os.PathLike)):
+            raise InvalidError("in_place: the features have to be in a file that stays: give its path")
+        opts.features = sources.spec(features, "features")
+        method = c_int()
+        check(lib.rung_score_method_parse(score.encode(), byref(method)))
+        opts.score.method, opts.score.seed, opts.score.draws = method.value, seed, _choice(draws, ("all", "new"), "draws")
+        hops = fanout_array(fanouts)
+        opts.fanouts, opts.fanout_count, opts.batch_size = hops, len(fanouts), batch_size
+        opts.threads, opts.memory_bytes = threads, size_bytes(memory, name="memory")
+        opts.force, opts.resume, opts.dry_run, opts.in_place = bool(force), bool(resume), bool(dry_run), bool(in_place)
+        opts.plan, opts.pad = _choice(plan, STAGE_PLANS, "plan"), _choice(pad, STAGE_PADS, "pad")
+        folders = (c_char_p * max(len(stripe), 1))(*[os.fsencode(folder) for folder in stripe])
+        opts.stripe_dirs, opts.stripe_count = ctypes.cast(folders, POINTER(c_char_p)), len(stripe)
+        opts.progress = shown.function
+        status = lib.rung_stage(byref(opts), byref(report))
+        if shown.error is not None:
+            raise shown.error
+        check(status)
+    finally:
+        shown.close()
+        sources.remove()
+    return StageResult(out, report.vertex_count, report.edge_count, report.row_bytes, report.feature_bytes, report.bytes_written, report.memory_bytes,
+                       report.seconds, STAGE_PLANS[report.plan], bool(report.in_place), bool(report.resumed),
+                       {text(phase.name): phase.seconds for phase in report.phases[: report.phase_count]})

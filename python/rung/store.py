@@ -1,0 +1,609 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store: feature rows on a ladder of memory tiers behind one gather."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import weakref
+from collections.abc import Sequence
+from ctypes import POINTER, byref, c_int, c_void_p, cast
+from dataclasses import dataclass
+from typing import Any, Optional, Union
+
+import numpy as np
+
+from ._library import (BYTES_NONE, DEVICES, ENGINES, NUMA_POLICIES, RANKS, STAGES, VERTICES, Ids, PlanOpts, StoreInfo, StoreOpts, StoreStats,
+                       check, lib, text)
+from .arrays import CPU, CUDA, Array, Foreign
+from .dataset import Dataset
+from .dtypes import BY_CODE, ID_DLPACK, ID_NUMPY, ID_TORCH, DType, numpy_dtype
+from .errors import ClosedError, ForkError, InvalidError, error_of
+from .sizes import Size, size_bytes
+
+_ID_CURE = "ids are int32, uint32, int64 or uint64, in one dimension"
+
+
+@dataclass(frozen=True)
+class Tier:
+    """A rung of the ladder: `rows` it holds, `hits` it served, their `bytes`."""
+
+    name: str
+    rows: int
+    hits: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Counters of a store since it was opened. Each is exact; together they are of about the same moment."""
+
+    tiers: tuple[Tier, ...]
+    requests: int
+    request_errors: int
+    device_reads: int
+    device_read_bytes: int
+    merged_rows: int
+    duplicate_rows: int
+    retries: int
+    queue_depth: int
+    engine: str
+    engine_why: str
+    direct: bool
+    cache_hits: int
+    joined_rows: int
+    read_rows: int
+    failed_rows: int
+    cache_rows: int
+    cache_rows_filled: int
+    host_waits: int
+    scatters: int
+    latency: tuple[int, ...]
+    stages: dict[str, tuple[int, ...]]
+
+    @property
+    def rows(self) -> int:
+        """Rows served, by all tiers."""
+        return sum(tier.hits for tier in self.tiers)
+
+    def hit_share(self, name: str) -> float:
+        """Share of the rows served that a tier served; NaN before the first."""
+        return sum(tier.hits for tier in self.tiers if tier.name == name) / self.rows if self.rows else float("nan")
+
+
+class _Listed:
+    """A list of ids as the library takes it, and what keeps its memory. `kind` is what the rows come back as."""
+
+    __slots__ = ("ids", "keeps", "kind", "device")
+
+    def __init__(self, ids: Ids, keeps: Any, kind: str, device: tuple[int, int] = (CPU, 0)):
+        self.ids, self.keeps, self.kind, self.device = ids, keeps, kind, device
+
+
+def _torch_of(value: Any):
+    """torch when `value` is one of its tensors: then it was imported, else it is left alone."""
+    torch = sys.modules.get("torch")
+    return torch if torch is not None and isinstance(value, torch.Tensor) else None
+
+
+def _torch_device(tensor) -> tuple[int, int]:
+    return (CUDA, tensor.device.index or 0) if tensor.device.type == "cuda" else (CPU, 0)
+
+
+def _list_ids(ids: Any, space: int) -> _Listed:
+    torch = _torch_of(ids)
+    if torch is not None:
+        if ids.dtype == torch.bool and ids.dim() == 1:
+            raise InvalidError("ids are a mask: give mask.nonzero().flatten()")
+        code = ID_TORCH.get(str(ids.dtype))
+        if code is None or ids.dim() != 1 or ids.device.type not in ("cpu", "cuda"):
+            raise InvalidError(f"ids {list(ids.shape)} {ids.dtype} on {ids.device}: {_ID_CURE}, on the CPU or a CUDA device")
+        if not ids.is_contiguous():
+            ids = ids.contiguous()
+        return _Listed(Ids(ids.data_ptr(), ids.shape[0], code, space), ids, "torch", _torch_device(ids))
+    if not isinstance(ids, (np.ndarray, list, tuple, range)) and hasattr(ids, "__dlpack__"):
+        foreign = Foreign(ids)
+        code = ID_DLPACK.get(foreign.dtype.dlpack) if foreign.dtype else None
+        if code is None or len(foreign.shape) != 1 or not foreign.contiguous:
+            raise InvalidError(f"ids {list(foreign.shape)}: {_ID_CURE}, without gaps")
+        return _Listed(Ids(foreign.data, foreign.shape[0], code, space), foreign, "rung", foreign.device)
+    array = np.asarray(ids)
+    if array.size == 0 and array.ndim == 1 and not isinstance(ids, np.ndarray):
+        array = array.astype(np.int64)
+    code = ID_NUMPY.get(array.dtype)
+    if code is None or array.ndim != 1:
+        raise InvalidError(f"ids {list(array.shape)} {array.dtype}: {_ID_CURE}")
+    array = np.ascontiguousarray(array)
+    return _Listed(Ids(array.ctypes.data, array.shape[0], code, space), array, "numpy")
+
+
+class _Out:
+    """Memory of the store's device (rung_store_alloc), freed when nobody holds it. The store's own memory stays for as long."""
+
+    __slots__ = ("_store", "_handle", "_pid", "data")
+
+    def __init__(self, store: Store, size: int):
+        data = c_void_p()
+        with store._using() as handle:
+            check(lib.rung_store_alloc(handle, max(size, 1), byref(data)))
+            store._lend()
+        self._store, self._handle, self._pid, self.data = store, handle, store._pid, data.value
+
+    def __del__(self):
+        data = getattr(self, "data", None)
+        if data and os.getpid() == self._pid:
+            lib.rung_store_free(self._handle, data)
+            self._store._take_back()
+
+
+class Gather:
+    """Rows on their way, of `Store.gather_async()`. Threads: one at a time.
+
+    On the CPU `wait()` gives them. On a GPU `wait_stream()` lets later work on a CUDA stream wait for them, the host does not.
+    """
+
+    def __init__(self, store: Store, request: c_void_p, rows: Any, keeps: Any):
+        self._store, self._request, self._rows, self._keeps = store, request, rows, keeps
+        self._error: Optional[BaseException] = None
+
+    def done(self) -> bool:
+        """Whether the rows are there, or have failed. Never blocks."""
+        return self._request is None or bool(lib.rung_request_poll(self._request))
+
+    def wait(self, timeout: Optional[float] = None) -> Any:
+        """The rows, [len(ids), ...]: torch when ids were torch, numpy when they were numpy or a list, else `rung.Array`.
+
+        Args:
+            timeout: seconds; None: as long as it takes. TimedOutError leaves the rows on their way.
+
+        Raises ReadError and others, with row, file and offset; also each time it is called again. RangeError (GPU: of ids outside).
+        """
+        if self._request is not None:
+            with self._store._using():
+                status = lib.rung_request_wait(self._request, -1 if timeout is None else max(0, int(timeout * 1e9)))
+            if status < 0 and not lib.rung_request_poll(self._request):
+                check(status)
+            self._finish(status)
+        if self._error is not None:
+            raise self._error
+        return self._rows
+
+    result = wait
+
+    def wait_stream(self, stream: Any = None) -> Any:
+        """The rows, for work that is put on a CUDA stream behind this call (default: torch's current one). On the CPU as `wait()`."""
+        if self._store.device == "cpu" or self._request is None:
+            return self.wait()
+        with self._store._using():
+            check(lib.rung_request_wait_stream(self._request, _stream_address(self._store, stream)))
+        return self._rows
+
+    def _finish(self, status: int) -> None:
+        request, self._request = self._request, None
+        if status < 0:
+            self._error = error_of(status, text(lib.rung_status_name(status)), text(lib.rung_request_error(request)))
+            self._rows = None
+        lib.rung_request_put(request)
+        self._keeps = None
+        self._store._pending.discard(self)
+
+    def _cancel(self) -> None:   # the store is being closed
+        if self._request is not None:
+            self._finish(lib.rung_request_wait(self._request, -1))
+
+    def __del__(self):
+        if getattr(self, "_request", None) is not None and os.getpid() == self._store._pid:
+            lib.rung_request_wait(self._request, -1)   # nothing may write to memory that goes with us
+            lib.rung_request_put(self._request)
+
+
+def _stream_address(store: Store, stream: Any) -> Optional[int]:
+    if stream is None:
+        torch = sys.modules.get("torch")
+        if torch is None or not torch.cuda.is_available():
+            return None
+        return torch.cuda.current_stream(store.gpu).cuda_stream
+    return getattr(stream, "cuda_stream", stream)
+
+
+class Store:
+    """Feature rows behind one gather; from `rung.open()` or `rung.attach()`. A context manager. Threads: any number at the same time.
+
+    A forked child, such as a worker of a torch DataLoader, gets a store of its own when it first uses this one: attached to
+    this one's memory when it is shared (`share=True`), else opened again, with its host memory. One that gathers on a GPU raises
+    ForkError there. Pickling gives the same (workers that are spawned).
+
+    Attributes: `path` of the data set, `shape` [vertices, ...], `dtype` (a `rung.DType`), `device` ("cpu" or "cuda:N"), `row_bytes`.
+    """
+
+    def __init__(self, arguments: dict):
+        self._arguments = arguments   # to open it again
+        self._lock = threading.Condition()
+        self._users = 0
+        self._handle: Optional[c_void_p] = None
+        self._pending: weakref.WeakSet = weakref.WeakSet()
+        self._lent = 0   # pieces of the store's memory that others hold
+        self._closing: Optional[c_void_p] = None   # closed, but for those
+        self._own_folder: Optional[str] = None
+        self.why_cpu = ""
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        handle = _attach(**self._arguments) if "share_path" in self._arguments else self._open(**self._arguments)
+        self._handle = handle
+        info = StoreInfo()
+        check(lib.rung_store_info(handle, byref(info)))
+        self.shape: tuple[int, ...] = tuple(info.features.dims[: info.features.dim_count])
+        self.dtype: DType = BY_CODE[info.features.dtype]
+        self.row_bytes: int = info.features.row_bytes
+        self.path: str = text(info.dataset_dir)
+        self.gpu: int = info.gpu
+        self.device: str = "cpu" if info.device == 0 else f"cuda:{info.gpu}"
+
+    def _open(self, path, host, gpu, gpus, device, cache, share, vertex_ids, queue_depth, engine, numa, requests, batch_rows, gap, buffered,
+              read_timeout) -> c_void_p:
+        plan_opts, opts = PlanOpts(), StoreOpts()
+        with Dataset(path) as dataset:
+            whole = dataset.feature_bytes
+            if host is not None:
+                plan_opts.host_bytes = size_bytes(host, whole, "host") or 1   # 0 stands for the default: the refusal says the least that works
+            if gpu is not None:
+                plan_opts.gpu_bytes = size_bytes(gpu, whole, "gpu") or BYTES_NONE
+            if cache is not None:
+                plan_opts.cache_bytes = size_bytes(cache, plan_opts.host_bytes or None, "cache") or BYTES_NONE
+            plan_opts.device = _index(device or ("auto" if gpu is not None or gpus else "cpu"), DEVICES, "device")
+            if gpus:
+                plan_opts.gpus, plan_opts.gpu_count = cast((c_int * len(gpus))(*gpus), POINTER(c_int)), len(gpus)
+            plan_opts.queue_depth = opts.queue_depth = queue_depth
+            plan_opts.vertex_ids = opts.vertex_ids = bool(vertex_ids)
+            if isinstance(numa, int):
+                plan_opts.numa, plan_opts.numa_node = NUMA_POLICIES.index("node"), numa
+            else:
+                plan_opts.numa = _index(numa, ("auto", "node", "interleave", "none"), "numa")
+            opts.engine = _index(engine, ENGINES, "engine")
+            opts.requests_max, opts.batch_rows_max, opts.buffered = requests, batch_rows, bool(buffered)
+            opts.gap_bytes = gap
+            opts.read_timeout_ms = int(read_timeout * 1000)
+            if share:
+                opts.share_path = os.fsencode(self._share_path(share))
+            plan = c_void_p()
+            check(lib.rung_plan_create(dataset._open(), byref(plan_opts), byref(plan)))
+            try:
+                self.why_cpu = text(lib.rung_plan_device(plan).contents.why)
+                handle = c_void_p()
+                check(lib.rung_store_open(dataset._open(), plan, byref(opts), byref(handle)))
+            except BaseException:
+                self._remove_folder()
+                raise
+            finally:
+                lib.rung_plan_destroy(plan)
+        return handle
+
+    def _share_path(self, share: Union[bool, str, os.PathLike]) -> str:
+        if share is not True:
+            return os.fspath(share)
+        self._own_folder = tempfile.mkdtemp(prefix="rung-")
+        return os.path.join(self._own_folder, "store")
+
+    def _remove_folder(self) -> None:
+        folder, self._own_folder = self._own_folder, None
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    @property
+    def share_path(self) -> Optional[str]:
+        """Socket through which other processes attach; None: it is not shared."""
+        if "share_path" in self._arguments:
+            return self._arguments["share_path"]
+        share = self._arguments["share"]
+        if not share:
+            return None
+        return os.path.join(self._own_folder, "store") if share is True else os.fspath(share)
+
+    # ---- use ----
+
+    def _using(self) -> _Use:
+        return _Use(self)
+
+    def _enter(self) -> c_void_p:
+        if os.getpid() != self._pid:
+            self._after_fork()
+        with self._lock:
+            if self._handle is None:
+                raise ClosedError(f"{self.path}: the store was closed")
+            self._users += 1
+            return self._handle
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._lock.notify_all()
+
+    def _after_fork(self) -> None:
+        """In a child: what the parent has is not touched, its threads are not here."""
+        if self._handle is None:
+            return
+        if self.device != "cpu":
+            raise ForkError(f"{self.path}: this store gathers on {self.device}, which a forked child cannot use; use workers that are spawned, gather in "
+                            "the main process (PyG: filter_per_worker=False), or num_workers=0")
+        path = self.share_path
+        self._lock = threading.Condition()
+        self._users = 0
+        self._pending, self._lent, self._closing = weakref.WeakSet(), 0, None
+        self._own_folder = None   # the parent's
+        self._handle = None
+        if path is not None:
+            self._arguments = {"share_path": path, "vertex_ids": self._arguments["vertex_ids"], "requests": self._arguments["requests"],
+                               "batch_rows": self._arguments["batch_rows"]}
+        self._start()
+
+    def __reduce__(self):
+        arguments = dict(self._arguments)
+        if self.share_path is not None and "share_path" not in arguments:
+            arguments = {"share_path": self.share_path, **{name: arguments[name] for name in ("vertex_ids", "requests", "batch_rows")}}
+        return Store, (arguments,)
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        return self.shape[1:]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    # ---- rows ----
+
+    def gather(self, ids: Any, out: Any = None, *, ranks: bool = False) -> Any:
+        """Rows of a list of ids, in its order; repeats allowed.
+
+        Args:
+            ids: integers [n]: torch tensor, numpy array, list, or anything with `__dlpack__`; original vertices
+            out: memory for the rows, [n, ...] of the features' dtype, contiguous, of the same kind and device; default: new
+            ranks: ids are ranks, of the relabelled graph
+
+        Returns rows [n, ...]: a torch tensor, on the ids' device, when ids are one; numpy for numpy and lists; else `rung.Array`.
+
+        Raises RangeError (an id outside: says which), ReadError (row, file, offset), InvalidError, ClosedError, ForkError.
+
+        The GIL is given up meanwhile. On a GPU the work is put behind torch's current stream, and waited for.
+        """
+        listed = _list_ids(ids, RANKS if ranks else VERTICES)
+        if self.gpu >= 0:
+            if listed.device[0] != CUDA:
+                return self._gather_staged(listed, out)
+            gather = self._submit(listed, out)
+            gather.wait_stream()
+            return gather.wait()
+        rows, address = self._room(listed, out)
+        handle = self._enter()
+        try:
+            status = lib.rung_gather(handle, listed.ids, address, 0)
+        finally:
+            self._leave()
+        if status < 0:
+            check(status)
+        return rows
+
+    def gather_async(self, ids: Any, out: Any = None, *, ranks: bool = False, stream: Any = None) -> Gather:
+        """The same, begun: rows in memory are copied at once, the others are read meanwhile.
+
+        Args:
+            stream: CUDA stream that ids and `out` are ready on (a torch stream or its address; default: torch's current one)
+
+        Raises AgainError when `requests` gathers are in flight: wait for one. Lists are of at most `batch_rows` ids.
+        On a GPU ids must be there.
+        """
+        listed = _list_ids(ids, RANKS if ranks else VERTICES)
+        if self.gpu >= 0 and listed.device[0] != CUDA:
+            raise InvalidError(f"ids are in host memory, the store gathers on {self.device}: move them there, or use gather()")
+        return self._submit(listed, out, stream)
+
+    def _submit(self, listed: _Listed, out: Any, stream: Any = None) -> Gather:
+        rows, address = self._room(listed, out)
+        request = c_void_p()
+        handle = self._enter()
+        try:
+            check(lib.rung_gather_submit(handle, listed.ids, address, 0, None if self.gpu < 0 else _stream_address(self, stream), byref(request)))
+        finally:
+            self._leave()
+        gather = Gather(self, request, rows, (listed, rows))
+        self._pending.add(gather)
+        return gather
+
+    def _gather_staged(self, listed: _Listed, out: Any) -> Any:
+        """Ids of the host on a store that gathers on a GPU: through memory of its own, and back."""
+        rows, address = self._room(listed, out)
+        count = listed.ids.count
+        with self._using() as handle:
+            id_bytes = count * (4 if listed.ids.dtype in (6, 7) else 8)
+            there, back = _Out(self, id_bytes), _Out(self, count * self.row_bytes)
+            check(lib.rung_store_copy(handle, there.data, listed.ids.data, id_bytes))
+            check(lib.rung_gather(handle, Ids(there.data, count, listed.ids.dtype, listed.ids.space), back.data, 0))
+            check(lib.rung_store_copy(handle, address, back.data, count * self.row_bytes))
+        return rows
+
+    def _room(self, listed: _Listed, out: Any) -> tuple[Any, Optional[int]]:
+        shape = (listed.ids.count, *self.shape[1:])
+        if listed.kind == "torch":
+            torch = sys.modules["torch"]
+            if self.gpu < 0 and listed.device[0] == CUDA:
+                raise InvalidError(f"ids are on cuda:{listed.device[1]}, the store gathers on the CPU{' (' + self.why_cpu + ')' if self.why_cpu else ''}: give "
+                                   "ids.cpu(), or open it with gpu=...")
+            if out is None:
+                out = torch.empty(shape, dtype=getattr(torch, self.dtype.torch), device=listed.keeps.device)
+            elif tuple(out.shape) != shape or str(out.dtype) != "torch." + self.dtype.torch or out.device != listed.keeps.device or not out.is_contiguous():
+                raise InvalidError(f"out {list(out.shape)} {out.dtype} on {out.device}: wanted {list(shape)} {self.dtype.torch} on {listed.keeps.device}, contiguous")
+            return out, out.data_ptr()
+        if listed.kind == "numpy":
+            if out is None:
+                out = np.empty(shape, numpy_dtype(self.dtype))
+            elif not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != numpy_dtype(self.dtype) or not out.flags.c_contiguous or not out.flags.writeable:
+                raise InvalidError(f"out {list(np.shape(out))} {getattr(out, 'dtype', type(out).__name__)}: wanted a numpy array {list(shape)} {numpy_dtype(self.dtype)}, "
+                                   "in C order and writeable")
+            return out, out.ctypes.data
+        if out is None:
+            memory = _Out(self, listed.ids.count * self.row_bytes)
+            return Array(memory.data, shape, self.dtype, memory, (CPU, 0) if self.gpu < 0 else (CUDA, self.gpu)), memory.data
+        foreign = Foreign(out)
+        if foreign.shape != shape or foreign.dtype != self.dtype or foreign.device != listed.device or not foreign.contiguous or foreign.read_only:
+            raise InvalidError(f"out {list(foreign.shape)}: wanted {list(shape)} {self.dtype.name} on device {listed.device}, contiguous and writeable")
+        listed.keeps = (listed.keeps, foreign)
+        return out, foreign.data
+
+    def __getitem__(self, ids: Any) -> Any:
+        """`store[5]` one row [...], `store[2:9]` rows of a range, `store[ids]` as `gather(ids)`, `store[mask]` those where it is true."""
+        if isinstance(ids, (int, np.integer)) and not isinstance(ids, bool):
+            index = int(ids)
+            if not -len(self) <= index < len(self):
+                raise IndexError(f"{self.path}: row {index} of {len(self)}")
+            return self.gather(np.array([index % len(self)], np.int64))[0]
+        if isinstance(ids, slice):
+            return self.gather(np.arange(*ids.indices(len(self)), dtype=np.int64))
+        torch = _torch_of(ids)
+        if (torch is not None and ids.dtype == torch.bool) or (isinstance(ids, np.ndarray) and ids.dtype == bool):
+            if tuple(ids.shape) != self.shape[:1]:
+                raise InvalidError(f"a mask of {list(ids.shape)}: wanted [{len(self)}]")
+            ids = ids.nonzero().flatten() if torch is not None else ids.nonzero()[0]
+        return self.gather(ids)
+
+    def prefetch(self, ids: Any, *, ranks: bool = False) -> None:
+        """Announce a batch that will be gathered later, so that the cold-row cache keeps what is wanted soonest. In the order of the gathers.
+
+        Raises AgainError when enough is announced: gather some first. On a GPU store, too, ids are host memory.
+        """
+        listed = _list_ids(ids, RANKS if ranks else VERTICES)
+        if listed.device[0] == CUDA:
+            raise InvalidError("prefetch() reads ids on the host: give ids.cpu()")
+        with self._using() as handle:
+            check(lib.rung_prefetch(handle, listed.ids))
+
+    def stats(self) -> Stats:
+        """Counters since it was opened."""
+        found = StoreStats()
+        with self._using() as handle:
+            check(lib.rung_store_stats(handle, byref(found)))
+            tiers = tuple(Tier(text(tier.name), tier.rows, tier.hits, tier.bytes) for tier in found.tiers[: found.tier_count])
+            engine, why = text(found.engine), text(found.engine_why)
+        plain = ("requests", "request_errors", "device_reads", "device_read_bytes", "merged_rows", "duplicate_rows", "retries", "queue_depth", "cache_hits",
+                 "joined_rows", "read_rows", "failed_rows", "cache_rows", "cache_rows_filled", "host_waits", "scatters")
+        return Stats(tiers=tiers, engine=engine, engine_why=why, direct=bool(found.direct), latency=tuple(found.latency),
+                     stages={name: tuple(found.stages[i]) for i, name in enumerate(STAGES)}, **{name: getattr(found, name) for name in plain})
+
+    # ---- end ----
+
+    def close(self) -> None:
+        """Wait for what is in flight, and close. Rows that were handed out stay: memory of the store's own goes with the last of them."""
+        if os.getpid() != self._pid:
+            self._handle = None
+            return
+        with self._lock:
+            handle, self._handle = self._handle, None
+            if handle is None:
+                return
+            while self._users:
+                self._lock.wait()
+        for gather in list(self._pending):
+            gather._cancel()
+        with self._lock:
+            self._closing = handle
+            if self._lent:
+                return
+        self._close_now()
+
+    def _lend(self) -> None:
+        with self._lock:
+            self._lent += 1
+
+    def _take_back(self) -> None:
+        with self._lock:
+            self._lent -= 1
+            if self._lent or self._closing is None:
+                return
+        self._close_now()
+
+    def _close_now(self) -> None:
+        with self._lock:
+            handle, self._closing = self._closing, None
+        if handle is None:
+            return
+        status = lib.rung_store_close(handle)
+        self._remove_folder()
+        check(status)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def __del__(self):
+        if getattr(self, "_handle", None) is not None:
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"rung.Store({self.path!r}): {list(self.shape)} {self.dtype.name} on {self.device}"
+
+
+class _Use:
+    """Inside, the store is open and stays so."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: Store):
+        self._store = store
+
+    def __enter__(self) -> c_void_p:
+        return self._store._enter()
+
+    def __exit__(self, *_) -> None:
+        self._store._leave()
+
+
+def _index(value: str, of: Sequence[str], name: str) -> int:
+    if value not in of:
+        raise InvalidError(f"{name}={value!r}: give one of {', '.join(of)}")
+    return of.index(value)
+
+
+def _attach(share_path: str, vertex_ids: bool, requests: int, batch_rows: int) -> c_void_p:
+    opts, handle = StoreOpts(), c_void_p()
+    opts.vertex_ids, opts.requests_max, opts.batch_rows_max = bool(vertex_ids), requests, batch_rows
+    check(lib.rung_store_attach(os.fsencode(share_path), byref(opts), byref(handle)))
+    return handle
+
+
+def open(path: Union[str, os.PathLike], *, host: Optional[Size] = None, gpu: Optional[Size] = None, gpus: Sequence[int] = (),   # pylint: disable=redefined-builtin
+         device: Optional[str] = None, cache: Optional[Size] = None, share: Union[bool, str, os.PathLike] = False, vertex_ids: bool = True,
+         queue_depth: int = 0, engine: str = "auto", numa: Union[str, int] = "auto", requests: int = 0, batch_rows: int = 0, gap: int = 0,
+         buffered: bool = False, read_timeout: float = 0) -> Store:
+    """Open a staged data set's features: the hottest rows are read into memory, the others stay in the file.
+
+    Args:
+        path: folder that `rung.stage()` or `rung stage` made
+        host: host memory for rows, slots and cache of rows from the file: bytes, "4GiB", "10%" of the features, "max" (default: half of what is free)
+        gpu: memory of each GPU for rows; given, or with `gpus`, a GPU gathers where there is one (default: the CPU gathers)
+        gpus: their numbers; the first gathers
+        device: "cpu", "cuda" (NoDeviceError where there is none) or "auto" (`why_cpu` then says why it is the CPU)
+        cache: of `host`, for rows from the file that will be wanted again (default: an eighth)
+        share: let other processes attach: True (workers that this one forks or spawns) or the path of a socket
+        vertex_ids: ids are original vertices; False: ranks only, which spares 4 bytes a vertex
+        queue_depth, engine, numa, gap, buffered, read_timeout: see rung-bench(1); numa "auto", "interleave", "none" or a node
+        requests: `gather_async()`s in flight at most (default 8).  batch_rows: ids of each at most (default 1 Mi)
+
+    Raises NotFoundError, FormatError, CorruptError, InvalidError (a budget too small: `least_bytes` would do), NoMemoryError, NoDeviceError.
+    """
+    return Store(dict(path=os.path.abspath(path), host=host, gpu=gpu, gpus=tuple(gpus), device=device, cache=cache, share=share, vertex_ids=vertex_ids,
+                      queue_depth=queue_depth, engine=engine, numa=numa, requests=requests, batch_rows=batch_rows, gap=gap, buffered=buffered,
+                      read_timeout=read_timeout))
+
+
+def attach(share_path: Union[str, os.PathLike], *, vertex_ids: bool = True, requests: int = 0, batch_rows: int = 0) -> Store:
+    """Attach to a store that another process of this user on this machine opened with `share`: its host memory exists once.
+
+    Raises NotFoundError (nobody shares one there), AbiError (another version), TimedOutError, InvalidError.
+    """
+    return Store(dict(share_path=os.fspath(share_path), vertex_ids=vertex_ids, requests=requests, batch_rows=batch_rows))

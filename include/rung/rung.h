@@ -9,6 +9,7 @@
 #include "edges.h"
 #include "gpu_sampler.h"
 #include "graph.h"
+#include "loader.h"
 #include "numa.h"
 #include "plan.h"
 #include "profile.h"

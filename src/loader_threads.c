@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loader's threads: workers that sample, each the batch with the next number, and the feeder, which announces and gathers in order.
+ *
+ * A batch is announced before it is gathered or not at all: once its gather is submitted the announcement would be of one that does not
+ * come any more. Gathering goes first, since somebody may be waiting for it; what is announced meanwhile is at most a gather later.
+ */
+#include <stdio.h>
+
+#include "loader_internal.h"
+#include "thread.h"
+
+/* ---- workers ---- */
+
+static int take_seeds(struct rung_loader *loader, struct rung__feed_batch *batch, const uint64_t *seeds, uint64_t count)
+{
+	const uint64_t vertex_count = loader->store->shape.vertex_count;
+
+	if (count > batch->seeds_capacity) {
+		rung__free(batch->seeds);
+		batch->seeds_capacity = 0;
+		batch->seeds = rung__malloc_array(count, sizeof(*batch->seeds));
+		if (!batch->seeds)
+			return rung__fail(RUNG_E_NOMEM, "loader: no memory for %" PRIu64 " seeds", count);
+		batch->seeds_capacity = count;
+	}
+	for (uint64_t i = 0; i < count; i++) {
+		if (seeds[i] >= vertex_count)
+			return rung__fail(RUNG_E_RANGE, "loader: seed %" PRIu64 " is %" PRIu64 ", not below the vertex count %" PRIu64 ": correct the seeds",
+			                  i, seeds[i], vertex_count);
+		batch->seeds[i] = seeds[i];
+	}
+	batch->handed.ranks = batch->seeds;
+	batch->handed.rank_count = count;
+	return 0;
+}
+
+static int sample(struct rung__feed_worker *worker, uint64_t idx, struct rung__feed_batch *batch)
+{
+	struct rung_loader *loader = worker->loader;
+	const uint64_t size = loader->opts.batch_size, first = idx * size, count = RUNG__MIN(size, loader->seed_count - first);
+	struct rung_loader_batch *handed = &batch->handed;
+	int rc;
+
+	*handed = (struct rung_loader_batch){ .batch_idx = idx, .seed_count = count, .blocks = batch->blocks };
+	batch->edge_count = 0;
+	if (!worker->sampler) {
+		rc = take_seeds(loader, batch, loader->seeds + first, count);
+		handed->seeds = handed->ranks;
+		return rc;
+	}
+	rc = rung_sampler_sample(worker->sampler, loader->seeds + first, count, loader->key_first + idx, batch->sample);
+	if (rc < 0)
+		return rc;
+	handed->ranks = rung_batch_vertices(batch->sample, &handed->rank_count);
+	handed->seeds = handed->ranks;
+	handed->block_count = loader->opts.sampler.hop_count;
+	for (uint32_t hop = 0; hop < handed->block_count; hop++) {
+		batch->blocks[hop] = rung_batch_block(batch->sample, hop);
+		batch->edge_count += batch->blocks[hop]->edge_count;
+	}
+	return 0;
+}
+
+static bool may_claim(const struct rung_loader *loader)
+{
+	return loader->active && loader->claimed < loader->end && loader->claimed - loader->submitted < loader->opts.ahead;
+}
+
+/* With the lock held. What failed keeps its sentence, which is this thread's. */
+static void note_failure(struct rung__feed_slot *slot, int rc)
+{
+	slot->rc = rc;
+	if (rc < 0)
+		snprintf(slot->text, sizeof(slot->text), "%s", rung_last_error());
+}
+
+/* With the lock held, which is let go of meanwhile. */
+static void sample_next(struct rung__feed_worker *worker)
+{
+	struct rung_loader *loader = worker->loader;
+	const uint64_t idx = loader->claimed++;
+	struct rung__feed_slot *slot = rung__feed_slot(loader, idx);
+	struct rung__feed_batch *batch;
+	uint64_t begin_ns;
+	int rc;
+
+	loader->sampling++;
+	pthread_mutex_unlock(&loader->lock);
+	begin_ns = rung__now_ns();
+	batch = rung__feed_take_batch(loader);
+	rc = batch ? sample(worker, idx, batch) : RUNG_E_NOMEM;
+	begin_ns = rung__now_ns() - begin_ns;
+	pthread_mutex_lock(&loader->lock);
+	loader->counters.sample_ns += begin_ns;
+	slot->batch = batch;
+	slot->state = RUNG__FEED_SAMPLED;
+	note_failure(slot, rc);
+	loader->sampling--;
+	pthread_cond_signal(&loader->work);
+	pthread_cond_broadcast(&loader->moved);
+}
+
+static void *run_worker(void *ctx)
+{
+	struct rung__feed_worker *worker = ctx;
+	struct rung_loader *loader = worker->loader;
+
+	pthread_mutex_lock(&loader->lock);
+	while (!loader->stop) {
+		if (may_claim(loader))
+			sample_next(worker);
+		else
+			pthread_cond_wait(&loader->room, &loader->lock);
+	}
+	pthread_mutex_unlock(&loader->lock);
+	return NULL;
+}
+
+/* ---- the feeder ---- */
+
+/* More ids than a request takes, or no request left of those that others use too: the store splits and waits by itself. */
+static int gather(struct rung_loader *loader, struct rung__feed_batch *batch)
+{
+	struct rung_loader_batch *handed = &batch->handed;
+	struct rung_ids ids = { .count = handed->rank_count, .dtype = RUNG_U64, .space = RUNG_RANKS };
+	int rc = rung__feed_take_rows(loader, batch);
+
+	if (rc < 0)
+		return rc;
+	ids.data = loader->store->device ? batch->rows->ids : handed->ranks;
+	handed->rows = batch->rows->memory;
+	if (ids.count > loader->store->opts.batch_rows_max)
+		return rung_gather(loader->store, &ids, handed->rows, 0);
+	rc = rung_gather_submit(loader->store, &ids, handed->rows, 0, NULL, &handed->request);
+	return rc == RUNG_E_AGAIN ? rung_gather(loader->store, &ids, handed->rows, 0) : rc;
+}
+
+/* With the lock held, which is let go of meanwhile. */
+static void submit_next(struct rung_loader *loader)
+{
+	struct rung__feed_slot *slot = rung__feed_slot(loader, loader->submitted);
+	uint64_t begin_ns;
+	int rc = slot->rc;
+
+	if (rc == 0) {
+		pthread_mutex_unlock(&loader->lock);
+		begin_ns = rung__now_ns();
+		rc = gather(loader, slot->batch);
+		begin_ns = rung__now_ns() - begin_ns;
+		pthread_mutex_lock(&loader->lock);
+		loader->counters.gather_ns += begin_ns;
+		note_failure(slot, rc);
+	}
+	slot->state = RUNG__FEED_READY;
+	loader->submitted++;
+	loader->announced = RUNG__MAX(loader->announced, loader->submitted);
+	loader->refused = false;
+	pthread_cond_signal(&loader->room);
+}
+
+/* With the lock held, which is let go of meanwhile. */
+static void announce_next(struct rung_loader *loader)
+{
+	const struct rung__feed_slot *slot = rung__feed_slot(loader, loader->announced);
+	const struct rung_loader_batch *handed = &slot->batch->handed;
+	const struct rung_ids ids = { .data = handed->ranks, .count = handed->rank_count, .dtype = RUNG_U64, .space = RUNG_RANKS };
+	uint64_t begin_ns;
+	int rc;
+
+	pthread_mutex_unlock(&loader->lock);
+	begin_ns = rung__now_ns();
+	rc = rung_prefetch(loader->store, &ids);
+	begin_ns = rung__now_ns() - begin_ns;
+	pthread_mutex_lock(&loader->lock);
+	loader->counters.announce_ns += begin_ns;
+	loader->refused = rc == RUNG_E_AGAIN;
+	loader->counters.announce_refused += loader->refused;
+	loader->counters.announced += rc == 0;
+	loader->announced += !loader->refused;   /* of another failure its gather tells */
+}
+
+static bool is_sampled(const struct rung_loader *loader, uint64_t idx)
+{
+	return idx < loader->claimed && rung__feed_slot(loader, idx)->state == RUNG__FEED_SAMPLED;
+}
+
+/* With the lock held. @return false when there is nothing to do */
+static bool feed(struct rung_loader *loader)
+{
+	if (!loader->active)
+		return false;
+	while (is_sampled(loader, loader->announced) && (!loader->announces || rung__feed_slot(loader, loader->announced)->rc < 0))
+		loader->announced++;
+	if (is_sampled(loader, loader->submitted) && loader->submitted - loader->handed < loader->opts.gathers &&
+	    (loader->announced > loader->submitted || loader->refused))
+		submit_next(loader);
+	else if (is_sampled(loader, loader->announced) && !loader->refused)
+		announce_next(loader);
+	else
+		return false;
+	return true;
+}
+
+static void *run_feeder(void *ctx)
+{
+	struct rung_loader *loader = ctx;
+
+	if (loader->store->device)
+		loader->store->device_ops->adopt(loader->store->device);   /* if it fails, so will what follows, and say so */
+	pthread_mutex_lock(&loader->lock);
+	while (!loader->stop) {
+		loader->feeding = true;
+		if (feed(loader)) {
+			pthread_cond_broadcast(&loader->moved);
+			continue;
+		}
+		loader->feeding = false;
+		pthread_cond_broadcast(&loader->moved);
+		pthread_cond_wait(&loader->work, &loader->lock);
+	}
+	pthread_mutex_unlock(&loader->lock);
+	return NULL;
+}
+
+/* ---- start and stop ---- */
+
+int rung__feed_start(struct rung_loader *loader)
+{
+	int err = rung__thread_start(&loader->feeder, run_feeder, loader);
+
+	loader->feeder_runs = err == 0;
+	while (err == 0 && loader->worker_count < loader->opts.threads) {
+		struct rung__feed_worker *worker = &loader->workers[loader->worker_count];
+
+		err = rung__thread_start(&worker->thread, run_worker, worker);
+		loader->worker_count += err == 0;
+	}
+	return err ? rung__fail_errno(err, "loader: starting a thread") : 0;
+}
+
+void rung__feed_stop(struct rung_loader *loader)
+{
+	pthread_mutex_lock(&loader->lock);
+	loader->stop = true;
+	pthread_cond_broadcast(&loader->room);
+	pthread_cond_broadcast(&loader->work);
+	pthread_mutex_unlock(&loader->lock);
+	if (loader->feeder_runs)
+		pthread_join(loader->feeder, NULL);
+	for (uint32_t i = 0; i < loader->worker_count; i++)
+		pthread_join(loader->workers[i].thread, NULL);
+}

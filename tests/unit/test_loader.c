@@ -1,0 +1,811 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The loader: batches and rows are those of the sampler and the dataset, in order, whatever works on them; what ends a pass; what is refused. */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fault_tier.h"
+#include "says.h"
+#include "store_fixture.h"
+
+#define ROWS 3000u
+#define WIDTH 512u
+#define HOST_BYTES 700000u   /* about a half, less slots and cache */
+#define SEEDS 330u
+#define BATCH 32u
+#define BATCHES ((SEEDS + BATCH - 1) / BATCH)
+#define HOPS 2
+#define KEY_FIRST 100u
+
+static const uint32_t fanouts[HOPS] = { 4, 3 };
+
+static struct store_fixture f;
+static struct rung_graph *graph;
+static uint64_t seeds[SEEDS];
+static struct rung_batch *expected[BATCHES];   /* by rung_sampler_sample() */
+
+static void sample_expected(void)
+{
+	struct rung_sampler_opts opts = RUNG_SAMPLER_OPTS_INIT;
+	struct rung_sampler *sampler;
+
+	opts.fanouts = fanouts;
+	opts.hop_count = HOPS;
+	opts.seed = 3;
+	cr_assert_eq(rung_sampler_create(rung_graph_csc(graph), &opts, &sampler), 0);
+	for (uint64_t b = 0; b < BATCHES; b++) {
+		cr_assert_eq(rung_batch_create(&expected[b]), 0);
+		cr_assert_eq(rung_sampler_sample(sampler, seeds + b * BATCH, RUNG__MIN(BATCH, SEEDS - b * BATCH), KEY_FIRST + b, expected[b]), 0);
+	}
+	rung_sampler_destroy(sampler);
+}
+
+static void open_store(uint64_t host_bytes, struct rung_store_opts opts)
+{
+	opts.size = sizeof(opts);
+	support_fault_reset();
+	fixture_open(&f, ROWS, WIDTH, host_bytes, &opts, &support_fault_tier);
+	cr_assert_eq(rung_dataset_load_graph(f.ds, &graph), 0);
+	for (uint64_t i = 0; i < SEEDS; i++)
+		seeds[i] = (i * 1237 + 11) % ROWS;
+	sample_expected();
+}
+
+static void close_store(void)
+{
+	for (uint64_t b = 0; b < BATCHES; b++)
+		rung_batch_destroy(expected[b]);
+	rung_graph_destroy(graph);
+	fixture_close(&f);
+}
+
+static struct rung_loader_opts loader_opts(uint32_t threads, uint32_t ahead, uint32_t gathers)
+{
+	struct rung_loader_opts opts = RUNG_LOADER_OPTS_INIT;
+
+	opts.sampler.fanouts = fanouts;
+	opts.sampler.hop_count = HOPS;
+	opts.sampler.seed = 3;
+	opts.batch_size = BATCH;
+	opts.threads = threads;
+	opts.ahead = ahead;
+	opts.gathers = gathers;
+	return opts;
+}
+
+static struct rung_loader *make_loader_of(struct rung_loader_opts opts)
+{
+	struct rung_loader *loader;
+
+	cr_assert_eq(rung_loader_create(f.store, rung_graph_csc(graph), &opts, &loader), 0, "%s", rung_last_error());
+	return loader;
+}
+
+static struct rung_loader *make_loader(uint32_t threads, uint32_t ahead, uint32_t gathers)
+{
+	return make_loader_of(loader_opts(threads, ahead, gathers));
+}
+
+static struct rung_loader_pass whole_pass(void)
+{
+	struct rung_loader_pass pass = RUNG_LOADER_PASS_INIT;
+
+	pass.seeds = seeds;
+	pass.seed_count = SEEDS;
+	pass.key_first = KEY_FIRST;
+	return pass;
+}
+
+static void begin(struct rung_loader *loader, struct rung_loader_pass pass)
+{
+	cr_assert_eq(rung_loader_begin(loader, &pass), 0, "%s", rung_last_error());
+}
+
+static const struct rung_loader_batch *next(struct rung_loader *loader)
+{
+	const struct rung_loader_batch *batch = NULL;
+
+	cr_assert_eq(rung_loader_next(loader, &batch), 1, "%s", rung_last_error());
+	return batch;
+}
+
+static void check_end(struct rung_loader *loader)
+{
+	const struct rung_loader_batch *batch = NULL;
+
+	for (int again = 0; again < 2; again++)
+		cr_assert_eq(rung_loader_next(loader, &batch), 0);
+	cr_assert_null(batch);
+}
+
+static void check_rows(const struct rung_loader_batch *batch)
+{
+	cr_assert(fixture_on_cuda() || !batch->request);
+	if (batch->request)
+		cr_assert_eq(rung_request_wait(batch->request, -1), 0, "%s", rung_last_error());
+	cr_assert_eq(fixture_wrong_rows(&f, batch->ranks, batch->rank_count, batch->rows, WIDTH), 0, "batch %" PRIu64, batch->batch_idx);
+}
+
+static void check_batch(const struct rung_loader_batch *batch, uint64_t idx)
+{
+	uint64_t count;
+	const uint64_t *vertices = rung_batch_vertices(expected[idx], &count);
+
+	cr_assert_eq(batch->batch_idx, idx);
+	cr_assert_eq(batch->rank_count, count);
+	cr_assert_arr_eq(batch->ranks, vertices, count * sizeof(*vertices));
+	cr_assert_eq(batch->seed_count, RUNG__MIN(BATCH, SEEDS - idx * BATCH));
+	cr_assert_arr_eq(batch->seeds, seeds + idx * BATCH, batch->seed_count * sizeof(*seeds));
+	cr_assert_eq(batch->block_count, HOPS);
+	for (uint32_t hop = 0; hop < HOPS; hop++) {
+		const struct rung_block *got = batch->blocks[hop], *want = rung_batch_block(expected[idx], hop);
+
+		cr_assert(got->dst_count == want->dst_count && got->src_count == want->src_count && got->edge_count == want->edge_count);
+		cr_assert_arr_eq(got->indptr, want->indptr, (want->dst_count + 1) * sizeof(*want->indptr));
+		cr_assert_arr_eq(got->indices, want->indices, want->edge_count * sizeof(*want->indices));
+	}
+	check_rows(batch);
+}
+
+static void run_pass(struct rung_loader *loader, struct rung_loader_pass pass)
+{
+	begin(loader, pass);
+	for (uint64_t b = pass.batch_first; b < BATCHES; b++) {
+		const struct rung_loader_batch *batch = next(loader);
+
+		check_batch(batch, b);
+		rung_loader_put(loader, batch);
+	}
+	check_end(loader);
+}
+
+static struct rung_loader_stats stats_of(const struct rung_loader *loader)
+{
+	struct rung_loader_stats stats = { .size = sizeof(stats) };
+
+	cr_assert_eq(rung_loader_stats(loader, &stats), 0);
+	return stats;
+}
+
+Test(loader, batches_are_those_of_the_sampler_and_their_rows_those_of_the_dataset)
+{
+	static const uint32_t of[][3] = { { 0, 0, 0 }, { 1, 1, 1 }, { 1, 16, 3 }, { 3, 1, 2 }, { 5, 4, 1 }, { 4, 100, 7 } };
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ .requests_max = 8 });
+	for (unsigned i = 0; i < RUNG__ARRAY_LEN(of); i++) {
+		struct rung_loader *loader = make_loader(of[i][0], of[i][1], of[i][2]);
+
+		run_pass(loader, whole_pass());
+		run_pass(loader, whole_pass());
+		rung_loader_destroy(loader);
+	}
+	close_store();
+}
+
+Test(loader, counters_are_of_the_pass)
+{
+	struct rung_loader_stats stats;
+	struct rung_loader *loader;
+	uint64_t rows = 0, edges = 0, count;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
+	for (uint64_t b = 0; b < BATCHES; b++) {
+		rung_batch_vertices(expected[b], &count);
+		rows += count;
+		edges += rung_batch_block(expected[b], 0)->edge_count + rung_batch_block(expected[b], 1)->edge_count;
+	}
+	loader = make_loader(2, 0, 0);
+	stats = stats_of(loader);
+	cr_assert(stats.batches == 0 && stats.seconds == 0 && stats.wait_s == 0);
+	for (int again = 0; again < 2; again++) {
+		run_pass(loader, whole_pass());
+		stats = stats_of(loader);
+		cr_assert_eq(stats.batches, BATCHES);
+		cr_assert_eq(stats.rows, rows);
+		cr_assert_eq(stats.edges, edges);
+		cr_assert(stats.sample_s > 0 && stats.gather_s > 0 && stats.announce_s > 0 && stats.seconds >= stats.wait_s);
+		cr_assert_float_eq(stats.wait_s, stats.wait_sample_s + stats.wait_rows_s, 1e-6);
+		cr_assert_eq(stats_of(loader).seconds, stats.seconds, "the pass is over");
+	}
+	begin(loader, whole_pass());
+	rung_loader_put(loader, next(loader));
+	cr_assert_eq(stats_of(loader).batches, 1);
+	cr_assert_eq(rung_loader_end(loader), 0);
+	cr_assert_eq(stats_of(loader).batches, 1);
+	stats.size = 4;
+	cr_assert_eq(rung_loader_stats(loader, &stats), RUNG_E_INVAL);
+	stats.size = sizeof(stats) + 8;
+	cr_assert_eq(rung_loader_stats(loader, &stats), RUNG_E_ABI);
+	rung_loader_destroy(loader);
+	close_store();
+}
+
+static void shuffled(uint64_t shuffle_seed, uint32_t threads, uint64_t order_out[SEEDS])
+{
+	struct rung_loader *loader = make_loader(threads, 0, 0);
+	struct rung_loader_pass pass = whole_pass();
+	uint64_t count = 0;
+
+	pass.shuffle = 1;
+	pass.shuffle_seed = shuffle_seed;
+	begin(loader, pass);
+	for (uint64_t b = 0; b < BATCHES; b++) {
+		const struct rung_loader_batch *batch = next(loader);
+
+		memcpy(order_out + count, batch->seeds, batch->seed_count * sizeof(*batch->seeds));
+		count += batch->seed_count;
+		check_rows(batch);
+		rung_loader_put(loader, batch);
+	}
+	cr_assert_eq(count, SEEDS);
+	check_end(loader);
+	rung_loader_destroy(loader);
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+Test(loader, a_shuffled_pass_has_each_seed_once_in_the_order_that_its_seed_draws)
+{
+	uint64_t one[SEEDS], same[SEEDS], other[SEEDS], sorted[SEEDS], given[SEEDS];
+	uint64_t moved = 0;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
+	shuffled(7, 1, one);
+	shuffled(7, 3, same);
+	shuffled(8, 1, other);
+	cr_assert_arr_eq(one, same, sizeof(one));
+	cr_assert_arr_neq(one, other, sizeof(one));
+	memcpy(sorted, one, sizeof(one));
+	memcpy(given, seeds, sizeof(given));
+	qsort(sorted, SEEDS, sizeof(*sorted), by_value);
+	qsort(given, SEEDS, sizeof(*given), by_value);
+	cr_assert_arr_eq(sorted, given, sizeof(given));
+	for (uint64_t i = 0; i < SEEDS; i++)
+		moved += one[i] != seeds[i];
+	cr_assert_gt(moved, SEEDS * 9 / 10);
+	close_store();
+}
+
+/* Every order as often as any other: of three seeds, one a batch, six. */
+Test(loader, every_order_is_equally_likely)
+{
+	struct rung_loader_opts opts = RUNG_LOADER_OPTS_INIT;
+	static const uint64_t three[3] = { 0, 1, 2 };
+	uint64_t seen[9] = { 0 };
+	struct rung_loader *loader;
+
+	open_store(RUNG_BYTES_MAX, (struct rung_store_opts){ 0 });
+	opts.batch_size = 3;
+	loader = make_loader_of(opts);
+	for (uint64_t i = 0; i < 6000; i++) {
+		const struct rung_loader_batch *batch;
+
+		begin(loader, (struct rung_loader_pass){ .size = sizeof(struct rung_loader_pass), .seeds = three, .seed_count = 3, .shuffle = 1,
+		                                         .shuffle_seed = i });
+		batch = next(loader);
+		seen[batch->seeds[0] * 3 + batch->seeds[1]]++;
+		rung_loader_put(loader, batch);
+	}
+	for (uint64_t i = 0; i < 9; i++) {
+		if (i % 4 != 0)
+			cr_assert(seen[i] > 850 && seen[i] < 1150, "order %" PRIu64 ": %" PRIu64, i, seen[i]);   /* five standard deviations */
+	}
+	rung_loader_destroy(loader);
+	close_store();
+}
+
+Test(loader, a_caller_may_keep_all_batches)
+{
+	const struct rung_loader_batch *kept[BATCHES];
+	struct rung_loader *loader;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ .requests_max = 3 });
+	loader = make_loader(2, 2, 1);
+	for (int again = 0; again < 2; again++) {
+		begin(loader, whole_pass());
+		for (uint64_t b = 0; b < BATCHES; b++)
+			kept[b] = next(loader);
+		check_end(loader);
+		for (uint64_t b = 0; b < BATCHES; b++)
+			check_batch(kept[b], b);
+		for (uint64_t b = 0; b < BATCHES; b++)
+			rung_loader_put(loader, kept[b * 7 % BATCHES]);
+	}
+	rung_loader_put(loader, NULL);
+	rung_loader_destroy(loader);
+	close_store();
+}
+
+struct putter {
+	struct rung_loader *loader;
+	const struct rung_loader_batch *batches[BATCHES];
+};
+
+static void *put_all(void *ctx)
+{
+	struct putter *putter = ctx;
+
+	for (uint64_t b = BATCHES; b-- > 0;)
+		rung_loader_put(putter->loader, putter->batches[b]);
+	return NULL;
+}
+
+Test(loader, batches_are_put_by_another_thread_in_another_order_while_the_next_pass_is_on_its_way)
+{
+	struct putter putter;
+	pthread_t thread;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
+	putter.loader = make_loader(2, 4, 2);
+	begin(putter.loader, whole_pass());
+	for (uint64_t b = 0; b < BATCHES; b++)
+		putter.batches[b] = next(putter.loader);
+	begin(putter.loader, whole_pass());
+	for (uint64_t b = 0; b < BATCHES; b++)
+		check_batch(putter.batches[b], b);
+	cr_assert_eq(pthread_create(&thread, NULL, put_all, &putter), 0);
+	for (uint64_t b = 0; b < BATCHES; b++) {
+		const struct rung_loader_batch *batch = next(putter.loader);
+
+		check_batch(batch, b);
+		rung_loader_put(putter.loader, batch);
+	}
+	check_end(putter.loader);
+	pthread_join(thread, NULL);
+	rung_loader_destroy(putter.loader);
+	close_store();
+}
+
+Test(loader, passes_are_left_and_begun_at_any_batch)
+{
+	const struct rung_loader_batch *kept, *none = NULL;
+	struct rung_loader *loader;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
+	loader = make_loader(3, 5, 2);
+	cr_assert_eq(rung_loader_next(loader, &none), RUNG_E_INVAL, "no pass yet");
+	cr_assert_eq(rung_loader_end(loader), 0);
+	for (uint64_t leave = 0; leave <= BATCHES; leave++) {
+		begin(loader, whole_pass());
+		for (uint64_t b = 0; b < leave; b++)
+			rung_loader_put(loader, next(loader));
+		if (leave % 2)
+			cr_assert_eq(rung_loader_end(loader), 0);
+		if (leave % 2)
+			cr_assert_eq(rung_loader_next(loader, &none), RUNG_E_INVAL);
+	}
+	begin(loader, whole_pass());
+	kept = next(loader);
+	cr_assert_eq(rung_loader_end(loader), 0);
+	check_batch(kept, 0);
+	run_pass(loader, whole_pass());
+	check_batch(kept, 0);
+	rung_loader_put(loader, kept);
+	cr_assert_null(none);
+	rung_loader_destroy(loader);
+	close_store();
+}
+
+Test(loader, a_loader_is_destroyed_at_any_moment_with_batches_not_put)
+{
+	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
+	for (uint64_t taken = 0; taken <= 4; taken++) {
+		struct rung_loader *loader = make_loader(2, 3, 2);
+
+		begin(loader, whole_pass());
+		for (uint64_t b = 0; b < taken; b++)
+			next(loader);
+		rung_loader_destroy(loader);
+	}
+	rung_loader_destroy(make_loader(2, 3, 2));   /* never used */
+	rung_loader_destroy(NULL);
+	close_store();
+}
+
+Test(loader, a_pass_goes_on_at_a_batch)
+{
+	struct rung_loader_pass pass = whole_pass();
+	struct rung_loader *loader;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
+	loader = make_loader(2, 3, 2);
+	for (pass.batch_first = 0; pass.batch_first <= BATCHES; pass.batch_first++)
+		run_pass(loader, pass);
+	assert_says(rung_loader_begin(loader, &pass), RUNG_E_INVAL, "a pass of 11 batches cannot begin with batch 12");
+	rung_loader_destroy(loader);
+	close_store();
+}
+
+static uint64_t count_batches(struct rung_loader *loader, uint64_t seed_count, int drop_last, uint64_t *last_out)
+{
+	struct rung_loader_pass pass = whole_pass();
+	const struct rung_loader_batch *batch;
+	uint64_t count = 0;
+
+	pass.seed_count = seed_count;
+	pass.drop_last = drop_last;
+	begin(loader, pass);
+	while (rung_loader_next(loader, &batch) == 1) {
+		count++;
+		*last_out = batch->seed_count;
+		rung_loader_put(loader, batch);
+	}
+	check_end(loader);
+	return count;
+}
+
+Test(loader, the_last_batch_has_what_is_left_or_is_dropped)
+{
+	struct rung_loader *loader;
+	uint64_t last = 0;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
+	loader = make_loader(2, 3, 2);
+	cr_assert_eq(count_batches(loader, 3 * BATCH + 1, 0, &last), 4);
+	cr_assert_eq(last, 1);
+	cr_assert_eq(count_batches(loader, 3 * BATCH + 1, 1, &last), 3);
+	cr_assert_eq(last, BATCH);
+	cr_assert_eq(count_batches(loader, 3 * BATCH, 1, &last), 3);
+	cr_assert_eq(count_batches(loader, 3 * BATCH, 0, &last), 3);
+	cr_assert_eq(count_batches(loader, BATCH - 1, 1, &last), 0);
+	cr_assert_eq(count_batches(loader, 0, 0, &last), 0);
+	rung_loader_destroy(loader);
+	close_store();
+}
+
+Test(loader, without_edges_a_batch_is_its_seeds)
+{
+	struct rung_loader_opts opts = RUNG_LOADER_OPTS_INIT;
+	struct rung_loader_pass pass = whole_pass();
+	const struct rung_loader_batch *batch = NULL;
+	struct rung_loader *loader;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
+	opts.batch_size = BATCH;
+	cr_assert_eq(rung_loader_create(f.store, NULL, &opts, &loader), 0, "%s", rung_last_error());
+	seeds[5] = seeds[4];         /* nothing is wrong with that here */
+	seeds[2 * BATCH + 3] = ROWS;
+	begin(loader, pass);
+	for (uint64_t b = 0; b < BATCHES; b++) {
+		if (b == 2) {
+			assert_says(rung_loader_next(loader, &batch), RUNG_E_RANGE, "batch 2: loader: seed 3 is 3000");
+			continue;
+		}
+		batch = next(loader);
+		cr_assert_eq(batch->batch_idx, b);
+		cr_assert(batch->seeds == batch->ranks && batch->seed_count == batch->rank_count && batch->block_count == 0);
+		cr_assert_arr_eq(batch->seeds, seeds + b * BATCH, batch->seed_count * sizeof(*seeds));
+		check_rows(batch);
+		rung_loader_put(loader, batch);
+	}
+	check_end(loader);
+	rung_loader_destroy(loader);
+	close_store();
+}
+
+Test(loader, batches_are_announced_where_cold_rows_may_be_kept)
+{
+	struct rung_loader_pass pass = whole_pass();
+	struct rung_loader *loader;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
+	cr_assert_gt(rung_plan_cache(f.plan)->row_count, 0);
+	loader = make_loader(2, 4, 2);
+	run_pass(loader, pass);
+	cr_assert_eq(stats_of(loader).announced, BATCHES);
+	cr_assert_eq(stats_of(loader).announce_refused, 0);
+	pass.batch_first = 3;
+	run_pass(loader, pass);
+	cr_assert_eq(stats_of(loader).announced, BATCHES - 3);
+	rung_loader_destroy(loader);
+	close_store();
+
+	open_store(RUNG_BYTES_MAX, (struct rung_store_opts){ 0 });
+	loader = make_loader(2, 4, 2);
+	run_pass(loader, pass);
+	cr_assert_eq(stats_of(loader).announced, 0);
+	rung_loader_destroy(loader);
+	close_store();
+}
+
+Test(loader, a_window_that_is_full_is_tried_again_behind_the_next_gather)
+{
+	struct rung_loader_stats stats;
+	struct rung_loader *loader;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ .window_rows_max = 700 });   /* of two or three batches */
+	loader = make_loader(2, 8, 1);
+	run_pass(loader, whole_pass());
+	stats = stats_of(loader);
+	cr_assert_gt(stats.announce_refused, 0);
+	cr_assert_gt(stats.announced, 0);
+	cr_assert_leq(stats.announced, BATCHES);
+	rung_loader_destroy(loader);
+	close_store();
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ .window_rows_max = 1 });   /* of none */
+	loader = make_loader(2, 8, 2);
+	run_pass(loader, whole_pass());
+	cr_assert_eq(stats_of(loader).announced, 0);
+	rung_loader_destroy(loader);
+	close_store();
+}
+
+static bool wants(uint64_t idx, uint64_t rank)
+{
+	uint64_t count;
+	const uint64_t *vertices = rung_batch_vertices(expected[idx], &count);
+
+	for (uint64_t i = 0; i < count; i++) {
+		if (vertices[i] == rank)
+			return true;
+	}
+	return false;
+}
+
+/* A cold row that some batches want, and others do not. */
+static uint64_t find_rank(void)
+{
+	const struct rung_plan_tier *cold = rung_plan_tier(f.plan, fixture_tier(&f, "nvme"));
+
+	for (uint64_t rank = cold->rank_first; rank < ROWS; rank++) {
+		uint64_t wanted = 0;
+
+		for (uint64_t b = 0; b < BATCHES; b++)
+			wanted += wants(b, rank);
+		if (wanted >= 2 && wanted < BATCHES)
+			return rank;
+	}
+	cr_assert_fail("no such row");
+	return 0;
+}
+
+Test(loader, a_row_that_cannot_be_read_fails_the_batches_that_want_it)
+{
+	struct rung_loader *loader;
+	char words[64];
+	uint64_t rank;
+
+	if (fixture_in_place())
+		cr_skip_test("a row's neighbours are not those of its rank where rows stay in place");
+	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
+	rank = find_rank();
+	snprintf(words, sizeof(words), "row of rank %" PRIu64 " ", rank);
+	support_fault.bad_offset = 4096 + rank * WIDTH;
+	loader = make_loader(2, 4, 2);
+	begin(loader, whole_pass());
+	for (uint64_t b = 0; b < BATCHES; b++) {
+		const struct rung_loader_batch *batch = NULL;
+		int rc = rung_loader_next(loader, &batch);
+
+		if (batch && batch->request)
+			rc = rung_request_wait(batch->request, -1) < 0 ? RUNG_E_IO : rc;
+		cr_assert_eq(rc, wants(b, rank) ? RUNG_E_IO : 1, "batch %" PRIu64 ": %d: %s", b, rc, rung_last_error());
+		if (rc < 0) {
+			cr_assert(strstr(rung_last_error(), words) && strstr(rung_last_error(), strerror(ENODATA)), "%s", rung_last_error());
+		} else {
+			check_batch(batch, b);
+		}
+		rung_loader_put(loader, batch);
+	}
+	check_end(loader);
+	support_fault.bad_offset = 0;
+	run_pass(loader, whole_pass());
+	rung_loader_destroy(loader);
+	close_store();
+}
+
+Test(loader, a_batch_that_cannot_be_sampled_is_left_out)
+{
+	struct rung_loader *loader;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
+	seeds[3 * BATCH + 5] = ROWS;
+	seeds[6 * BATCH + 7] = seeds[6 * BATCH + 2];
+	for (uint32_t threads = 1; threads <= 4; threads++) {
+		loader = make_loader(threads, 4, 2);
+		begin(loader, whole_pass());
+		for (uint64_t b = 0; b < BATCHES; b++) {
+			const struct rung_loader_batch *batch = NULL;
+			int rc = rung_loader_next(loader, &batch);
+
+			if (b == 3) {
+				assert_says(rc, RUNG_E_RANGE, "batch 3: sampling: seed 5 is 3000");
+			} else if (b == 6) {
+				assert_says(rc, RUNG_E_INVAL, "batch 6: sampling: seeds 2 and 7");
+			} else {
+				cr_assert_eq(rc, 1);
+				check_batch(batch, b);
+			}
+			rung_loader_put(loader, batch);
+		}
+		check_end(loader);
+		cr_assert_eq(stats_of(loader).batches, BATCHES - 2);
+		rung_loader_destroy(loader);
+	}
+	close_store();
+}
+
+Test(loader, batches_larger_than_a_request_are_split)
+{
+	struct rung_loader *loader;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ .batch_rows_max = 100 });
+	loader = make_loader(2, 4, 2);
+	run_pass(loader, whole_pass());
+	cr_assert_eq(stats_of(loader).announced, BATCHES);
+	rung_loader_destroy(loader);
+	close_store();
+}
+
+Test(loader, it_goes_on_while_others_have_all_requests_of_the_store)
+{
+	struct rung_request *taken[3];
+	struct rung_loader *loader;
+	struct rung_ids ids;
+	void *out;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ .requests_max = 3 });
+	ids = fixture_ids(&f, seeds, 10, RUNG_U64, RUNG_RANKS);
+	out = fixture_memory(&f, 10 * WIDTH);
+	for (unsigned i = 0; i < 3; i++)
+		cr_assert_eq(rung_gather_submit(f.store, &ids, out, 0, NULL, &taken[i]), 0);
+	loader = make_loader(2, 4, 2);
+	run_pass(loader, whole_pass());
+	for (unsigned i = 0; i < 3; i++)
+		rung_request_put(taken[i]);
+	rung_loader_destroy(loader);
+	close_store();
+}
+
+static void refuse(struct rung_loader_opts opts, const struct rung_csc *csc, int status, const char *words)
+{
+	struct rung_loader *loader = NULL;
+
+	assert_says(rung_loader_create(f.store, csc, &opts, &loader), status, words);
+	cr_assert_null(loader);
+}
+
+Test(loader, options_that_cannot_be_are_refused)
+{
+	const struct rung_loader_opts good = loader_opts(0, 0, 0);
+	struct rung_loader_opts opts = good;
+	struct rung_csc csc;
+	struct {
+		struct rung_loader_opts opts;
+		uint64_t more;
+	} longer = { good, 1 };
+	struct rung_loader *loader = NULL;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ .requests_max = 4 });
+	csc = *rung_graph_csc(graph);
+	opts.size = 3;
+	refuse(opts, &csc, RUNG_E_INVAL, "size");
+	opts = good;
+	opts.sampler.size = 0;
+	refuse(opts, &csc, RUNG_E_INVAL, "size of the sampler's options");
+	opts = good;
+	opts.threads = RUNG_LOADER_THREADS_MAX + 1;
+	refuse(opts, &csc, RUNG_E_INVAL, "threads");
+	opts = good;
+	opts.ahead = RUNG_LOADER_AHEAD_MAX + 1;
+	refuse(opts, &csc, RUNG_E_INVAL, "4097 batches ahead");
+	opts = good;
+	opts.gathers = 4;
+	refuse(opts, &csc, RUNG_E_INVAL, "at most 3");
+	opts = good;
+	opts.sampler.hop_count = RUNG_HOPS_MAX + 1;
+	refuse(opts, &csc, RUNG_E_INVAL, "hops");
+	opts = good;
+	opts.sampler.fanouts = NULL;
+	refuse(opts, &csc, RUNG_E_INVAL, "hops");
+	opts = good;
+	opts.sampler.draws = (enum rung_draws)7;
+	refuse(opts, &csc, RUNG_E_INVAL, "draws");
+	refuse(good, NULL, RUNG_E_INVAL, "no graph");
+	csc.vertex_count--;
+	refuse(good, &csc, RUNG_E_INVAL, "2999 vertices");
+	longer.opts.size = sizeof(longer);
+	cr_assert_eq(rung_loader_create(f.store, rung_graph_csc(graph), &longer.opts, &loader), RUNG_E_ABI);
+	longer.more = 0;
+	cr_assert_eq(rung_loader_create(f.store, rung_graph_csc(graph), &longer.opts, &loader), 0);
+	rung_loader_destroy(loader);
+	opts = good;
+	opts.gathers = 3;
+	loader = make_loader_of(opts);
+	run_pass(loader, whole_pass());
+	rung_loader_destroy(loader);
+	close_store();
+}
+
+Test(loader, a_store_of_one_request_is_enough)
+{
+	struct rung_loader_opts opts = loader_opts(2, 2, 2);
+	struct rung_loader *loader;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ .requests_max = 1 });
+	refuse(opts, rung_graph_csc(graph), RUNG_E_INVAL, "at most 1");
+	loader = make_loader(2, 2, 0);
+	run_pass(loader, whole_pass());
+	rung_loader_destroy(loader);
+	close_store();
+}
+
+Test(loader, passes_that_cannot_be_are_refused_and_the_one_on_its_way_goes_on)
+{
+	struct rung_loader_pass pass = whole_pass();
+	const struct rung_loader_batch *batch;
+	struct rung_loader *loader;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
+	loader = make_loader(2, 2, 2);
+	begin(loader, pass);
+	pass.seeds = NULL;
+	cr_assert_eq(rung_loader_begin(loader, &pass), RUNG_E_INVAL);
+	pass = whole_pass();
+	pass.size = 2;
+	cr_assert_eq(rung_loader_begin(loader, &pass), RUNG_E_INVAL);
+	for (uint64_t b = 0; b < BATCHES; b++) {
+		batch = next(loader);
+		check_batch(batch, b);
+		rung_loader_put(loader, batch);
+	}
+	rung_loader_destroy(loader);
+	close_store();
+}
+
+/* @return batches handed over, less those that had no memory */
+static uint64_t run_short_of_memory(struct rung_loader *loader, bool *begun_out)
+{
+	const struct rung_loader_pass pass = whole_pass();
+	const struct rung_loader_batch *batch;
+	uint64_t good = 0;
+	int rc = rung_loader_begin(loader, &pass);
+
+	*begun_out = rc == 0;
+	cr_assert(rc == 0 || rc == RUNG_E_NOMEM);
+	for (uint64_t b = 0; b < BATCHES && *begun_out; b++) {
+		rc = rung_loader_next(loader, &batch);
+		cr_assert(rc == 1 || rc == RUNG_E_NOMEM, "%d: %s", rc, rung_last_error());
+		if (rc != 1)
+			continue;
+		check_batch(batch, b);
+		good++;
+		rung_loader_put(loader, batch);
+	}
+	return good;
+}
+
+Test(loader, every_allocation_may_fail)
+{
+	uint64_t good = 0, limit;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
+	for (limit = 0; good < BATCHES && limit < 1000; limit++) {
+		const struct rung_loader_opts opts = loader_opts(2, 3, 2);
+		struct rung_loader *loader;
+		bool begun;
+		int rc;
+
+		rung__alloc_limit((int64_t)limit);
+		rc = rung_loader_create(f.store, rung_graph_csc(graph), &opts, &loader);
+		if (rc == 0) {
+			good = run_short_of_memory(loader, &begun);
+			rung__alloc_limit(-1);
+			run_pass(loader, whole_pass());
+			rung_loader_destroy(loader);
+		}
+		rung__alloc_limit(-1);
+		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%d: %s", rc, rung_last_error());
+	}
+	cr_assert(limit > 20 && limit < 1000, "loader, workers, batches and their arrays, rows: %" PRIu64, limit);
+	close_store();
+}

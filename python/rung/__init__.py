@@ -12,10 +12,27 @@ from .dtypes import DType
 from .errors import (AbiError, AgainError, BusyError, CanceledError, ClosedError, CorruptError, Error, ExistsError, ForkError, FormatError,
                      InvalidError, LibraryError, NoDeviceError, NoMemoryError, NoSpaceError, NotFoundError, NotSupportedError, RangeError,
                      ReadError, TimedOutError)
+from .loader import Batch, EpochStats, Loader
+from .sampler import Block, NeighborSampler, Sample
 from .staging import StageResult, stage
 from .store import Gather, Stats, Store, Tier, attach, open   # pylint: disable=redefined-builtin
 
-__all__ = ["AbiError", "AgainError", "Array", "BusyError", "CanceledError", "ClosedError", "CorruptError", "DType", "Dataset", "Error",
-           "ExistsError", "ForkError", "FormatError", "Gather", "Graph", "InvalidError", "LibraryError", "NoDeviceError", "NoMemoryError",
-           "NoSpaceError", "NotFoundError", "NotSupportedError", "RangeError", "ReadError", "StageResult", "Stats", "Store", "Tier",
-           "TimedOutError", "__version__", "attach", "open", "stage"]
+# not in __all__: a star import would need torch
+_LAZY = {"FeatureStore": "pyg", "Feature": "graphbolt"}
+
+
+def __getattr__(name: str):
+    if name not in _LAZY:
+        raise AttributeError(f"module 'rung' has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+__all__ = ["AbiError", "AgainError", "Array", "Batch", "Block", "BusyError", "CanceledError", "ClosedError", "CorruptError", "DType",
+           "Dataset", "EpochStats", "Error", "ExistsError", "ForkError", "FormatError", "Gather", "Graph", "InvalidError", "LibraryError",
+           "Loader", "NeighborSampler", "NoDeviceError", "NoMemoryError", "NoSpaceError", "NotFoundError", "NotSupportedError",
+           "RangeError", "ReadError", "Sample", "StageResult", "Stats", "Store", "Tier", "TimedOutError", "__version__", "attach", "open",
+           "stage"]

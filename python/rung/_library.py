@@ -185,6 +185,31 @@ class Block(Struct):
     _fields_ = [("dst_count", c_uint64), ("src_count", c_uint64), ("edge_count", c_uint64), ("indptr", c_void_p), ("indices", c_void_p)]
 
 
+class LoaderOpts(Struct):
+    _c_name_ = "rung_loader_opts"
+    _fields_ = [("size", c_size_t), ("sampler", SamplerOpts), ("batch_size", c_uint64), ("threads", c_uint32), ("ahead", c_uint32),
+                ("gathers", c_uint32)]
+
+
+class LoaderPass(Struct):
+    _c_name_ = "rung_loader_pass"
+    _fields_ = [("size", c_size_t), ("seeds", c_void_p), ("seed_count", c_uint64), ("key_first", c_uint64), ("shuffle", c_int),
+                ("shuffle_seed", c_uint64), ("batch_first", c_uint64), ("drop_last", c_int)]
+
+
+class LoaderBatch(Struct):
+    _c_name_ = "rung_loader_batch"
+    _fields_ = [("batch_idx", c_uint64), ("seeds", c_void_p), ("seed_count", c_uint64), ("ranks", c_void_p), ("rank_count", c_uint64),
+                ("blocks", POINTER(POINTER(Block))), ("block_count", c_uint32), ("rows", c_void_p), ("request", c_void_p)]
+
+
+class LoaderStats(Struct):
+    _c_name_ = "rung_loader_stats"
+    _fields_ = [("size", c_size_t), ("batches", c_uint64), ("rows", c_uint64), ("edges", c_uint64), ("seconds", c_double), ("wait_s", c_double),
+                ("wait_sample_s", c_double), ("wait_rows_s", c_double), ("sample_s", c_double), ("gather_s", c_double), ("announce_s", c_double),
+                ("announced", c_uint64), ("announce_refused", c_uint64)]
+
+
 _P = c_void_p   # handles, and pointers that only pass through
 
 FUNCTIONS = {
@@ -232,6 +257,13 @@ FUNCTIONS = {
     "rung_batch_destroy": (None, [_P]),
     "rung_batch_vertices": (_P, [_P, POINTER(c_uint64)]),
     "rung_batch_block": (POINTER(Block), [_P, c_uint32]),
+    "rung_loader_create": (c_int, [_P, POINTER(Csc), POINTER(LoaderOpts), POINTER(_P)]),
+    "rung_loader_destroy": (None, [_P]),
+    "rung_loader_begin": (c_int, [_P, POINTER(LoaderPass)]),
+    "rung_loader_next": (c_int, [_P, POINTER(POINTER(LoaderBatch))]),
+    "rung_loader_put": (None, [_P, POINTER(LoaderBatch)]),
+    "rung_loader_end": (c_int, [_P]),
+    "rung_loader_stats": (c_int, [_P, POINTER(LoaderStats)]),
 }
 
 

@@ -178,7 +178,7 @@ class Gather:
         if self._store.device == "cpu" or self._request is None:
             return self.wait()
         with self._store._using():
-            check(lib.rung_request_wait_stream(self._request, _stream_address(self._store, stream)))
+            check(lib.rung_request_wait_stream(self._request, stream_address(self._store, stream)))
         return self._rows
 
     def _finish(self, status: int) -> None:
@@ -200,7 +200,7 @@ class Gather:
             lib.rung_request_put(self._request)
 
 
-def _stream_address(store: Store, stream: Any) -> Optional[int]:
+def stream_address(store: Store, stream: Any) -> Optional[int]:
     if stream is None:
         torch = sys.modules.get("torch")
         if torch is None or not torch.cuda.is_available():
@@ -407,7 +407,7 @@ class Store:
         request = c_void_p()
         handle = self._enter()
         try:
-            check(lib.rung_gather_submit(handle, listed.ids, address, 0, None if self.gpu < 0 else _stream_address(self, stream), byref(request)))
+            check(lib.rung_gather_submit(handle, listed.ids, address, 0, None if self.gpu < 0 else stream_address(self, stream), byref(request)))
         finally:
             self._leave()
         gather = Gather(self, request, rows, (listed, rows))

@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""GraphSAGE in plain torch on a staged data set, with its features on rung's ladder or, to compare, elsewhere.
+
+    sage_torch.py papers.rung --host 4GiB
+    sage_torch.py papers.rung --features memmap --source x.npy      what one does without rung
+    sage_torch.py papers.rung --features memory --source x.npy      all of them in RAM
+"""
+import argparse
+import json
+import queue
+import sys
+import threading
+import time
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import rung
+
+
+class Sage(nn.Module):
+    """Layers of mean aggregation (Hamilton et al., 2017). Aggregates before it multiplies: the first layer has few destinations and wide rows."""
+
+    def __init__(self, width, hidden, classes, hops):
+        super().__init__()
+        widths = [width] + [hidden] * (hops - 1) + [classes]
+        self.own = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, widths[1:]))
+        self.mean = nn.ModuleList(nn.Linear(a, b, bias=False) for a, b in zip(widths, widths[1:]))
+
+    def forward(self, rows, blocks):
+        for layer, block in enumerate(blocks):
+            mean = F.embedding_bag(block.indices, rows, block.indptr.int(), mode="mean", include_last_offset=True)
+            rows = self.own[layer](rows[: block.dst_count].float()) + self.mean[layer](mean.float())
+            if layer + 1 < len(blocks):
+                rows = F.relu(rows)
+        return rows
+
+
+class OtherLoader:
+    """The same batches with rows out of an array: sampled ahead by a thread, gathered when they are wanted."""
+
+    def __init__(self, path, fanouts, batch_size, seed, rows):
+        self.dataset = rung.Dataset(path)
+        self.sampler = rung.NeighborSampler(self.dataset, fanouts, seed=seed, threads=1)
+        self.seed, self.epoch, self.batch_size, self.rows, self.waited = seed, 0, batch_size or self.dataset.batch_size or 1024, rows, 0.0
+        self.ranks = self.dataset.array("split_train")
+        self.labels = torch.from_numpy(self.dataset.array("labels")[self.ranks])
+        self.vertex_of_rank = torch.from_numpy(self.dataset.array("vertex_of_rank").astype(np.int64))
+
+    def __len__(self):
+        return -(-len(self.ranks) // self.batch_size)
+
+    def _sample(self, order, out, stop):
+        for idx in range(len(self)):
+            taken = order[idx * self.batch_size :][: self.batch_size]
+            sample = self.sampler.sample(self.ranks[taken], self.epoch * len(self) + idx, kind="torch")
+            while not stop.is_set():
+                try:
+                    out.put((taken, sample), timeout=0.1)
+                    break
+                except queue.Full:
+                    pass
+        out.put(None)
+
+    def __iter__(self):
+        order = np.random.default_rng([self.seed, self.epoch]).permutation(len(self.ranks))
+        out, stop = queue.Queue(4), threading.Event()
+        worker = threading.Thread(target=self._sample, args=(order, out, stop), daemon=True)
+        worker.start()
+        self.waited = 0.0
+        try:
+            while (item := out.get()) is not None:
+                taken, sample = item
+                start = time.perf_counter()
+                features = self.rows(self.vertex_of_rank[sample.ranks])
+                self.waited += time.perf_counter() - start
+                yield rung.Batch(0, None, self.labels[taken], sample.ranks, features, sample.blocks[::-1])
+        finally:
+            stop.set()
+            while worker.is_alive():
+                try:
+                    out.get_nowait()
+                except queue.Empty:
+                    worker.join(0.1)
+            self.epoch += 1
+
+
+def make_loader(args):
+    """Batches, and a function that says for how long the last epoch waited for their rows."""
+    fanouts = [int(fanout) for fanout in args.fanouts.split(",")]
+    if args.features == "rung":
+        store = rung.open(args.dataset, host=args.host, cache=args.cache, vertex_ids=False)
+        loader = rung.Loader(store, fanouts=fanouts, batch_size=args.batch_size, seed=args.seed, arrays="torch", threads=args.threads,
+                             gathers=args.gathers)
+        return loader, lambda: loader.stats().wait_rows, store
+    if not args.source:
+        sys.exit(f"sage_torch.py: --features {args.features} wants --source, the features as a .npy")
+    mapped = np.load(args.source, mmap_mode="r")
+    if args.features == "memory":
+        whole = torch.from_numpy(np.fromfile(args.source, mapped.dtype, offset=mapped.offset).reshape(mapped.shape))
+        rows = whole.index_select
+        loader = OtherLoader(args.dataset, fanouts, args.batch_size, args.seed, lambda ids: rows(0, ids))
+    else:
+        loader = OtherLoader(args.dataset, fanouts, args.batch_size, args.seed, lambda ids: torch.from_numpy(mapped[ids.numpy()]))
+    return loader, lambda: loader.waited, None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dataset", help="folder that rung stage made, with labels and a split train")
+    parser.add_argument("--features", choices=("rung", "memmap", "memory"), default="rung")
+    parser.add_argument("--source", help="features by original vertex, .npy: of memmap and memory")
+    parser.add_argument("--host", default=None, help="host memory of the store (default: half of what is free)")
+    parser.add_argument("--cache", default=None, help="of it for rows from the file (default: an eighth)")
+    parser.add_argument("--fanouts", default="15,10")
+    parser.add_argument("--batch-size", type=int, default=1024)
+    parser.add_argument("--hidden", type=int, default=128)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--batches", type=int, help="of an epoch at most")
+    parser.add_argument("--lr", type=float, default=0.003)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=0, help="that sample")
+    parser.add_argument("--gathers", type=int, default=0, help="batches gathered ahead")
+    parser.add_argument("--json", action="store_true", help="a JSON object an epoch")
+    args = parser.parse_args()
+    torch.manual_seed(args.seed)
+    loader, waited, store = make_loader(args)
+    with rung.Dataset(args.dataset) as dataset:
+        width, classes = int(np.prod(dataset.shape[1:])), int(dataset.array("labels").max()) + 1
+    model = Sage(width, args.hidden, classes, len(args.fanouts.split(",")))
+    optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
+    for epoch in range(1, args.epochs + 1):
+        start, compute, total, seen, batches, rows = time.perf_counter(), 0.0, 0.0, 0, 0, 0
+        for batch in loader:
+            begin = time.perf_counter()
+            loss = F.cross_entropy(model(batch.features, batch.blocks), batch.labels.long())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total, seen, batches, rows = total + loss.item() * len(batch.labels), seen + len(batch.labels), batches + 1, rows + len(batch.ranks)
+            compute += time.perf_counter() - begin
+            if batches == args.batches:
+                break
+        found = {"epoch": epoch, "loss": total / seen, "seconds": time.perf_counter() - start, "feature_wait_s": waited(), "compute_s": compute,
+                 "batches": batches, "rows": rows}
+        if store is not None:
+            stats = store.stats()
+            found.update(device_reads=stats.device_reads, device_read_bytes=stats.device_read_bytes, hits={tier.name: tier.hits for tier in stats.tiers},
+                         cache_hits=stats.cache_hits, wait_s=loader.stats().wait)
+        print(json.dumps(found) if args.json else
+              f"epoch {epoch}: loss {found['loss']:.4f}, {found['seconds']:.2f} s, of them {found['feature_wait_s']:.2f} waiting for rows, {compute:.2f} computing;"
+              f" {batches} batches, {rows} rows", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -182,11 +182,11 @@ def arxiv(path):
             "directions": {"as cited": False, "both directions": True}}
 
 
-def rmat(scale, seed, folder):
-    """Edges by R-MAT (Chakrabarti, Zhan, Faloutsos 2004), with the parameters and the 16 edges a vertex of Graph500."""
+def rmat(scale, seed, folder, edge_factor=16):
+    """Edges by R-MAT (Chakrabarti, Zhan, Faloutsos 2004), with the parameters of Graph500, which has 16 edges a vertex."""
     import numpy as np   # pylint: disable=import-outside-toplevel
     rng, vertices = np.random.default_rng(seed), 1 << scale
-    ends = np.zeros((2, 16 * vertices), np.int32)
+    ends = np.zeros((2, edge_factor * vertices), np.int32)
     for bit in range(scale):
         draw = rng.random(ends.shape[1], dtype=np.float32)
         ends[0] |= (draw >= 0.76).astype(np.int32) << bit
@@ -194,7 +194,7 @@ def rmat(scale, seed, folder):
     name = rng.permutation(vertices).astype(np.int32)   # ids say nothing of degrees
     np.save(os.path.join(folder, "edges.npy"), name[ends])
     np.save(os.path.join(folder, "train.npy"), np.sort(rng.choice(vertices, vertices // 100, replace=False)).astype(np.int64))
-    return {"name": f"R-MAT, scale {scale}, 16 edges a vertex, 0.57 0.19 0.19 0.05, 1 % of the vertices to train on",
+    return {"name": f"R-MAT, scale {scale}, {edge_factor} edges a vertex, 0.57 0.19 0.19 0.05, 1 % of the vertices to train on",
             "vertices": vertices, "edges": os.path.join(folder, "edges.npy"), "train": os.path.join(folder, "train.npy"),
             "directions": {"as drawn": False}}
 

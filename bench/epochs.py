@@ -24,7 +24,7 @@ def write_features(path, labels, width, seed):
     import numpy as np   # pylint: disable=import-outside-toplevel
     rng = np.random.default_rng(seed)
     noise = rng.standard_normal((NOISE_ROWS, width), np.float32).astype(np.float16)
-    centres = (0.25 * rng.standard_normal((CLASSES, width), np.float32)).astype(np.float16)
+    centres = (0.06 * rng.standard_normal((CLASSES, width), np.float32)).astype(np.float16)
     rows = np.lib.format.open_memmap(path, "w+", np.float16, (len(labels), width))
     step = NOISE_ROWS // 2
     for first in range(0, len(labels), step):
@@ -100,7 +100,7 @@ def main():
     parser.add_argument("--limit", type=size, default=size("3GiB"), help="of memory, page cache included")
     parser.add_argument("--host", default="1200MiB", help="of it, for rung's store")
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--memmap-batches", type=int, default=8, help="of the memory map's epoch, which is then taken in proportion")
+    parser.add_argument("--memmap-batches", type=int, default=2, help="of the memory map's epoch, which is then taken in proportion")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     if subprocess.run([args.python, "-c", "import torch, numpy, rung"], env=os.environ, capture_output=True, check=False).returncode:

@@ -30,7 +30,7 @@ static int read_file(const struct rung_dataset *ds, const struct rung__manifest_
 static int load_file(const struct rung_dataset *ds, const struct rung__manifest_file *file, void **data_out)
 {
 	const uint64_t bytes = file->bytes - RUNG__NPY_DATA_OFFSET;
-	void *data = rung__malloc_array(bytes, 1);
+	void *data = rung__malloc_huge(bytes);
 	int rc;
 
 	if (!data)

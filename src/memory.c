@@ -13,6 +13,8 @@
 
 #include "internal.h"
 
+#define HUGE_BYTES (2u << 20)
+
 static _Atomic int64_t allocations_left = -1;
 
 void rung__alloc_limit(int64_t count)
@@ -80,6 +82,18 @@ void *rung__malloc_aligned(size_t align, size_t bytes)
 	return ptr;
 }
 
+void *rung__malloc_huge(uint64_t bytes)
+{
+	void *ptr;
+
+	if (bytes < 2 * HUGE_BYTES)
+		return rung__malloc_aligned(RUNG__HUGE_ALIGN, (size_t)bytes);
+	if (!may_allocate() || bytes > PTRDIFF_MAX - HUGE_BYTES || posix_memalign(&ptr, HUGE_BYTES, (size_t)bytes) != 0)
+		return NULL;
+	madvise(ptr, (size_t)bytes & ~(size_t)(RUNG__PAGE_BYTES - 1), MADV_HUGEPAGE);   /* advice: small pages serve as well */
+	return ptr;
+}
+
 char *rung__strdup(const char *text)
 {
 	size_t bytes = strlen(text) + 1;
@@ -117,8 +131,6 @@ void rung_free(void *ptr)
 {
 	free(ptr);
 }
-
-#define HUGE_BYTES (2u << 20)
 
 /* Address space only. Takes a huge page more than asked for and gives the ends back, since mmap only aligns to small pages. */
 static unsigned char *reserve(uint64_t size)

@@ -304,13 +304,15 @@ Test(memory, counts_that_overflow_give_null)
 	cr_assert_null(rung__zalloc_array(UINT64_MAX, 2));
 	cr_assert_null(rung__realloc_array(one, (uint64_t)1 << 61, 8));
 	cr_assert_null(rung__malloc_aligned(4096, SIZE_MAX - 10));
+	cr_assert_null(rung__malloc_huge(UINT64_MAX));
+	cr_assert_null(rung__malloc_huge((uint64_t)1 << 62));
 	rung__free(one);
 }
 
 Test(memory, nothing_of_something_is_still_a_pointer)
 {
 	void *ptrs[] = { rung__malloc(0), rung__zalloc(0), rung__malloc_array(0, 8), rung__zalloc_array(0, 8),
-		         rung__malloc_aligned(64, 0) };
+		         rung__malloc_aligned(64, 0), rung__malloc_huge(0) };
 
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(ptrs); i++) {
 		cr_assert_not_null(ptrs[i], "allocation %zu", i);
@@ -330,6 +332,20 @@ Test(memory, aligned_memory_is_aligned)
 	}
 }
 
+Test(memory, large_memory_is_there_to_its_last_byte)
+{
+	const uint64_t sizes[] = { 1, 4095, (4u << 20) - 1, 4u << 20, (4u << 20) + 1, (7u << 20) + 12345 };
+
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(sizes); i++) {
+		unsigned char *ptr = rung__malloc_huge(sizes[i]);
+
+		cr_assert_not_null(ptr);
+		cr_assert_eq((uintptr_t)ptr % (sizes[i] < (4u << 20) ? RUNG__HUGE_ALIGN : 2u << 20), 0);
+		memset(ptr, 1, (size_t)sizes[i]);
+		rung__free(ptr);
+	}
+}
+
 Test(memory, the_limit_lets_so_many_allocations_succeed_and_no_more)
 {
 	void *first, *second, *text;
@@ -343,6 +359,8 @@ Test(memory, the_limit_lets_so_many_allocations_succeed_and_no_more)
 	cr_assert_null(rung__malloc(8));
 	cr_assert_null(rung__zalloc(8));
 	cr_assert_null(rung__malloc_aligned(64, 64));
+	cr_assert_null(rung__malloc_huge(64));
+	cr_assert_null(rung__malloc_huge(64u << 20));
 	cr_assert_null(rung__strdup("row"));
 	cr_assert_null(rung__format("row"));
 	cr_assert_null(rung__realloc_array(first, 2, 8));

@@ -90,6 +90,21 @@ class Learning(TrainTest):
         self.assertGreaterEqual(compared, 6)
         self.assertNotEqual(learned(self.train(self.staged, "--seed", 4)), learned(everything))
 
+    def test_what_is_sampled_and_announced_ahead_changes_no_bit(self):
+        os.mkdir(self.path("larger"))
+        graph = Communities(self.path("larger"), vertices=4000)   # with room for a cache
+        staged = self.stage(graph, "larger-staged")
+        everything = self.train(staged, "--host", "max")
+        self.assertEqual([epoch["announced"] for epoch in everything["epochs"]], [0] * 4)
+        batches = -(-len(graph.train) // 64)
+        for more in (["--ahead", 1], ["--ahead", 100], ["--threads", 1], ["--threads", 3], ["--eval-fanout", "5,5", "--ahead", 2]):
+            result = self.train(staged, "--host", "160KiB", "--cache", "80KiB", "--queue-depth", 2, *more)
+            self.assertEqual(learned(result), learned(everything), more)
+            self.assertEqual([epoch["announced"] for epoch in result["epochs"]], [batches] * 4, more)
+        other = self.train(staged, "--eval-fanout", "2,2", "--host", "max")
+        self.assertEqual([epoch["loss"] for epoch in other["epochs"]], [epoch["loss"] for epoch in everything["epochs"]])
+        self.assertNotEqual(other["epochs"][0]["valid_loss"], everything["epochs"][0]["valid_loss"])
+
     def io_uring_works(self):
         done = subprocess.run([RUNG, "train", self.staged, "--epochs", "1", "--host", "20KiB", "--queue-depth", "2", "--engine",
                                "io_uring", "--quiet"], capture_output=True, check=False)
@@ -127,10 +142,11 @@ class Learning(TrainTest):
 
     def test_json_holds_what_scripts_read(self):
         result = self.train(self.staged)
-        for key in ("loss", "seconds", "sample_s", "gather_s", "compute_s", "stall_s"):
-            self.assertIsInstance(result["epochs"][0][key], float)
-        parts = [result["epochs"][0][key] for key in ("sample_s", "gather_s", "compute_s", "stall_s")]
-        self.assertLessEqual(sum(parts), result["epochs"][0]["seconds"] * 1.001)
+        first = result["epochs"][0]
+        for key in ("loss", "seconds", "sample_s", "gather_s", "announce_s", "compute_s", "stall_s", "stall_sample_s", "stall_rows_s"):
+            self.assertIsInstance(first[key], float)
+        self.assertLessEqual(first["compute_s"] + first["stall_s"], first["seconds"] * 1.001)
+        self.assertAlmostEqual(first["stall_sample_s"] + first["stall_rows_s"], first["stall_s"], delta=1e-6)
         self.assertEqual(len(result["epochs"]), 4)
         self.assertGreater(result["peak_rss_bytes"], 1 << 20)
         self.assertEqual([tier["name"] for tier in result["tiers"]], ["host", "nvme"])
@@ -211,7 +227,8 @@ class Refusals(TrainTest):
     def test_options_out_of_range(self):
         staged = self.stage(self.graph)
         for words in (["--dropout", "1"], ["--lr", "0"], ["--fanout", "0"], ["--fanout", "2,x"],
-                      ["--normalize", "l3"], ["--epochs", "0"], ["--hidden", "0"], ["--eval-fanout", "3"], ["--engine", "tape"]):
+                      ["--normalize", "l3"], ["--epochs", "0"], ["--hidden", "0"], ["--eval-fanout", "3"], ["--engine", "tape"],
+                      ["--ahead", "0"], ["--ahead", "4097"]):
             self.run_rung("train", staged, *words, code=2)
         self.run_rung("train", code=2)
 

@@ -2,6 +2,7 @@
 /* `rung train`: a small GraphSAGE trainer that uses the library as any trainer would. Options; parts opened and closed. */
 #include <limits.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,9 @@
 #endif
 
 #include "train.h"
+
+#define GATHERS            2 /* beside the batch that is computed on */
+#define LOADER_THREADS_MAX 8 /* sampling is a fraction of the model's work */
 
 enum {
 	KEY_HIDDEN = 0x5001,
@@ -26,6 +30,7 @@ enum {
 	KEY_SEED,
 	KEY_EVAL_FANOUT,
 	KEY_NO_EDGES,
+	KEY_AHEAD,
 	KEY_OF_A_GPU
 };
 
@@ -44,6 +49,7 @@ static const struct argp_option options[] = {
 	{ "seed", KEY_SEED, "N", 0, "Seed of weights, order, neighbours and dropout (default: 0)", 1 },
 	{ "eval-fanout", KEY_EVAL_FANOUT, "LIST", 0, "Fanouts of evaluation (default: as --fanout)", 1 },
 	{ "no-edges", KEY_NO_EDGES, NULL, 0, "The same model without neighbours, to see what the graph is worth", 1 },
+	{ "ahead", KEY_AHEAD, "N", 0, "Batches sampled ahead, so that the cache keeps what they want (default: 16)", 1 },
 	{ "device", KEY_OF_A_GPU, "NAME", OPTION_HIDDEN, NULL, 9 },
 	{ "gpu", KEY_OF_A_GPU, "SIZE", OPTION_HIDDEN, NULL, 9 },
 	{ "peers", KEY_OF_A_GPU, "N", OPTION_HIDDEN, NULL, 9 },
@@ -127,6 +133,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_NO_EDGES:
 		args->no_edges = 1;
 		return 0;
+	case KEY_AHEAD:
+		args->ahead = tool_arg_u32(state, "--ahead", arg, 1, RUNG_LOADER_AHEAD_MAX);
+		return 0;
 	case KEY_OF_A_GPU:
 		argp_error(state, "training computes on the CPU; --device, --gpu, --gpus, --peers and --replicate are for rung plan and "
 				  "rung bench");
@@ -151,8 +160,7 @@ struct session {
 	struct tool_data tool;
 	struct train_data data;
 	struct rung_graph *graph;
-	struct rung_sampler *sampler, *eval_sampler;
-	struct train_pipeline pipe;
+	struct rung_loader *loader, *eval_loader; /* one and the same where the fanouts are */
 	struct train_model model;
 	struct tool_progress progress;
 };
@@ -203,23 +211,35 @@ static uint32_t batch_rows_max(const struct train_args *args, uint64_t vertex_co
 	return most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
 }
 
-static int open_samplers(struct session *session, const struct train_args *args)
+static bool same_fanouts(const struct tool_fanouts *a, const struct tool_fanouts *b)
 {
-	struct rung_sampler_opts opts = RUNG_SAMPLER_OPTS_INIT;
-	if (args->no_edges)
-		return 0;
-	int rc = rung_dataset_load_graph(session->tool.ds, &session->graph);
-	if (rc < 0)
+	return a->count == b->count && memcmp(a->hops, b->hops, a->count * sizeof(*a->hops)) == 0;
+}
+
+static int open_loaders(struct session *session, const struct train_args *args)
+{
+	struct rung_loader_opts opts = RUNG_LOADER_OPTS_INIT;
+	const struct rung_csc *csc = NULL;
+	if (!args->no_edges) {
+		int rc = rung_dataset_load_graph(session->tool.ds, &session->graph);
+		if (rc < 0)
+			return rc;
+		csc = rung_graph_csc(session->graph);
+		opts.sampler.fanouts = args->fanouts.hops;
+		opts.sampler.hop_count = args->fanouts.count;
+		opts.sampler.seed = args->seed;
+	}
+	opts.batch_size = args->batch_size;
+	opts.threads = args->common.threads < LOADER_THREADS_MAX ? args->common.threads : LOADER_THREADS_MAX;
+	opts.ahead = args->ahead;
+	opts.gathers = GATHERS;
+	int rc = rung_loader_create(session->tool.store, csc, &opts, &session->loader);
+	session->eval_loader = session->loader;
+	if (rc < 0 || args->no_edges || same_fanouts(&args->fanouts, &args->eval_fanouts))
 		return rc;
-	opts.fanouts = args->fanouts.hops;
-	opts.hop_count = args->fanouts.count;
-	opts.seed = args->seed;
-	opts.threads = args->common.threads;
-	rc = rung_sampler_create(rung_graph_csc(session->graph), &opts, &session->sampler);
-	if (rc < 0)
-		return rc;
-	opts.fanouts = args->eval_fanouts.hops;
-	return rung_sampler_create(rung_graph_csc(session->graph), &opts, &session->eval_sampler);
+	opts.sampler.fanouts = args->eval_fanouts.hops;
+	session->eval_loader = NULL;
+	return rung_loader_create(session->tool.store, csc, &opts, &session->eval_loader);
 }
 
 static int open_model(struct session *session, const struct train_args *args, const char *name)
@@ -245,7 +265,7 @@ static int open_session(struct session *session, struct train_args *args, const 
 	if (rc < 0)
 		return tool_fail(name, rc);
 	int code = complete_args(args, name, rung_dataset_info(ds));
-	opts.requests_max = TRAIN_SLOTS;
+	opts.requests_max = GATHERS + 1;
 	opts.batch_rows_max = batch_rows_max(args, rung_dataset_info(ds)->vertex_count);
 	if (code == TOOL_DONE)
 		code = train_data_load(ds, name, args->common.quiet, &session->data);
@@ -255,11 +275,7 @@ static int open_session(struct session *session, struct train_args *args, const 
 	rc = tool_open(name, args->dir, &args->store, &opts, &session->tool);
 	if (rc < 0)
 		return tool_fail(name, rc);
-	rc = open_samplers(session, args);
-	if (rc < 0)
-		return tool_fail(name, rc);
-	rc = train_pipeline_init(&session->pipe, session->tool.store, rung_dataset_info(session->tool.ds)->features.row_bytes,
-				 args->fanouts.count);
+	rc = open_loaders(session, args);
 	if (rc < 0)
 		return tool_fail(name, rc);
 	return open_model(session, args, name);
@@ -268,9 +284,9 @@ static int open_session(struct session *session, struct train_args *args, const 
 static void close_session(struct session *session)
 {
 	train_model_fini(&session->model);
-	train_pipeline_fini(&session->pipe);
-	rung_sampler_destroy(session->eval_sampler);
-	rung_sampler_destroy(session->sampler);
+	if (session->eval_loader != session->loader)
+		rung_loader_destroy(session->eval_loader);
+	rung_loader_destroy(session->loader);
 	rung_graph_destroy(session->graph);
 	tool_close(&session->tool);
 	train_data_fini(&session->data);
@@ -303,9 +319,8 @@ int cmd_train(int argc, char **argv)
 					 .args = &args,
 					 .data = &session.data,
 					 .features = &rung_dataset_info(session.tool.ds)->features,
-					 .sampler = session.sampler,
-					 .eval_sampler = session.eval_sampler,
-					 .pipe = &session.pipe,
+					 .loader = session.loader,
+					 .eval_loader = session.eval_loader,
 					 .model = &session.model,
 					 .progress = &session.progress };
 		code = train_run(&run, &result);

@@ -23,7 +23,7 @@ void train_print_epoch(uint32_t number, const struct train_epoch *epoch)
 		       "compute", "stall", "eval");
 	}
 	printf("%5u %12.9g %9s %9.3f %9.3f %9.3f %9.3f %9.3f %9.3f\n", number, epoch->loss, percent(valid, epoch->valid_accuracy),
-	       epoch->seconds, epoch->sample_s, epoch->gather_s, epoch->compute_s, epoch->stall_s, epoch->eval_s);
+	       epoch->seconds, epoch->load.sample_s, epoch->load.gather_s, epoch->compute_s, epoch->load.wait_s, epoch->eval_s);
 	fflush(stdout);
 }
 
@@ -49,10 +49,14 @@ static json_t *epoch_json(const struct train_epoch *epoch)
 	json_t *object = json_object();
 	tool_json_set(object, "loss", tool_json_real(epoch->loss));
 	tool_json_set(object, "seconds", tool_json_real(epoch->seconds));
-	tool_json_set(object, "sample_s", tool_json_real(epoch->sample_s));
-	tool_json_set(object, "gather_s", tool_json_real(epoch->gather_s));
+	tool_json_set(object, "sample_s", tool_json_real(epoch->load.sample_s));
+	tool_json_set(object, "gather_s", tool_json_real(epoch->load.gather_s));
+	tool_json_set(object, "announce_s", tool_json_real(epoch->load.announce_s));
 	tool_json_set(object, "compute_s", tool_json_real(epoch->compute_s));
-	tool_json_set(object, "stall_s", tool_json_real(epoch->stall_s));
+	tool_json_set(object, "stall_s", tool_json_real(epoch->load.wait_s));
+	tool_json_set(object, "stall_sample_s", tool_json_real(epoch->load.wait_sample_s));
+	tool_json_set(object, "stall_rows_s", tool_json_real(epoch->load.wait_rows_s));
+	tool_json_set(object, "announced", tool_json_u64(epoch->load.announced));
 	tool_json_set(object, "valid_accuracy", tool_json_real(epoch->valid_accuracy));
 	tool_json_set(object, "valid_loss", tool_json_real(epoch->valid_loss));
 	tool_json_set(object, "eval_s", tool_json_real(epoch->eval_s));

@@ -25,14 +25,14 @@ struct trainer {
 	struct train_buffer rows; /* float32 */
 	int32_t *labels;          /* of the batch */
 	float *best_params;
-	char stage[32]; /* for progress */
+	const struct rung_block *blocks[RUNG_HOPS_MAX]; /* of the batch, the last hop first: the order of a model's layers */
+	struct rung_block bare;                         /* without edges: all of them */
+	uint64_t *bare_indptr;                          /* its zeros */
+	char stage[32];                                 /* for progress */
 };
 
 static int step_failed(const struct trainer *trainer, int rc)
 {
-	const char *text = trainer->run->pipe->error;
-	if (*text)
-		return tool_error(trainer->run->name, tool_exit_code(rc), "%s", text);
 	if (rc == RUNG_E_CANCELED)
 		return tool_error(trainer->run->name, TOOL_FAILED, "interrupted");
 	return tool_fail(trainer->run->name, rc);
@@ -54,8 +54,19 @@ static void shuffle(uint64_t *ids, uint64_t count, uint64_t key)
 	}
 }
 
+/* The blocks of a batch; without edges, at each hop one in which nobody has a neighbour. */
+static void take_blocks(struct trainer *trainer, const struct rung_loader_batch *batch)
+{
+	uint32_t layer_count = trainer->run->model->layer_count;
+	trainer->bare = (struct rung_block){ .dst_count = batch->seed_count,
+					     .src_count = batch->seed_count,
+					     .indptr = trainer->bare_indptr };
+	for (uint32_t l = 0; l < layer_count; l++)
+		trainer->blocks[l] = batch->block_count ? batch->blocks[layer_count - 1 - l] : &trainer->bare;
+}
+
 /* Rows to float32, then through the model. Returns a status. */
-static int forward(struct trainer *trainer, const struct train_slot *slot, int training, struct train_input *input,
+static int forward(struct trainer *trainer, const struct rung_loader_batch *batch, int training, struct train_input *input,
 		   float **logits)
 {
 	struct train_run *run = trainer->run;
@@ -64,32 +75,16 @@ static int forward(struct trainer *trainer, const struct train_slot *slot, int t
 	struct train_dropout dropout = { 0, train_key(run->args->seed, trainer->step, DROPOUT_KEY) };
 	if (training)
 		dropout.rate = (float)(run->args->input_dropout < 0 ? run->args->dropout : run->args->input_dropout);
-	int rc = train_buffer_need(&trainer->rows, slot->vertex_count, width);
+	int rc = train_buffer_need(&trainer->rows, batch->rank_count, width);
 	if (rc < 0)
 		return rc;
-	train_rows_convert(run->features->dtype, slot->rows, slot->vertex_count, width, run->args->norm, dropout,
+	train_rows_convert(run->features->dtype, batch->rows, batch->rank_count, width, run->args->norm, dropout,
 			   trainer->rows.data);
-	for (uint64_t i = 0; i < slot->seed_count; i++)
-		trainer->labels[i] = run->data->labels[slot->seeds[i]];
-	*input = (struct train_input){ .blocks = slot->blocks, .rows = trainer->rows.data };
+	for (uint64_t i = 0; i < batch->seed_count; i++)
+		trainer->labels[i] = run->data->labels[batch->seeds[i]];
+	take_blocks(trainer, batch);
+	*input = (struct train_input){ .blocks = trainer->blocks, .rows = trainer->rows.data };
 	return train_model_forward(model, input, training, trainer->step, logits);
-}
-
-static int train_batch(struct trainer *trainer, const struct train_slot *slot, double *loss_out)
-{
-	struct train_model *model = trainer->run->model;
-	struct train_input input;
-	float *logits;
-	int rc = forward(trainer, slot, 1, &input, &logits);
-	if (rc >= 0)
-		rc = train_model_loss(model, logits, trainer->labels, slot->seed_count, 1, loss_out);
-	if (rc >= 0 && isfinite(*loss_out)) /* else the caller stops, with the weights as they were */
-		rc = train_model_backward(model, &input);
-	if (rc < 0 || !isfinite(*loss_out))
-		return rc;
-	train_adam_step(&trainer->adam, model);
-	trainer->step++;
-	return 0;
 }
 
 static bool row_is_finite(const float *row, uint64_t width)
@@ -102,19 +97,66 @@ static bool row_is_finite(const float *row, uint64_t width)
 }
 
 /* The loss is no number: a feature is not one, or the weights ran away. */
-static int loss_failed(const struct trainer *trainer, const struct train_slot *slot, double loss)
+static int loss_failed(const struct trainer *trainer, const struct rung_loader_batch *batch, double loss)
 {
 	const struct train_run *run = trainer->run;
 	uint64_t width = run->model->layers[0].in_width;
-	for (uint64_t i = 0; i < slot->vertex_count; i++) {
+	for (uint64_t i = 0; i < batch->rank_count; i++) {
 		if (!row_is_finite(trainer->rows.data + i * width, width))
 			return tool_error(run->name, TOOL_FAILED,
 					  "the features of rank %llu hold NaN, an infinity or a number beyond float32; repair "
 					  "them and stage again",
-					  (unsigned long long)slot->vertices[i]);
+					  (unsigned long long)batch->ranks[i]);
 	}
 	return tool_error(run->name, TOOL_FAILED, "the loss is %g at step %llu; take a smaller --lr, or --normalize l2", loss,
 			  (unsigned long long)trainer->step);
+}
+
+/* A step on a batch. Returns an exit code; where it is not TOOL_DONE the weights are as they were. */
+static int train_batch(struct trainer *trainer, const struct rung_loader_batch *batch, double *loss_out)
+{
+	struct train_model *model = trainer->run->model;
+	struct train_input input;
+	float *logits;
+	int rc = forward(trainer, batch, 1, &input, &logits);
+	if (rc >= 0)
+		rc = train_model_loss(model, logits, trainer->labels, batch->seed_count, 1, loss_out);
+	if (rc >= 0 && isfinite(*loss_out))
+		rc = train_model_backward(model, &input);
+	if (rc < 0)
+		return no_memory(trainer, rc);
+	if (!isfinite(*loss_out))
+		return loss_failed(trainer, batch, *loss_out);
+	train_adam_step(&trainer->adam, model);
+	trainer->step++;
+	return TOOL_DONE;
+}
+
+/* Loss and right answers of a batch. Returns an exit code. */
+static int test_batch(struct trainer *trainer, const struct rung_loader_batch *batch, double *loss_out, uint64_t *correct_out)
+{
+	struct train_model *model = trainer->run->model;
+	struct train_input input;
+	float *logits;
+	int rc = forward(trainer, batch, 0, &input, &logits);
+	if (rc >= 0)
+		rc = train_model_loss(model, logits, trainer->labels, batch->seed_count, 0, loss_out);
+	if (rc < 0)
+		return no_memory(trainer, rc);
+	if (!isfinite(*loss_out))
+		return loss_failed(trainer, batch, *loss_out);
+	*correct_out = train_count_correct(logits, trainer->labels, batch->seed_count, model->class_count);
+	return TOOL_DONE;
+}
+
+/* The split's seeds, in the order of `ids`. Returns a status. */
+static int begin_pass(struct rung_loader *loader, const struct train_split *split, const uint64_t *ids, uint64_t key_first)
+{
+	struct rung_loader_pass pass = RUNG_LOADER_PASS_INIT;
+	pass.seeds = ids;
+	pass.seed_count = split->count;
+	pass.key_first = key_first;
+	return rung_loader_begin(loader, &pass);
 }
 
 /* One sweep over the train split. Returns an exit code. */
@@ -122,38 +164,32 @@ static int train_epoch(struct trainer *trainer, uint32_t number, struct train_ep
 {
 	struct train_run *run = trainer->run;
 	const struct train_split *split = &run->data->splits[TRAIN_SPLIT_TRAIN];
-	const struct train_slot *slot = NULL;
+	const struct rung_loader_batch *batch;
 	uint64_t start_ns = tool_now_ns(), compute_ns = 0, done = 0;
 	double loss_sum = 0, loss;
 	int rc;
 	shuffle(trainer->order, split->count, train_key(run->args->seed, number, 0));
-	struct train_pass pass = { .sampler = run->sampler,
-				   .seeds = trainer->order,
-				   .seed_count = split->count,
-				   .batch_size = run->args->batch_size,
-				   .key_first = trainer->step };
 	snprintf(trainer->stage, sizeof(trainer->stage), "epoch %u", number + 1);
-	train_pipeline_begin(run->pipe, &pass);
-	while ((rc = train_pipeline_next(run->pipe, &slot)) > 0) {
-		uint64_t batch_ns = tool_now_ns();
-		rc = train_batch(trainer, slot, &loss);
-		if (rc < 0)
-			return no_memory(trainer, rc);
-		if (!isfinite(loss))
-			return loss_failed(trainer, slot, loss);
-		loss_sum += loss * (double)slot->seed_count;
-		done += slot->seed_count;
+	rc = begin_pass(run->loader, split, trainer->order, trainer->step);
+	while (rc >= 0 && (rc = rung_loader_next(run->loader, &batch)) > 0) {
+		uint64_t batch_ns = tool_now_ns(), seed_count = batch->seed_count;
+		int code = train_batch(trainer, batch, &loss);
+		rung_loader_put(run->loader, batch);
+		if (code != TOOL_DONE)
+			return code;
+		loss_sum += loss * (double)seed_count;
+		done += seed_count;
 		compute_ns += tool_now_ns() - batch_ns;
 		if (tool_progress(run->progress, trainer->stage, done, split->count))
 			return step_failed(trainer, RUNG_E_CANCELED);
 	}
+	epoch->load.size = sizeof(epoch->load);
+	if (rc >= 0)
+		rc = rung_loader_stats(run->loader, &epoch->load);
 	if (rc < 0)
 		return step_failed(trainer, rc);
 	epoch->loss = loss_sum / (double)split->count;
 	epoch->seconds = (double)(tool_now_ns() - start_ns) / 1e9;
-	epoch->sample_s = (double)run->pipe->sample_ns / 1e9;
-	epoch->gather_s = (double)run->pipe->gather_ns / 1e9;
-	epoch->stall_s = (double)run->pipe->stall_ns / 1e9;
 	epoch->compute_s = (double)compute_ns / 1e9;
 	return TOOL_DONE;
 }
@@ -163,32 +199,24 @@ static int evaluate(struct trainer *trainer, int which, double *accuracy_out, do
 {
 	struct train_run *run = trainer->run;
 	const struct train_split *split = &run->data->splits[which];
-	const struct train_slot *slot = NULL;
+	const struct rung_loader_batch *batch;
 	uint64_t correct = 0, done = 0;
-	double loss_sum = 0, loss;
+	double loss_sum = 0;
 	int rc;
 	*accuracy_out = *loss_out = (double)NAN;
 	if (!split->count)
 		return TOOL_DONE;
-	struct train_pass pass = { .sampler = run->eval_sampler,
-				   .seeds = split->ids,
-				   .seed_count = split->count,
-				   .batch_size = run->args->batch_size,
-				   .key_first = EVAL_KEY(which) };
-	train_pipeline_begin(run->pipe, &pass);
-	while ((rc = train_pipeline_next(run->pipe, &slot)) > 0) {
-		struct train_input input;
-		float *logits;
-		rc = forward(trainer, slot, 0, &input, &logits);
-		if (rc >= 0)
-			rc = train_model_loss(run->model, logits, trainer->labels, slot->seed_count, 0, &loss);
-		if (rc < 0)
-			return no_memory(trainer, rc);
-		if (!isfinite(loss))
-			return loss_failed(trainer, slot, loss);
-		loss_sum += loss * (double)slot->seed_count;
-		correct += train_count_correct(logits, trainer->labels, slot->seed_count, run->model->class_count);
-		done += slot->seed_count;
+	rc = begin_pass(run->eval_loader, split, split->ids, EVAL_KEY(which));
+	while (rc >= 0 && (rc = rung_loader_next(run->eval_loader, &batch)) > 0) {
+		uint64_t batch_correct = 0, seed_count = batch->seed_count;
+		double loss = 0;
+		int code = test_batch(trainer, batch, &loss, &batch_correct);
+		rung_loader_put(run->eval_loader, batch);
+		if (code != TOOL_DONE)
+			return code;
+		loss_sum += loss * (double)seed_count;
+		correct += batch_correct;
+		done += seed_count;
 		if (tool_progress(run->progress, which == TRAIN_SPLIT_TEST ? "test" : "valid", done, split->count))
 			return step_failed(trainer, RUNG_E_CANCELED);
 	}
@@ -250,7 +278,8 @@ int train_run(struct train_run *run, struct train_result *result_out)
 	trainer.order = malloc(train->count * sizeof(*trainer.order));
 	trainer.labels = malloc(run->args->batch_size * sizeof(*trainer.labels));
 	trainer.best_params = malloc(run->model->param_count * sizeof(float));
-	if (result.epochs && trainer.order && trainer.labels && trainer.best_params) {
+	trainer.bare_indptr = calloc((size_t)run->args->batch_size + 1, sizeof(*trainer.bare_indptr));
+	if (result.epochs && trainer.order && trainer.labels && trainer.best_params && trainer.bare_indptr) {
 		memcpy(trainer.order, train->ids, train->count * sizeof(*trainer.order));
 		code = run_epochs(&trainer, &result);
 		if (code == TOOL_DONE)
@@ -259,7 +288,7 @@ int train_run(struct train_run *run, struct train_result *result_out)
 		code = no_memory(&trainer, RUNG_E_NOMEM);
 	}
 	result.seconds = (double)(tool_now_ns() - start_ns) / 1e9;
-	train_pipeline_drain(run->pipe);
+	free(trainer.bare_indptr);
 	free(trainer.order);
 	free(trainer.labels);
 	free(trainer.best_params);

@@ -7,7 +7,6 @@
 
 #include "data.h"
 #include "model.h"
-#include "pipeline.h"
 #include "tool.h"
 
 struct train_args {
@@ -15,6 +14,7 @@ struct train_args {
 	struct tool_store_args store;
 	const char *dir;
 	uint32_t hidden, batch_size, epochs, patience;   /* batch_size 0: as staged; patience 0: all epochs */
+	uint32_t ahead;                                  /* 0: as the loader has it */
 	struct tool_fanouts fanouts, eval_fanouts;       /* count 0: as staged; as in training */
 	double lr, weight_decay, dropout, input_dropout; /* input_dropout negative: as dropout */
 	enum train_norm norm;
@@ -23,9 +23,10 @@ struct train_args {
 };
 
 struct train_epoch {
-	double loss;                                            /* mean over the train split */
-	double seconds, sample_s, gather_s, compute_s, stall_s; /* of training, evaluation not included */
-	double valid_accuracy, valid_loss, eval_s;              /* NaN without a valid split */
+	double loss;                               /* mean over the train split */
+	double seconds, compute_s;                 /* of training, evaluation not included */
+	struct rung_loader_stats load;             /* likewise */
+	double valid_accuracy, valid_loss, eval_s; /* NaN without a valid split */
 };
 
 struct train_result {
@@ -42,8 +43,7 @@ struct train_run {
 	const struct train_args *args;
 	const struct train_data *data;
 	const struct rung_array_info *features;
-	struct rung_sampler *sampler, *eval_sampler; /* both NULL without edges */
-	struct train_pipeline *pipe;
+	struct rung_loader *loader, *eval_loader; /* may be one and the same */
 	struct train_model *model;
 	struct tool_progress *progress;
 };

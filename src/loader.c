@@ -232,6 +232,8 @@ int rung_loader_end(struct rung_loader *loader)
 	for (; loader->handed < loader->claimed; loader->handed++) {   /* nobody else is at them */
 		struct rung__feed_slot *slot = rung__feed_slot(loader, loader->handed);
 
+		if (slot->batch)   /* what does not come any more must not keep frames of the cache */
+			rung__prefetch_undo(loader->store, slot->batch->names, slot->batch->name_count);
 		settle(slot->batch);
 		rung__feed_give_batch(loader, slot->batch);
 		*slot = (struct rung__feed_slot){ .state = RUNG__FEED_EMPTY };

@@ -41,6 +41,9 @@ struct rung__feed_batch {
 	uint64_t *seeds;                       /* of a batch without edges */
 	uint64_t seeds_capacity;
 	struct rung__feed_rows *rows;          /* NULL until its gather is submitted */
+	uint64_t *names;                       /* [name_count] while it is announced and not submitted: see rung__prefetch() */
+	uint64_t names_capacity;
+	uint32_t name_count;
 };
 
 enum rung__feed_state { RUNG__FEED_EMPTY, RUNG__FEED_SAMPLED, RUNG__FEED_READY };

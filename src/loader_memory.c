@@ -17,6 +17,7 @@ void rung__feed_free_batch(struct rung_loader *loader, struct rung__feed_batch *
 		return;
 	free_rows(loader, batch->rows);
 	rung_batch_destroy(batch->sample);
+	rung__free(batch->names);
 	rung__free(batch->seeds);
 	rung__free(batch);
 }
@@ -52,6 +53,7 @@ void rung__feed_give_batch(struct rung_loader *loader, struct rung__feed_batch *
 		return;
 	rows = batch->rows;
 	batch->rows = NULL;
+	batch->name_count = 0;
 	batch->handed = (struct rung_loader_batch){ 0 };
 	pthread_mutex_lock(&loader->lock);
 	if (loader->free_batch_count < loader->slot_count + RUNG__FEED_HELD) {

@@ -12,18 +12,27 @@
 
 /* ---- workers ---- */
 
+/* What is there is lost when it grows. */
+static int reserve(uint64_t **items, uint64_t *capacity, uint64_t count)
+{
+	if (count <= *capacity)
+		return 0;
+	rung__free(*items);
+	*capacity = 0;
+	*items = rung__malloc_array(count, sizeof(**items));
+	if (!*items)
+		return rung__fail(RUNG_E_NOMEM, "loader: no memory for %" PRIu64 " ids", count);
+	*capacity = count;
+	return 0;
+}
+
 static int take_seeds(struct rung_loader *loader, struct rung__feed_batch *batch, const uint64_t *seeds, uint64_t count)
 {
 	const uint64_t vertex_count = loader->store->shape.vertex_count;
+	int rc = reserve(&batch->seeds, &batch->seeds_capacity, count);
 
-	if (count > batch->seeds_capacity) {
-		rung__free(batch->seeds);
-		batch->seeds_capacity = 0;
-		batch->seeds = rung__malloc_array(count, sizeof(*batch->seeds));
-		if (!batch->seeds)
-			return rung__fail(RUNG_E_NOMEM, "loader: no memory for %" PRIu64 " seeds", count);
-		batch->seeds_capacity = count;
-	}
+	if (rc < 0)
+		return rc;
 	for (uint64_t i = 0; i < count; i++) {
 		if (seeds[i] >= vertex_count)
 			return rung__fail(RUNG_E_RANGE, "loader: seed %" PRIu64 " is %" PRIu64 ", not below the vertex count %" PRIu64 ": correct the seeds",
@@ -144,9 +153,14 @@ static void submit_next(struct rung_loader *loader)
 	int rc = slot->rc;
 
 	if (rc == 0) {
+		struct rung__feed_batch *batch = slot->batch;
+
 		pthread_mutex_unlock(&loader->lock);
 		begin_ns = rung__now_ns();
-		rc = gather(loader, slot->batch);
+		rc = gather(loader, batch);
+		if (rc < 0)
+			rung__prefetch_undo(loader->store, batch->names, batch->name_count);
+		batch->name_count = 0;
 		begin_ns = rung__now_ns() - begin_ns;
 		pthread_mutex_lock(&loader->lock);
 		loader->counters.gather_ns += begin_ns;
@@ -159,18 +173,25 @@ static void submit_next(struct rung_loader *loader)
 	pthread_cond_signal(&loader->room);
 }
 
+static int announce(struct rung_loader *loader, struct rung__feed_batch *batch)
+{
+	const struct rung_loader_batch *handed = &batch->handed;
+	const struct rung_ids ids = { .data = handed->ranks, .count = handed->rank_count, .dtype = RUNG_U64, .space = RUNG_RANKS };
+	int rc = reserve(&batch->names, &batch->names_capacity, handed->rank_count / loader->store->opts.batch_rows_max + 1);
+
+	return rc < 0 ? rc : rung__prefetch(loader->store, &ids, batch->names, &batch->name_count);
+}
+
 /* With the lock held, which is let go of meanwhile. */
 static void announce_next(struct rung_loader *loader)
 {
-	const struct rung__feed_slot *slot = rung__feed_slot(loader, loader->announced);
-	const struct rung_loader_batch *handed = &slot->batch->handed;
-	const struct rung_ids ids = { .data = handed->ranks, .count = handed->rank_count, .dtype = RUNG_U64, .space = RUNG_RANKS };
+	struct rung__feed_batch *batch = rung__feed_slot(loader, loader->announced)->batch;
 	uint64_t begin_ns;
 	int rc;
 
 	pthread_mutex_unlock(&loader->lock);
 	begin_ns = rung__now_ns();
-	rc = rung_prefetch(loader->store, &ids);
+	rc = announce(loader, batch);
 	begin_ns = rung__now_ns() - begin_ns;
 	pthread_mutex_lock(&loader->lock);
 	loader->counters.announce_ns += begin_ns;

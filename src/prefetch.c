@@ -105,18 +105,36 @@ static void take_back(struct rung_store *store)
 		rung__cache_end(store->cache, a->batches[i]);
 }
 
-int rung_prefetch(struct rung_store *store, const struct rung_ids *ids)
+int rung__prefetch(struct rung_store *store, const struct rung_ids *ids, uint64_t *batches_out, uint32_t *batch_count_out)
 {
 	int rc = rung__gather_check(store, ids);
 
+	*batch_count_out = 0;
 	if (rc < 0 || !store->cache)
 		return rc;
 	pthread_mutex_lock(&store->announcer->lock);
 	store->announcer->batch_count = 0;
 	for (uint64_t first = 0; first < ids->count && rc == 0; first += store->opts.batch_rows_max)
 		rc = announce(store, ids, first, RUNG__MIN(ids->count - first, store->opts.batch_rows_max));
-	if (rc < 0)
+	if (rc < 0) {
 		take_back(store);
+	} else if (batches_out) {
+		*batch_count_out = store->announcer->batch_count;
+		memcpy(batches_out, store->announcer->batches, sizeof(*batches_out) * *batch_count_out);
+	}
 	pthread_mutex_unlock(&store->announcer->lock);
 	return rc;
+}
+
+void rung__prefetch_undo(struct rung_store *store, const uint64_t *batches, uint32_t batch_count)
+{
+	for (uint32_t i = 0; i < batch_count; i++)
+		rung__cache_end(store->cache, batches[i]);
+}
+
+int rung_prefetch(struct rung_store *store, const struct rung_ids *ids)
+{
+	uint32_t none;
+
+	return rung__prefetch(store, ids, NULL, &none);
 }

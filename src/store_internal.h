@@ -305,6 +305,15 @@ void rung__handoff_take(struct rung__handoff *handoff, struct rung__parcel *parc
 int rung__announcer_create(const struct rung_store *store, struct rung__announcer **announcer_out);
 void rung__announcer_destroy(struct rung__announcer *announcer);
 
+/**
+ * rung_prefetch() for one who may take it back.
+ * @param batches_out  [one for each batch_rows_max of the list], by which the cache knows its parts that have cold rows; NULL: not wanted
+ */
+int rung__prefetch(struct rung_store *store, const struct rung_ids *ids, uint64_t *batches_out, uint32_t *batch_count_out);
+
+/** Take it back. Its gather has not been submitted, or has failed. */
+void rung__prefetch_undo(struct rung_store *store, const uint64_t *batches, uint32_t batch_count);
+
 /* ---- refill.c ---- */
 
 /** Open the fetchable tier over one file of the features and start the thread; returns when the engine has been probed. */

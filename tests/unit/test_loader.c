@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 
 #define ROWS 3000u
 #define WIDTH 512u
-#define HOST_BYTES 700000u   /* about a half, less slots and cache */
+#define HOST_BYTES 500000u   /* of 1.5 MB, less slots and cache */
 #define SEEDS 330u
 #define BATCH 32u
 #define BATCHES ((SEEDS + BATCH - 1) / BATCH)
@@ -516,12 +517,41 @@ Test(loader, batches_are_announced_where_cold_rows_may_be_kept)
 	close_store();
 }
 
+/* Most cold rows of a batch. */
+static uint64_t cold_rows_max(void)
+{
+	const uint64_t cold_first = rung_plan_tier(f.plan, fixture_tier(&f, "nvme"))->rank_first;
+	uint64_t most = 0;
+
+	for (uint64_t b = 0; b < BATCHES; b++) {
+		uint64_t count, cold = 0;
+		const uint64_t *vertices = rung_batch_vertices(expected[b], &count);
+
+		for (uint64_t i = 0; i < count; i++)
+			cold += vertices[i] >= cold_first;
+		most = RUNG__MAX(most, cold);
+	}
+	return most;
+}
+
+/* A store whose window has room for about so many batches. */
+static void open_with_window(double batches, uint32_t batch_rows_max)
+{
+	uint64_t rows;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
+	rows = cold_rows_max();
+	cr_assert_gt(rows, 10);
+	close_store();
+	open_store(HOST_BYTES, (struct rung_store_opts){ .window_rows_max = (uint64_t)((double)rows * batches), .batch_rows_max = batch_rows_max });
+}
+
 Test(loader, a_window_that_is_full_is_tried_again_behind_the_next_gather)
 {
 	struct rung_loader_stats stats;
 	struct rung_loader *loader;
 
-	open_store(HOST_BYTES, (struct rung_store_opts){ .window_rows_max = 700 });   /* of two or three batches */
+	open_with_window(2.5, 0);
 	loader = make_loader(2, 8, 1);
 	run_pass(loader, whole_pass());
 	stats = stats_of(loader);
@@ -531,10 +561,30 @@ Test(loader, a_window_that_is_full_is_tried_again_behind_the_next_gather)
 	rung_loader_destroy(loader);
 	close_store();
 
-	open_store(HOST_BYTES, (struct rung_store_opts){ .window_rows_max = 1 });   /* of none */
+	open_with_window(0.1, 0);   /* for none */
 	loader = make_loader(2, 8, 2);
 	run_pass(loader, whole_pass());
 	cr_assert_eq(stats_of(loader).announced, 0);
+	rung_loader_destroy(loader);
+	close_store();
+}
+
+/* Were they not, the window would be full of them. */
+Test(loader, what_was_announced_of_a_pass_that_is_left_is_taken_back)
+{
+	static const uint32_t ahead = 5, gathers = 2;
+	struct rung_loader *loader;
+
+	open_with_window(ahead + 2 * gathers, 100);   /* as many again may be over, and not forgotten yet */
+	loader = make_loader(2, ahead, gathers);
+	for (int again = 0; again < 20; again++) {
+		begin(loader, whole_pass());
+		while (stats_of(loader).announced < ahead + gathers && stats_of(loader).announce_refused == 0)
+			sched_yield();
+		cr_assert_eq(stats_of(loader).announce_refused, 0);
+	}
+	run_pass(loader, whole_pass());
+	cr_assert_eq(stats_of(loader).announced, BATCHES);
 	rung_loader_destroy(loader);
 	close_store();
 }
@@ -789,7 +839,7 @@ Test(loader, every_allocation_may_fail)
 	uint64_t good = 0, limit;
 
 	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
-	for (limit = 0; good < BATCHES && limit < 1000; limit++) {
+	for (limit = 0; good < BATCHES && limit < 1000; limit += 1 + limit / 16) {
 		const struct rung_loader_opts opts = loader_opts(2, 3, 2);
 		struct rung_loader *loader;
 		bool begun;

@@ -12,13 +12,15 @@ int main()
 	rung_plan_opts plan = rung_plan_opts_init();
 	rung_store_opts store = rung_store_opts_init();
 	rung_sampler_opts sampler = rung_sampler_opts_init();
+	rung_loader_opts loader = rung_loader_opts_init();
+	rung_loader_pass pass = rung_loader_pass_init();
 	rung_score_opts score = rung_score_opts_init();
 	rung_verify_opts verify = rung_verify_opts_init();
 	rung_dataset *ds = nullptr;
 
 	if (graph.size != sizeof(graph) || stage.graph.size != sizeof(graph) || stage.score.size != sizeof(score) ||
 	    plan.size != sizeof(plan) || store.size != sizeof(store) || sampler.size != sizeof(sampler) ||
-	    verify.size != sizeof(verify)) {
+	    loader.size != sizeof(loader) || loader.sampler.size != sizeof(sampler) || pass.size != sizeof(pass) || verify.size != sizeof(verify)) {
 		std::fprintf(stderr, "an initialising function does not set the size\n");
 		return 1;
 	}

@@ -52,8 +52,7 @@ static int check_args(const struct rung__device_args *args)
 	return 0;
 }
 
-/* What all of it rests on: a registered page has one address for both sides. */
-static int check_gpu(int gpu)
+int rung__gpu_check_addresses(int gpu)
 {
 	int same = 0;
 	int rc = cuda_status(cudaDeviceGetAttribute(&same, cudaDevAttrCanUseHostPointerForRegisteredMem, gpu), "asking what a GPU can do");
@@ -77,7 +76,7 @@ static int open_streams(struct rung__device *device)
 }
 
 /* A driver's function: this library is not linked with the driver. */
-static int find_wait_value(gpu_wait_value *wait_out)
+int rung__gpu_find_wait(gpu_wait_value *wait_out, const char *cure)
 {
 	enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
 	void *function = NULL;
@@ -85,8 +84,7 @@ static int find_wait_value(gpu_wait_value *wait_out)
 	                     "looking for cuStreamWaitValue32");
 
 	if (rc == 0 && (found != cudaDriverEntryPointSuccess || !function))
-		rc = rung__fail(RUNG_E_NOSUP, "cuda: this driver's streams do not wait for values (cuStreamWaitValue32): open the store with "
-		                "stream_rows_max 0");
+		rc = rung__fail(RUNG_E_NOSUP, "cuda: this driver's streams do not wait for values (cuStreamWaitValue32): %s", cure);
 	memcpy(wait_out, &function, sizeof(function));
 	return rc;
 }
@@ -97,7 +95,7 @@ static int open_gates(struct rung__device *device, const struct rung__device_arg
 
 	if (args->stage_rows == 0)
 		return 0;
-	rc = find_wait_value(&device->wait_value);
+	rc = rung__gpu_find_wait(&device->wait_value, "open the store with stream_rows_max 0");
 	if (rc < 0)
 		return rc;
 	device->gates_bytes = rung__align_up(args->request_count * sizeof(*device->gates), RUNG__PAGE_BYTES);
@@ -178,7 +176,7 @@ static int cuda_open(const struct rung__device_args *args, struct rung__device *
 		rung__free(device);
 		return rc;
 	}
-	rc = check_gpu(device->gpu);
+	rc = rung__gpu_check_addresses(device->gpu);
 	if (rc == 0)
 		rc = open_streams(device);
 	if (rc == 0)
@@ -269,6 +267,7 @@ const struct rung__device_ops rung__cuda_device = {
 	.alloc = cuda_alloc,
 	.free = cuda_free,
 	.copy = cuda_copy,
+	.meter = &rung__cuda_meter,
 	.sampler_open = rung__gpu_sampler_open,
 	.sampler_close = rung__gpu_sampler_close,
 	.batch_open = rung__gpu_batch_open,

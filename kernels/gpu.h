@@ -68,6 +68,12 @@ struct rung__device {
 int rung__gpu_enter(int gpu, int *before_out);
 void rung__gpu_leave(int before);
 
+/** What all of it rests on: a registered page has one address for both sides. */
+int rung__gpu_check_addresses(int gpu);
+
+/** Look for the driver's cuStreamWaitValue32. @param cure  what to do without it, for the sentence of the failure */
+int rung__gpu_find_wait(gpu_wait_value *wait_out, const char *cure);
+
 /* ---- gpu_memory.c ---- */
 
 /** Take GPU memory, saying how much there is when there is not enough. */
@@ -129,5 +135,9 @@ int rung__gpu_has_passed(cudaEvent_t event, const char *what);
 int rung__gpu_current(void);
 int rung__gpu_info(int gpu, struct rung_gpu_info *info_out);
 int rung__gpu_can_read(int gpu, int peer);
+
+/* ---- gpu_meter.c ---- */
+
+extern const struct rung__meter_ops rung__cuda_meter;
 
 #endif

@@ -15,7 +15,6 @@
 #define SAMPLE_SECONDS 0.2
 #define SAMPLE_SECONDS_QUICK 0.05
 #define SAMPLE_SECONDS_MAX 60.0
-#define ROWS_MAX 64u                    /* and depths */
 #define ROW_BYTES_MIN 4u
 #define ROW_BYTES_MAX (1u << 20)
 #define CACHES 4u                       /* arrays are so many times the last-level cache */
@@ -23,6 +22,13 @@
 #define CACHE_BYTES_UNKNOWN (32u << 20)
 #define CORE_BYTES (16u << 20)          /* of an array, a core: more than what a gather keeps in the caches */
 #define CALIBRATIONS_MAX 4u
+#define ROWS_QUICK 4u                   /* of the standard rows */
+#define GPU_TABLE_BYTES (512u << 20)    /* as nvbandwidth has it; several times the largest cache of a GPU */
+#define GPU_TABLE_BYTES_QUICK (64u << 20)
+#define GPU_BATCH_BYTES (256u << 20)    /* a large batch of a training */
+#define GPU_BATCH_BYTES_QUICK (16u << 20)
+#define GPU_BATCH_ROWS (1u << 20)
+#define GPU_BATCH_ROWS_QUICK (1u << 16)
 
 static const struct {
 	enum rung_numa_matrix matrix;
@@ -197,32 +203,6 @@ int rung__measure_passes(struct rung__measuring *m, struct rung__team *team, run
 	return 0;
 }
 
-/* ---- what needs a GPU ---- */
-
-static int absent_gpu(struct rung__measuring *m, enum rung_numa_matrix matrix)
-{
-	struct rung_topology_info info = { .size = sizeof(info) };
-	struct rung_numa_result like = rung__measure_blank(matrix);
-
-	rung_topology_info(m->topology, &info);
-	rung__measure_step(m, matrix, 1);
-	if (info.gpu_count == 0)
-		return rung__measure_absent(m, &like, 0, "no GPU");
-	if (matrix == RUNG_NUMA_PEER && info.gpu_count == 1)
-		return rung__measure_absent(m, &like, 0, "one GPU");
-	return rung__measure_absent(m, &like, 0, "copies to and from GPUs are not measured in this version");
-}
-
-int rung__measure_gpu(struct rung__measuring *m)
-{
-	return absent_gpu(m, RUNG_NUMA_GPU);
-}
-
-int rung__measure_peer(struct rung__measuring *m)
-{
-	return absent_gpu(m, RUNG_NUMA_PEER);
-}
-
 /* ---- one call ---- */
 
 static int take_opts(const struct rung_numa_measure_opts *given, struct rung_numa_measure_opts *opts)
@@ -237,15 +217,15 @@ static int take_opts(const struct rung_numa_measure_opts *given, struct rung_num
 		return rung__fail(RUNG_E_INVAL, "measuring: %" PRIu32 " samples: give %u at most", opts->samples, SAMPLES_MAX);
 	if (!(opts->sample_seconds >= 0 && opts->sample_seconds <= SAMPLE_SECONDS_MAX))
 		return rung__fail(RUNG_E_INVAL, "measuring: regions of %g s: give more than 0 and %g at most", opts->sample_seconds, SAMPLE_SECONDS_MAX);
-	if (opts->row_count > ROWS_MAX || (opts->row_count && !opts->row_bytes))
-		return rung__fail(RUNG_E_INVAL, "measuring: %zu rows: give %u at most", opts->row_count, ROWS_MAX);
+	if (opts->row_count > RUNG__MEASURE_ROWS_MAX || (opts->row_count && !opts->row_bytes))
+		return rung__fail(RUNG_E_INVAL, "measuring: %zu rows: give %u at most", opts->row_count, RUNG__MEASURE_ROWS_MAX);
 	for (size_t i = 0; i < opts->row_count; i++) {
 		if (opts->row_bytes[i] < ROW_BYTES_MIN || opts->row_bytes[i] > ROW_BYTES_MAX)
 			return rung__fail(RUNG_E_INVAL, "measuring: rows of %" PRIu32 " bytes: give %u to %u", opts->row_bytes[i], ROW_BYTES_MIN,
 			                  ROW_BYTES_MAX);
 	}
-	if (opts->depth_count > ROWS_MAX || (opts->depth_count == 0) != (opts->depths == NULL))
-		return rung__fail(RUNG_E_INVAL, "measuring: %zu depths: give a list of 1 to %u, or none", opts->depth_count, ROWS_MAX);
+	if (opts->depth_count > RUNG__MEASURE_ROWS_MAX || (opts->depth_count == 0) != (opts->depths == NULL))
+		return rung__fail(RUNG_E_INVAL, "measuring: %zu depths: give a list of 1 to %u, or none", opts->depth_count, RUNG__MEASURE_ROWS_MAX);
 	for (size_t i = 0; i < opts->depth_count; i++) {
 		if (opts->depths[i] < 1 || opts->depths[i] > RUNG__MEASURE_DEPTH_MAX)
 			return rung__fail(RUNG_E_INVAL, "measuring: %" PRIu32 " reads in flight: give 1 to %u", opts->depths[i], RUNG__MEASURE_DEPTH_MAX);
@@ -277,6 +257,41 @@ static void choose_array(struct rung__measuring *m)
 	m->array_bytes = rung__align_up(RUNG__MAX(bytes, cores * CORE_BYTES), RUNG__MEASURE_HUGE_BYTES);
 }
 
+static int by_bytes(const void *a, const void *b)
+{
+	const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The standard rows and those asked for, each once. */
+static void choose_rows(struct rung__measuring *m)
+{
+	static const uint32_t standard[RUNG__MEASURE_ROWS] = { 64, 256, 1024, 4096, 128, 512, 2048 };   /* the first when quick */
+	const size_t standard_count = m->opts.quick ? ROWS_QUICK : RUNG__MEASURE_ROWS;
+
+	for (size_t i = 0; i < standard_count + m->opts.row_count; i++) {
+		const uint32_t row_bytes = i < standard_count ? standard[i] : m->opts.row_bytes[i - standard_count];
+		size_t at = 0;
+
+		while (at < m->row_count && m->rows[at] != row_bytes)
+			at++;
+		if (at == m->row_count)
+			m->rows[m->row_count++] = row_bytes;
+	}
+	qsort(m->rows, m->row_count, sizeof(m->rows[0]), by_bytes);
+}
+
+/* Host memory is to be larger than the caches of the CPUs, too, which answer a GPU's reads. */
+static void choose_gpu_sizes(struct rung__measuring *m)
+{
+	const struct rung__measure_gpu_sizes sizes = { GPU_TABLE_BYTES, GPU_BATCH_BYTES, GPU_BATCH_ROWS };
+	const struct rung__measure_gpu_sizes quick = { GPU_TABLE_BYTES_QUICK, GPU_BATCH_BYTES_QUICK, GPU_BATCH_ROWS_QUICK };
+
+	m->gpu_sizes = m->opts.quick ? quick : sizes;
+	m->gpu_sizes.table_bytes = RUNG__MAX(m->gpu_sizes.table_bytes, m->array_bytes);
+}
+
 static int prepare(struct rung__measuring *m)
 {
 	struct rung_topology_info info = { .size = sizeof(info) };
@@ -304,9 +319,12 @@ static int prepare(struct rung__measuring *m)
 			break;
 		}
 	}
-	if (rc == 0)
-		choose_array(m);
-	return rc;
+	if (rc < 0)
+		return rc;
+	choose_array(m);
+	choose_rows(m);
+	choose_gpu_sizes(m);
+	return 0;
 }
 
 static int by_place(const void *a, const void *b)

@@ -13,6 +13,8 @@
 #define RUNG__MEASURE_LINE_BYTES 64u
 #define RUNG__MEASURE_HUGE_BYTES (2u << 20)
 #define RUNG__MEASURE_DEPTH_MAX 128u   /* reads in flight */
+#define RUNG__MEASURE_ROWS_MAX 64u     /* further sizes of rows that may be asked for, and depths */
+#define RUNG__MEASURE_ROWS 7u          /* those that are measured anyway */
 
 /* ---- threads ---- */
 
@@ -56,6 +58,13 @@ struct rung_numa_report {
 	size_t room;
 };
 
+/** Of what GPUs copy and gather. */
+struct rung__measure_gpu_sizes {
+	uint64_t table_bytes;     /* a copy, and the rows that are gathered from */
+	uint64_t batch_bytes;     /* one gather, at most */
+	uint64_t batch_rows_max;
+};
+
 struct rung__measuring {
 	const struct rung_topology *topology;
 	struct rung_numa_measure_opts opts;   /* complete */
@@ -65,6 +74,9 @@ struct rung__measuring {
 	double *latency_ns;                   /* [node_count x node_count], CPU node first; NaN: not measured (yet) */
 	struct rung_numa_policy policy;
 	uint64_t array_bytes;                 /* of each of the arrays of the first four matrices */
+	uint32_t rows[RUNG__MEASURE_ROWS + RUNG__MEASURE_ROWS_MAX];   /* [row_count] bytes of the rows that are gathered, ascending, each once */
+	size_t row_count;
+	struct rung__measure_gpu_sizes gpu_sizes;
 	uint64_t done, total;                 /* results of the matrix under way */
 	const char *step;
 };

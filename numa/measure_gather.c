@@ -12,9 +12,6 @@
 #include "gather.h"
 #include "measure.h"
 
-static const uint32_t standard_rows[] = { 64, 256, 1024, 4096, 128, 512, 2048 };   /* results are put in order */
-#define QUICK_ROWS 4u   /* of them */
-
 struct gather {
 	unsigned char *table, *out;
 	uint64_t *ids;
@@ -64,34 +61,10 @@ static void gather_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passe
 	}
 }
 
-/* The standard rows and those asked for, each once. @return 0 past the end */
-static uint64_t row_at(const struct rung__measuring *m, size_t idx)
-{
-	const size_t standard = m->opts.quick ? QUICK_ROWS : RUNG__ARRAY_LEN(standard_rows);
-
-	if (idx < standard)
-		return standard_rows[idx];
-	idx -= standard;
-	return idx < m->opts.row_count ? m->opts.row_bytes[idx] : 0;
-}
-
-static bool comes_earlier(const struct rung__measuring *m, size_t idx)
-{
-	for (size_t i = 0; i < idx; i++) {
-		if (row_at(m, i) == row_at(m, idx))
-			return true;
-	}
-	return false;
-}
-
 /* Memory is two arrays of table, one of output, and the ids of as many rows of the smallest kind as fit an array. */
 static uint64_t ids_bytes(const struct rung__measuring *m)
 {
-	uint64_t row_bytes, smallest = standard_rows[0];
-
-	for (size_t i = 0; (row_bytes = row_at(m, i)) != 0; i++)
-		smallest = RUNG__MIN(smallest, row_bytes);
-	return rung__align_up(m->array_bytes / smallest * sizeof(uint64_t), RUNG__MEASURE_HUGE_BYTES);
+	return rung__align_up(m->array_bytes / m->rows[0] * sizeof(uint64_t), RUNG__MEASURE_HUGE_BYTES);
 }
 
 static struct rung_numa_result blank(const struct rung__measuring *m, size_t cpu_idx, size_t memory_idx, uint64_t row_bytes)
@@ -193,30 +166,26 @@ free_seconds:
 
 static int measure(struct rung__measuring *m, const struct rung__measure_place *place)
 {
-	uint64_t row_bytes;
 	int rc = 0;
 
-	for (size_t i = 0; (row_bytes = row_at(m, i)) != 0 && rc == 0; i++) {
-		if (comes_earlier(m, i))
-			continue;
-		rc = measure_rows(m, place, 1, row_bytes);
+	for (size_t i = 0; i < m->row_count && rc == 0; i++) {
+		rc = measure_rows(m, place, 1, m->rows[i]);
 		if (rc == 0)
-			rc = measure_rows(m, place, 0, row_bytes);
+			rc = measure_rows(m, place, 0, m->rows[i]);
 	}
 	return rc;
 }
 
 static int absent(struct rung__measuring *m, size_t cpu_idx, size_t memory_idx, const char *why)
 {
-	uint64_t row_bytes;
 	int rc = 0;
 
-	for (size_t i = 0; (row_bytes = row_at(m, i)) != 0 && rc == 0; i++) {
-		for (int all_cores = 1; all_cores >= 0 && rc == 0 && !comes_earlier(m, i); all_cores--) {
-			struct rung_numa_result like = blank(m, cpu_idx, memory_idx, row_bytes);
+	for (size_t i = 0; i < m->row_count && rc == 0; i++) {
+		for (int all_cores = 1; all_cores >= 0 && rc == 0; all_cores--) {
+			struct rung_numa_result like = blank(m, cpu_idx, memory_idx, m->rows[i]);
 
 			like.all_cores = all_cores;
-			rc = rung__measure_absent(m, &like, (uint32_t)row_bytes, why);
+			rc = rung__measure_absent(m, &like, m->rows[i], why);
 		}
 	}
 	return rc;
@@ -225,10 +194,7 @@ static int absent(struct rung__measuring *m, size_t cpu_idx, size_t memory_idx, 
 int rung__measure_gather(struct rung__measuring *m)
 {
 	const struct rung__measure_pairs pairs = { 3 * m->array_bytes + ids_bytes(m), measure, absent };
-	size_t count = 0;
 
-	for (size_t i = 0; row_at(m, i) != 0; i++)
-		count += !comes_earlier(m, i);
-	rung__measure_step(m, RUNG_NUMA_GATHER, m->node_count * m->node_count * count * 2);
+	rung__measure_step(m, RUNG_NUMA_GATHER, m->node_count * m->node_count * m->row_count * 2);
 	return rung__measure_each(m, &pairs);
 }

@@ -16,6 +16,7 @@
 
 #include "rung/device.h"
 #include "rung/sampler.h"
+#include "meter.h"
 #include "tier.h"
 
 #define RUNG__DEVICE_ABI 1
@@ -161,6 +162,8 @@ struct rung__device_ops {
 	void (*free)(struct rung__device *device, void *memory);
 	/** Between any two memories; waits. */
 	int (*copy)(struct rung__device *device, void *to, const void *from, uint64_t bytes);
+
+	const struct rung__meter_ops *meter;   /* for measuring; needs no open device */
 
 	/* Sampling. Samplers are closed before the device, batches before their sampler, with nothing in flight. */
 	int (*sampler_open)(struct rung__device *device, const struct rung__sampler_args *args, struct rung__device_sampler **sampler_out);

@@ -30,6 +30,13 @@ struct numa_measured {
 const struct rung_numa_result *numa_find(const struct numa_measured *measured, const struct rung_numa_result *like, size_t cpu_idx,
 					 size_t memory_idx);
 
+/** Result of the same GPUs and node that has this kind and row_bytes; NULL: none. Of `like` nothing else is looked at but its matrix. */
+const struct rung_numa_result *numa_find_gpu(const struct numa_measured *measured, const struct rung_numa_result *like, const char *kind,
+					     uint64_t row_bytes);
+
+/** "GPU0" as in the topology, its bus id where it is not there, "-" where neither is known. Into `text`, TOOL_TEXT_BYTES. */
+const char *numa_gpu_text(char *text, int gpu, const char *bus_id);
+
 /** "all", "one" or NULL. */
 const char *numa_cores_text(const struct rung_numa_result *result);
 

@@ -30,6 +30,29 @@ const struct rung_numa_result *numa_find(const struct numa_measured *measured, c
 	return NULL;
 }
 
+const struct rung_numa_result *numa_find_gpu(const struct numa_measured *measured, const struct rung_numa_result *like, const char *kind,
+					     uint64_t row_bytes)
+{
+	const struct rung_numa_result *result;
+
+	for (size_t i = 0; (result = rung_numa_report_result(measured->report, i)) != NULL; i++) {
+		if (result->matrix == like->matrix && alike(result->kind, kind) && result->row_bytes == row_bytes &&
+		    result->memory_node == like->memory_node && alike(result->gpu_bus_id, like->gpu_bus_id) &&
+		    alike(result->to_gpu_bus_id, like->to_gpu_bus_id))
+			return result;
+	}
+	return NULL;
+}
+
+const char *numa_gpu_text(char *text, int gpu, const char *bus_id)
+{
+	if (gpu >= 0)
+		snprintf(text, TOOL_TEXT_BYTES, "GPU%d", gpu);
+	else
+		snprintf(text, TOOL_TEXT_BYTES, "%s", bus_id ? bus_id : "-");
+	return text;
+}
+
 /* ---- CSV ---- */
 
 static void text_field(const char *text)
@@ -76,6 +99,10 @@ static void line(const struct rung_numa_result *result, const char *unit, size_t
 	count_field(result->row_bytes, result->row_bytes != 0);
 	count_field(result->page_bytes, result->page_bytes != 0);
 	count_field(result->queue_depth, result->queue_depth != 0);
+	count_field((uint64_t)result->gpu, result->gpu >= 0);
+	text_field(result->gpu_bus_id);
+	count_field((uint64_t)result->to_gpu, result->to_gpu >= 0);
+	text_field(result->to_gpu_bus_id);
 	text_field(result->drive);
 	text_field(result->file);
 	text_field(result->engine);
@@ -99,8 +126,8 @@ int numa_results_csv(const struct numa_measured *measured)
 {
 	const struct rung_numa_result *result;
 
-	puts("matrix,kind,cpu_node,memory_node,cores,threads,level,row_bytes,page_bytes,queue_depth,drive,file,engine,buffer_bytes,placed_share,"
-	     "huge_share,unit,sample,value,absent");
+	puts("matrix,kind,cpu_node,memory_node,cores,threads,level,row_bytes,page_bytes,queue_depth,gpu,gpu_bus_id,to_gpu,to_gpu_bus_id,drive,file,engine,"
+	     "buffer_bytes,placed_share,huge_share,unit,sample,value,absent");
 	for (size_t i = 0; (result = rung_numa_report_result(measured->report, i)) != NULL; i++) {
 		lines(result, "bytes_per_s", &result->bytes_per_s);
 		lines(result, numa_per_s_name(result->matrix), &result->per_s);

@@ -77,8 +77,12 @@ static void set_details(json_t *entry, const struct rung_numa_result *result)
 	case RUNG_NUMA_PEER:
 	case RUNG_NUMA_GPU:
 		tool_json_set(entry, "gpu", node_number(result->gpu));
-		if (result->matrix == RUNG_NUMA_PEER)
+		tool_json_set(entry, "gpu_bus_id", tool_json_text(result->gpu_bus_id));
+		if (result->matrix == RUNG_NUMA_PEER) {
 			tool_json_set(entry, "to_gpu", node_number(result->to_gpu));
+			tool_json_set(entry, "to_gpu_bus_id", tool_json_text(result->to_gpu_bus_id));
+		}
+		tool_json_set(entry, "row_bytes", size_json(result->row_bytes));
 		break;
 	case RUNG_NUMA_NVME:
 		tool_json_set(entry, "drive", tool_json_text(result->drive));
@@ -197,6 +201,92 @@ static json_t *reads_json(const struct rung_numa_report *report)
 	return array;
 }
 
+/* The value of this kind beside it; absent: null. */
+static json_t *beside_json(const struct numa_measured *measured, const struct rung_numa_result *result, const char *kind)
+{
+	const struct rung_numa_result *other = numa_find_gpu(measured, result, kind, 0);
+
+	return other && !other->absent ? tool_json_real(other->bytes_per_s.median) : json_null();
+}
+
+/* A GPU and a node each. */
+static json_t *gpu_copies_json(const struct numa_measured *measured)
+{
+	json_t *array = json_array();
+	const struct rung_numa_result *result;
+
+	for (size_t i = 0; (result = rung_numa_report_result(measured->report, i)) != NULL; i++) {
+		json_t *entry;
+
+		if (result->matrix != RUNG_NUMA_GPU || !result->kind || strcmp(result->kind, "to_gpu") != 0)
+			continue;
+		entry = json_object();
+		tool_json_set(entry, "gpu", node_number(result->gpu));
+		tool_json_set(entry, "gpu_bus_id", tool_json_text(result->gpu_bus_id));
+		tool_json_set(entry, "memory_node", node_number(result->memory_node));
+		tool_json_set(entry, "to_gpu_bytes_per_s", beside_json(measured, result, "to_gpu"));
+		tool_json_set(entry, "from_gpu_bytes_per_s", beside_json(measured, result, "from_gpu"));
+		tool_json_set(entry, "both_bytes_per_s", beside_json(measured, result, "both"));
+		tool_json_append(array, entry);
+	}
+	return array;
+}
+
+static json_t *gpu_peers_json(const struct rung_numa_report *report)
+{
+	json_t *array = json_array();
+	const struct rung_numa_result *result;
+
+	for (size_t i = 0; (result = rung_numa_report_result(report, i)) != NULL; i++) {
+		json_t *entry;
+
+		if (result->matrix != RUNG_NUMA_PEER || result->absent || strcmp(result->kind, "copy") != 0)
+			continue;
+		entry = json_object();
+		tool_json_set(entry, "from_gpu", node_number(result->gpu));
+		tool_json_set(entry, "from_gpu_bus_id", tool_json_text(result->gpu_bus_id));
+		tool_json_set(entry, "to_gpu", node_number(result->to_gpu));
+		tool_json_set(entry, "to_gpu_bus_id", tool_json_text(result->to_gpu_bus_id));
+		tool_json_set(entry, "bytes_per_s", tool_json_real(result->bytes_per_s.median));
+		tool_json_append(array, entry);
+	}
+	return array;
+}
+
+/* The rung that a GPU gathers from. */
+static const char *rung_of(const struct rung_numa_result *result)
+{
+	if (result->matrix == RUNG_NUMA_GPU)
+		return "host";
+	return strcmp(result->gpu_bus_id, result->to_gpu_bus_id) == 0 ? "gpu" : "peer";
+}
+
+static json_t *gpu_gathers_json(const struct rung_numa_report *report)
+{
+	json_t *array = json_array();
+	const struct rung_numa_result *result;
+
+	for (size_t i = 0; (result = rung_numa_report_result(report, i)) != NULL; i++) {
+		const int peer = result->matrix == RUNG_NUMA_PEER;
+		json_t *entry;
+
+		if ((!peer && result->matrix != RUNG_NUMA_GPU) || result->absent || strcmp(result->kind, "gather") != 0)
+			continue;
+		entry = json_object();
+		tool_json_set(entry, "gpu", node_number(peer ? result->to_gpu : result->gpu));
+		tool_json_set(entry, "gpu_bus_id", tool_json_text(peer ? result->to_gpu_bus_id : result->gpu_bus_id));
+		tool_json_set(entry, "from", tool_json_text(rung_of(result)));
+		tool_json_set(entry, "memory_node", node_number(result->memory_node));
+		tool_json_set(entry, "from_gpu", node_number(peer ? result->gpu : -1));
+		tool_json_set(entry, "from_gpu_bus_id", tool_json_text(peer ? result->gpu_bus_id : NULL));
+		tool_json_set(entry, "row_bytes", tool_json_u64(result->row_bytes));
+		tool_json_set(entry, "rows_per_s", tool_json_real(result->per_s.median));
+		tool_json_set(entry, "bytes_per_s", tool_json_real(result->bytes_per_s.median));
+		tool_json_append(array, entry);
+	}
+	return array;
+}
+
 /* ---- the machine and the way ---- */
 
 static json_t *machine_json(const struct rung_numa_report_info *info)
@@ -248,8 +338,9 @@ void numa_results_json(json_t *root, const struct numa_measured *measured)
 	tool_json_set(root, "bandwidth", bandwidth_json(measured));
 	tool_json_set(root, "latency_ns", matrix_json(measured, &latency, latency_value));
 	tool_json_set(root, "nvme_read", reads_json(measured->report));
-	tool_json_set(root, "gpu_copy", json_array());
-	tool_json_set(root, "gpu_peer", json_array());
+	tool_json_set(root, "gpu_copy", gpu_copies_json(measured));
+	tool_json_set(root, "gpu_peer", gpu_peers_json(measured->report));
+	tool_json_set(root, "gpu_gather", gpu_gathers_json(measured->report));
 	for (size_t i = 0; (result = rung_numa_report_result(measured->report, i)) != NULL; i++)
 		tool_json_append(results, result_json(result));
 	tool_json_set(root, "results", results);

@@ -196,6 +196,99 @@ static int print_gathers(const struct numa_measured *measured, size_t first)
 	return tool_table_print(table);
 }
 
+/* ---- GPUs ---- */
+
+static void gpu_cell(struct tool_table *table, int gpu, const char *bus_id)
+{
+	char text[TOOL_TEXT_BYTES];
+
+	tool_table_cell(table, "%s", numa_gpu_text(text, gpu, bus_id));
+}
+
+static void value_cell(struct tool_table *table, const struct rung_numa_result *result, double *most)
+{
+	rate_cell(table, result, result ? result->bytes_per_s.median : NAN);
+	*most = result && !result->absent ? fmax(*most, spread(&result->bytes_per_s)) : *most;
+}
+
+static int print_links(const struct numa_measured *measured, size_t first)
+{
+	static const char *const kinds[] = { "to_gpu", "from_gpu", "both", "read" };
+	struct tool_table *table = tool_table_new("llrrrrrr");
+	const struct rung_numa_result *result;
+
+	headings(table, "GPU|memory|to the GPU|from it|both at once|read by a kernel|+- at most|on node");
+	for (size_t i = first; (result = result_at(measured, i, RUNG_NUMA_GPU)) != NULL; i++) {
+		double most = 0;
+
+		if (!result->kind || strcmp(result->kind, "to_gpu") != 0)
+			continue;
+		gpu_cell(table, result->gpu, result->gpu_bus_id);
+		tool_table_cell(table, "node %d", result->memory_node);
+		for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
+			value_cell(table, numa_find_gpu(measured, result, kinds[k], 0), &most);
+		number_cell(table, "%.0f %%", 100 * most);
+		share_cell(table, result->placed_share);
+	}
+	printf("\npinned memory and GPUs: copy engines, and a kernel that reads it in sequence; bytes that cross the link, of both ways the sum\n");
+	return tool_table_print(table);
+}
+
+static int print_peers(const struct numa_measured *measured, size_t first)
+{
+	struct tool_table *table = tool_table_new("llrr");
+	const struct rung_numa_result *result;
+
+	headings(table, "from|to|copy|+-");
+	for (size_t i = first; (result = result_at(measured, i, RUNG_NUMA_PEER)) != NULL; i++) {
+		if (result->absent || strcmp(result->kind, "copy") != 0)
+			continue;
+		gpu_cell(table, result->gpu, result->gpu_bus_id);
+		gpu_cell(table, result->to_gpu, result->to_gpu_bus_id);
+		rate_cell(table, result, result->bytes_per_s.median);
+		number_cell(table, "%.0f %%", 100 * spread(&result->bytes_per_s));
+	}
+	printf("\ncopies between GPUs, by the one they go to; from a GPU to itself they are read and written there\n");
+	return tool_table_print(table);
+}
+
+static int print_gpu_gathers(const struct numa_measured *measured, size_t first)
+{
+	const enum rung_numa_matrix matrix = rung_numa_report_result(measured->report, first)->matrix;
+	const int peer = matrix == RUNG_NUMA_PEER;
+	struct tool_table *table = tool_table_new("llrrrr");
+	const struct rung_numa_result *result;
+	char text[TOOL_TEXT_BYTES];
+
+	headings(table, "GPU|memory|row|rows/s|bandwidth|+-");
+	for (size_t i = first; (result = result_at(measured, i, matrix)) != NULL; i++) {
+		if (result->absent || strcmp(result->kind, "gather") != 0)
+			continue;
+		gpu_cell(table, peer ? result->to_gpu : result->gpu, peer ? result->to_gpu_bus_id : result->gpu_bus_id);
+		if (peer)
+			gpu_cell(table, result->gpu, result->gpu_bus_id);
+		else
+			tool_table_cell(table, "node %d", result->memory_node);
+		tool_table_cell(table, "%s", tool_bytes_text(text, (double)result->row_bytes));
+		tool_table_cell(table, "%s", tool_count_text(text, result->per_s.median));
+		rate_cell(table, result, result->bytes_per_s.median);
+		number_cell(table, "%.0f %%", 100 * spread(&result->bytes_per_s));
+	}
+	printf(peer ? "\nrows that a GPU gathers from random places of a GPU's memory, counted once\n"
+	            : "\nrows that a GPU gathers from random places of pinned memory, counted once\n");
+	return tool_table_print(table);
+}
+
+static int print_gpus(const struct numa_measured *measured, size_t first)
+{
+	return print_links(measured, first) < 0 ? -1 : print_gpu_gathers(measured, first);
+}
+
+static int print_all_peers(const struct numa_measured *measured, size_t first)
+{
+	return print_peers(measured, first) < 0 ? -1 : print_gpu_gathers(measured, first);
+}
+
 /* ---- drives ---- */
 
 static int same_reads(const struct rung_numa_result *a, const struct rung_numa_result *b)
@@ -323,8 +416,8 @@ int numa_results_print(const struct numa_measured *measured)
 		int (*print)(const struct numa_measured *measured, size_t first);
 	} tables[] = {
 		{ RUNG_NUMA_BANDWIDTH, print_bandwidth }, { RUNG_NUMA_LATENCY, print_latency }, { RUNG_NUMA_LOADED, print_loaded },
-		{ RUNG_NUMA_GATHER, print_gathers },      { RUNG_NUMA_NVME, print_drives },     { RUNG_NUMA_TOUCH, print_cost },
-		{ RUNG_NUMA_REGISTER, print_cost },
+		{ RUNG_NUMA_GATHER, print_gathers },      { RUNG_NUMA_GPU, print_gpus },        { RUNG_NUMA_PEER, print_all_peers },
+		{ RUNG_NUMA_NVME, print_drives },         { RUNG_NUMA_TOUCH, print_cost },      { RUNG_NUMA_REGISTER, print_cost },
 	};
 
 	print_setting(&measured->info);

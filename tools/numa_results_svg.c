@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was measured as heat maps: nodes x nodes of bandwidth, latency and gathers, sizes x depths of each drive. */
+/* What was measured as heat maps: nodes x nodes of bandwidth, latency and gathers, GPUs x nodes, GPUs x GPUs, sizes x depths of each drive. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,6 +136,102 @@ static void add_memory(struct maps *maps, const struct numa_measured *measured)
 	}
 }
 
+/* ---- GPUs ---- */
+
+/* Of each GPU a result that stands for it, of those that could be measured. @return [*count_out], to be freed, or NULL without memory */
+static const struct rung_numa_result **list_gpus(const struct numa_measured *measured, enum rung_numa_matrix matrix, size_t *count_out)
+{
+	const struct rung_numa_result **list = calloc(measured->info.result_count + 1, sizeof(*list)), *result;
+	size_t count = 0;
+
+	for (size_t i = 0; list && (result = rung_numa_report_result(measured->report, i)) != NULL; i++) {
+		size_t at = 0;
+
+		if (result->matrix != matrix || !result->kind)
+			continue;
+		while (at < count && strcmp(list[at]->gpu_bus_id, result->gpu_bus_id) != 0)
+			at++;
+		if (at == count)
+			list[count++] = result;
+	}
+	*count_out = count;
+	return list;
+}
+
+/* GPUs x nodes, or GPUs x GPUs, of the kind and row of `like`. */
+static void add_gpus(struct maps *maps, const struct numa_measured *measured, const struct rung_numa_result *like, char *title)
+{
+	const int peer = like->matrix == RUNG_NUMA_PEER;
+	char text[TOOL_TEXT_BYTES];
+	size_t count;
+	const struct rung_numa_result **gpus = list_gpus(measured, like->matrix, &count);
+	const size_t column_count = peer ? count : measured->node_count;
+	struct heat_map *map = gpus ? add(maps, title, count, column_count) : NULL;
+
+	if (!gpus) {
+		free(title);
+		maps->incomplete = 1;
+	}
+	for (size_t row = 0; map && row < count; row++) {
+		struct rung_numa_result cell = { .matrix = like->matrix, .memory_node = -1, .gpu_bus_id = gpus[row]->gpu_bus_id };
+
+		set_name(maps, map->rows, row, text_of(peer ? "from %s" : "%s", numa_gpu_text(text, gpus[row]->gpu, gpus[row]->gpu_bus_id)));
+		for (size_t column = 0; column < column_count; column++) {
+			const struct rung_numa_result *result;
+
+			if (peer)
+				cell.to_gpu_bus_id = gpus[column]->gpu_bus_id;
+			else
+				cell.memory_node = (int)rung_topology_node(measured->topology, column)->node;
+			if (row == 0)
+				set_name(maps, map->columns, column, peer ? text_of("to %s", numa_gpu_text(text, gpus[column]->gpu, cell.to_gpu_bus_id))
+				                                          : text_of("node %d", cell.memory_node));
+			result = numa_find_gpu(measured, &cell, like->kind, like->row_bytes);
+			((double *)(uintptr_t)map->values)[row * column_count + column] = result && !result->absent ? result->bytes_per_s.median : NAN;
+		}
+	}
+	free(gpus);
+}
+
+static char *gpu_title(const struct rung_numa_result *result)
+{
+	static const struct {
+		const char *kind, *title;
+	} titles[] = {
+		{ "to_gpu", "copies from pinned memory to GPUs" }, { "from_gpu", "copies from GPUs to pinned memory" },
+		{ "both", "copies both ways at once, the sum" },   { "read", "pinned memory read in sequence by a kernel" },
+		{ "copy", "copies between GPUs" },
+	};
+	char text[TOOL_TEXT_BYTES];
+
+	for (size_t i = 0; i < sizeof(titles) / sizeof(titles[0]); i++) {
+		if (strcmp(result->kind, titles[i].kind) == 0)
+			return text_of("%s", titles[i].title);
+	}
+	return text_of("rows of %s gathered by GPUs from %s", tool_bytes_text(text, (double)result->row_bytes),
+		       result->matrix == RUNG_NUMA_PEER ? "GPU memory" : "pinned memory");
+}
+
+/* The first of a kind and a row speaks for its matrix. */
+static void add_all_gpus(struct maps *maps, const struct numa_measured *measured)
+{
+	const struct rung_numa_result *result, *first;
+
+	for (size_t i = 0; (result = rung_numa_report_result(measured->report, i)) != NULL; i++) {
+		size_t at = 0;
+
+		if ((result->matrix != RUNG_NUMA_GPU && result->matrix != RUNG_NUMA_PEER) || !result->kind)
+			continue;
+		while ((first = rung_numa_report_result(measured->report, at)) != result &&
+		       (first->matrix != result->matrix || !first->kind || strcmp(first->kind, result->kind) != 0 || first->row_bytes != result->row_bytes))
+			at++;
+		if (first == result)
+			add_gpus(maps, measured, result, gpu_title(result));
+	}
+}
+
+/* ---- drives ---- */
+
 static int same_drive(const struct rung_numa_result *a, const struct rung_numa_result *b)
 {
 	return b && b->matrix == RUNG_NUMA_NVME && !b->absent && a->cpu_node == b->cpu_node && strcmp(a->file, b->file) == 0;
@@ -175,11 +271,12 @@ int numa_results_svg(const struct numa_measured *measured, FILE *out)
 				 info->kernel ? info->kernel : "?", info->samples, info->sample_seconds, info->quick ? ", quick" : "");
 
 	add_memory(&maps, measured);
+	add_all_gpus(&maps, measured);
 	for (size_t i = 0; (result = rung_numa_report_result(measured->report, i)) != NULL;)
 		i = result->matrix == RUNG_NUMA_NVME && !result->absent ? add_drive(&maps, measured, i) : i + 1;
 	maps.incomplete |= !subtitle;
 	if (!maps.incomplete)
-		heat_write("Memory and drives, from each NUMA node", subtitle, maps.maps, maps.count, out);
+		heat_write("Memory, GPUs and drives, from each NUMA node", subtitle, maps.maps, maps.count, out);
 	for (size_t i = 0; i < maps.count; i++)
 		free_map(&maps.maps[i]);
 	free(maps.maps);

@@ -182,8 +182,8 @@ enum rung_numa_matrix {
 	RUNG_NUMA_LATENCY = 1 << 1,    /**< CPU node x memory node: one dependent load */
 	RUNG_NUMA_LOADED = 1 << 2,     /**< the same while the node's other cores read */
 	RUNG_NUMA_GATHER = 1 << 3,     /**< CPU node x memory node: rows at random places, as the library gathers them */
-	RUNG_NUMA_GPU = 1 << 4,        /**< GPU x memory node; absent in this version */
-	RUNG_NUMA_PEER = 1 << 5,       /**< GPU x GPU; absent in this version */
+	RUNG_NUMA_GPU = 1 << 4,        /**< GPU x memory node: copy engines both ways, and rows that a kernel reads out of pinned memory there */
+	RUNG_NUMA_PEER = 1 << 5,       /**< GPU x GPU: copy engines, and rows that a kernel reads; of a GPU and itself: its own memory */
 	RUNG_NUMA_NVME = 1 << 6,       /**< CPU node x drive: random reads past the page cache, by the engines of the store */
 	RUNG_NUMA_TOUCH = 1 << 7,      /**< memory node: the first write to fresh memory */
 	RUNG_NUMA_REGISTER = 1 << 8,   /**< memory node: pinning memory for io_uring */
@@ -234,10 +234,10 @@ struct rung_numa_value {
 /** Of a result: numbers of nodes, -1 where there is none; NaN, NULL and 0 where something plays no part or is not known. */
 struct rung_numa_result {
 	enum rung_numa_matrix matrix;
-	const char *kind;         /**< "read", "write", "copy", "triad"; "to_gpu", "from_gpu"; "io_uring", "cuda" */
+	const char *kind;         /**< "read", "write", "copy", "triad"; of GPUs "to_gpu", "from_gpu", "both", "read", "gather", "copy"; "io_uring" */
 	int cpu_node;
 	int memory_node;
-	int gpu, to_gpu;          /**< by position among the GPUs, -1: none */
+	int gpu, to_gpu;          /**< by position among the topology's GPUs, -1: none; between GPUs bytes go from gpu to to_gpu, which copies or gathers */
 	int all_cores;            /**< 1: a thread on each core of cpu_node that may be used, 0: one, -1: threads play no part */
 	uint32_t threads;
 	uint32_t level;           /**< of a loaded latency: 0 nothing else runs, then ascending */
@@ -258,6 +258,7 @@ struct rung_numa_result {
 	struct rung_numa_value latency_ns;
 	struct rung_numa_value seconds_per_gib;
 	const char *absent;       /**< why there is no value; NULL: there is one */
+	const char *gpu_bus_id, *to_gpu_bus_id;   /**< also of GPUs that are not in the topology */
 };
 
 /** What the machine was set to, and what was asked for. Texts are NULL, numbers -1 or 0 where the kernel does not tell. */
@@ -284,7 +285,8 @@ struct rung_numa_report;
 
 /**
  * Measure this machine. Takes memory on each of its nodes in turn, keeps the cores busy it may use, and reads the drives it was given;
- * what cannot be measured is a result that says why.
+ * what cannot be measured is a result that says why. What needs a GPU starts CUDA in this process, on all GPUs that it shows to it, and lets
+ * those that can use each other's memory do so from then on (cudaDeviceEnablePeerAccess); their memory is given back.
  *
  * @param topology    of this machine (rung_topology_load(NULL)); may be destroyed afterwards
  * @param opts        NULL: defaults

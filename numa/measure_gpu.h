@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Measuring GPUs: which there are (measure_gpus.c), shared by the matrices (measure_gpu.c). */
+#ifndef RUNG_NUMA_MEASURE_GPU_H
+#define RUNG_NUMA_MEASURE_GPU_H
+
+#include "measure.h"
+#include "meter.h"
+
+struct rung__measure_gpu {
+	int number;                  /* CUDA's; -1: it does not show it */
+	int position;                /* in the topology; -1: it is not there */
+	const char *bus_id;          /* NULL: not known */
+	struct rung__meter *meter;   /* NULL: there is none, and why */
+	const char *why;
+};
+
+/** First those that CUDA shows, by its numbers, then those that it does not. */
+struct rung__measure_gpus {
+	const struct rung__meter_ops *ops;   /* NULL: none has a meter */
+	struct rung__measure_gpu *list;      /* [count] */
+	size_t count;
+};
+
+/** @param why_out  NULL, or why there is no meter at all. @return 0, RUNG_E_NOMEM */
+int rung__measure_open_gpus(struct rung__measuring *m, struct rung__measure_gpus *gpus_out, const char **why_out);
+void rung__measure_close_gpus(struct rung__measure_gpus *gpus);
+
+/** A result for each GPU without a meter, or one that says that there are no GPUs. @param why  from opening */
+int rung__measure_absent_gpus(struct rung__measuring *m, enum rung_numa_matrix matrix, const struct rung__measure_gpus *gpus, const char *why);
+
+/** CUDA's number of one that has a meter, to pin memory by, which then is for all; -1: none has. */
+int rung__measure_gpu_number(const struct rung__measure_gpus *gpus);
+
+/** The last failure, as a reason. @param rc  its status. @return 0, or RUNG_E_NOMEM: that is no reason but ends the call */
+int rung__measure_why(struct rung__measuring *m, int rc, const char **why_out);
+
+#endif

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The GPUs that there are to measure: those of CUDA with a meter each, and those of the topology that CUDA does not show. */
+#include <string.h>
+
+#include "device.h"
+#include "measure_gpu.h"
+
+static int no_memory(void)
+{
+	return rung__fail(RUNG_E_NOMEM, "measuring: out of memory");
+}
+
+int rung__measure_why(struct rung__measuring *m, int rc, const char **why_out)
+{
+	if (rc == RUNG_E_NOMEM)
+		return rc;
+	*why_out = rung__measure_text(m, "%s", rung_last_error());
+	return *why_out ? 0 : no_memory();
+}
+
+static int position_of(const struct rung_topology *topology, const char *bus_id)
+{
+	struct rung_topology_info info = { .size = sizeof(info) };
+
+	rung_topology_info(topology, &info);
+	for (uint32_t i = 0; i < info.gpu_count; i++) {
+		const struct rung_topology_device *device = rung_topology_device(topology, i);
+
+		if (device->bus_id && strcmp(device->bus_id, bus_id) == 0)
+			return (int)i;
+	}
+	return -1;
+}
+
+static int open_gpu(struct rung__measuring *m, struct rung__measure_gpus *gpus, const struct rung__device_ops *device, int number)
+{
+	struct rung__measure_gpu *gpu = &gpus->list[gpus->count];
+	struct rung_gpu_info info = { .size = sizeof(info) };
+	int rc = device->gpu_info(number, &info);
+
+	*gpu = (struct rung__measure_gpu){ .number = number, .position = -1 };
+	gpus->count++;
+	if (rc < 0)
+		return rung__measure_why(m, rc == RUNG_E_NOMEM ? RUNG_E_NODEV : rc, &gpu->why);   /* its own memory that lacked */
+	gpu->bus_id = rung__measure_text(m, "%s", info.bus_id);
+	if (!gpu->bus_id)
+		return no_memory();
+	gpu->position = position_of(m->topology, info.bus_id);
+	rc = gpus->ops->open(number, &gpu->meter);
+	return rc < 0 ? rung__measure_why(m, rc, &gpu->why) : 0;
+}
+
+/* Those that CUDA does not show. @param why  NULL: because it was told not to, or knows them not */
+static int add_others(struct rung__measuring *m, struct rung__measure_gpus *gpus, const char *why)
+{
+	struct rung_topology_info info = { .size = sizeof(info) };
+	const size_t shown = gpus->count;
+
+	rung_topology_info(m->topology, &info);
+	for (uint32_t i = 0; i < info.gpu_count; i++) {
+		const struct rung_topology_device *device = rung_topology_device(m->topology, i);
+		struct rung__measure_gpu *gpu = &gpus->list[gpus->count];
+		size_t at = 0;
+
+		while (at < shown && gpus->list[at].position != (int)i)
+			at++;
+		if (at < shown)
+			continue;
+		*gpu = (struct rung__measure_gpu){ .number = -1, .position = (int)i, .bus_id = device->bus_id ? rung__measure_text(m, "%s", device->bus_id) : NULL };
+		gpu->why = why ? why : rung__measure_text(m, "CUDA does not show %s to this process (driver %s)", device->name,
+		                                          device->driver ? device->driver : "none");
+		if (!gpu->why || (device->bus_id && !gpu->bus_id))
+			return no_memory();
+		gpus->count++;
+	}
+	return 0;
+}
+
+void rung__measure_close_gpus(struct rung__measure_gpus *gpus)
+{
+	for (size_t i = 0; i < gpus->count; i++) {
+		if (gpus->list[i].meter)
+			gpus->ops->close(gpus->list[i].meter);
+	}
+	rung__free(gpus->list);
+}
+
+int rung__measure_open_gpus(struct rung__measuring *m, struct rung__measure_gpus *gpus_out, const char **why_out)
+{
+	const struct rung__device_ops *device = rung__device_find(RUNG_DEVICE_CUDA);
+	struct rung_topology_info info = { .size = sizeof(info) };
+	struct rung__measure_gpus gpus = { .ops = device ? device->meter : NULL };
+	int count = gpus.ops ? gpus.ops->count() : RUNG_E_NOSUP, rc = 0;
+	const char *why = NULL;
+
+	rung_topology_info(m->topology, &info);
+	if (count < 0) {
+		why = rung__measure_text(m, info.gpu_count ? "%s" : "no GPU (%s)", rung_last_error());
+		count = 0;
+		rc = why ? 0 : no_memory();
+	}
+	gpus.list = rung__zalloc_array((uint64_t)count + info.gpu_count, sizeof(*gpus.list));
+	if (!gpus.list)
+		rc = no_memory();
+	for (int i = 0; i < count && rc == 0; i++)
+		rc = open_gpu(m, &gpus, device, i);
+	if (rc == 0)
+		rc = add_others(m, &gpus, why);
+	if (rc < 0) {
+		rung__measure_close_gpus(&gpus);
+		return rc;
+	}
+	*gpus_out = gpus;
+	*why_out = why;
+	return 0;
+}
+
+/* None of these can be measured: one result each. */
+static int absent_gpu(struct rung__measuring *m, enum rung_numa_matrix matrix, const struct rung__measure_gpu *gpu, uint32_t group, const char *why)
+{
+	struct rung_numa_result like = rung__measure_blank(matrix);
+
+	like.gpu = gpu ? gpu->position : -1;
+	like.gpu_bus_id = gpu ? gpu->bus_id : NULL;
+	return rung__measure_absent(m, &like, group, why);
+}
+
+int rung__measure_absent_gpus(struct rung__measuring *m, enum rung_numa_matrix matrix, const struct rung__measure_gpus *gpus, const char *why)
+{
+	int rc = 0;
+
+	if (gpus->count == 0)
+		return absent_gpu(m, matrix, NULL, 0, why ? why : "no GPU");
+	for (size_t i = 0; i < gpus->count && rc == 0; i++) {
+		if (!gpus->list[i].meter)
+			rc = absent_gpu(m, matrix, &gpus->list[i], (uint32_t)(i * gpus->count), gpus->list[i].why);
+	}
+	return rc;
+}
+
+int rung__measure_gpu_number(const struct rung__measure_gpus *gpus)
+{
+	for (size_t i = 0; i < gpus->count; i++) {
+		if (gpus->list[i].meter)
+			return gpus->list[i].number;
+	}
+	return -1;
+}

@@ -52,24 +52,31 @@ static int compare_rows(const void *a, const void *b)
 	return (x->row_bytes > y->row_bytes) - (x->row_bytes < y->row_bytes);
 }
 
+/* More sizes than there is room for are enough to go by. @param slowest  of several rates of a size, not the fastest */
+static void keep_rows(const struct rung_profile_rows *rows, bool slowest, struct rung_profile_rows *list, uint32_t *count)
+{
+	uint32_t i = 0;
+
+	while (i < *count && list[i].row_bytes != rows->row_bytes)
+		i++;
+	if (i == RUNG_PROFILE_ROWS_MAX)
+		return;
+	if (i == *count)
+		list[(*count)++] = *rows;
+	list[i].rows_per_s = slowest ? RUNG__MIN(list[i].rows_per_s, rows->rows_per_s) : RUNG__MAX(list[i].rows_per_s, rows->rows_per_s);
+}
+
 /* Of one core, from its own node; of several nodes the fastest. */
 static int add_rows(const char *path, const json_t *result, struct rung_profile *profile)
 {
 	struct rung_profile_rows rows;
-	uint32_t i = 0;
 
 	if (!is_text(result, "matrix", "gather") || !is_text(result, "cores", "one") || !json_is_null(json_object_get(result, "absent")) ||
 	    !json_equal(json_object_get(result, "cpu_node"), json_object_get(result, "memory_node")))
 		return 0;
 	if (!get_bytes(result, "row_bytes", &rows.row_bytes) || !get_rate(json_object_get(result, "rows_per_s"), "median", &rows.rows_per_s))
 		return bad_value(path, "results: gather");
-	while (i < profile->rows_count && profile->rows[i].row_bytes != rows.row_bytes)
-		i++;
-	if (i == RUNG_PROFILE_ROWS_MAX)
-		return 0;   /* enough to go by */
-	if (i == profile->rows_count)
-		profile->rows[profile->rows_count++] = rows;
-	profile->rows[i].rows_per_s = RUNG__MAX(profile->rows[i].rows_per_s, rows.rows_per_s);
+	keep_rows(&rows, false, profile->rows, &profile->rows_count);
 	return 0;
 }
 
@@ -83,6 +90,39 @@ static int get_rows(const char *path, const json_t *root, struct rung_profile *p
 	if (rc == 0 && profile->rows_count == 0)
 		rc = rung__fail(RUNG_E_FORMAT, "%s: has no rates of gathering rows by one core, which a plan needs; measure them: rung numa --json", path);
 	qsort(profile->rows, profile->rows_count, sizeof(profile->rows[0]), compare_rows);
+	return rc;
+}
+
+/* ---- rows that GPUs gather ---- */
+
+static int add_gpu_rows(const char *path, const json_t *entry, struct rung_profile *profile)
+{
+	struct rung_profile_rows rows;
+
+	if (!json_is_object(entry) || !get_bytes(entry, "row_bytes", &rows.row_bytes) || !get_rate(entry, "rows_per_s", &rows.rows_per_s))
+		return bad_value(path, "gpu_gather");
+	if (is_text(entry, "from", "gpu"))
+		keep_rows(&rows, false, profile->gpu_rows, &profile->gpu_rows_count);
+	else if (is_text(entry, "from", "peer"))
+		keep_rows(&rows, true, profile->peer_rows, &profile->peer_rows_count);
+	else if (is_text(entry, "from", "host"))
+		keep_rows(&rows, false, profile->link_rows, &profile->link_rows_count);
+	else
+		return bad_value(path, "gpu_gather");
+	return 0;
+}
+
+/* Profiles of versions that did not measure GPUs have no such list. */
+static int get_gpu_rows(const char *path, const json_t *root, struct rung_profile *profile)
+{
+	const json_t *list = json_object_get(root, "gpu_gather");
+	int rc = !list || json_is_array(list) ? 0 : bad_value(path, "gpu_gather");
+
+	for (size_t i = 0; i < json_array_size(list) && rc == 0; i++)
+		rc = add_gpu_rows(path, json_array_get(list, i), profile);
+	qsort(profile->gpu_rows, profile->gpu_rows_count, sizeof(profile->gpu_rows[0]), compare_rows);
+	qsort(profile->peer_rows, profile->peer_rows_count, sizeof(profile->peer_rows[0]), compare_rows);
+	qsort(profile->link_rows, profile->link_rows_count, sizeof(profile->link_rows[0]), compare_rows);
 	return rc;
 }
 
@@ -147,6 +187,8 @@ static int load(const char *path, struct rung_profile *profile)
 		rc = rung__fail(RUNG_E_FORMAT, "%s: is no machine profile of schema %d; write one with rung numa --json", path, SCHEMA);
 	else if ((rc = get_rows(path, root, profile)) == 0)
 		rc = get_reads(path, root, profile);
+	if (rc == 0)
+		rc = get_gpu_rows(path, root, profile);
 	json_decref(root);
 	return rc;
 }

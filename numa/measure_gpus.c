@@ -47,7 +47,11 @@ static int open_gpu(struct rung__measuring *m, struct rung__measure_gpus *gpus, 
 		return no_memory();
 	gpu->position = position_of(m->topology, info.bus_id);
 	rc = gpus->ops->open(number, &gpu->meter);
-	return rc < 0 ? rung__measure_why(m, rc, &gpu->why) : 0;
+	if (rc < 0)
+		rc = rung__measure_why(m, rc, &gpu->why);
+	if (rc == 0 && gpu->why)   /* the same may be said of others, too */
+		gpu->why = rung__measure_text(m, "GPU %d (%s): %s", number, gpu->bus_id, gpu->why);
+	return rc == 0 && !gpu->meter && !gpu->why ? no_memory() : rc;
 }
 
 /* Those that CUDA does not show. @param why  NULL: because it was told not to, or knows them not */

@@ -7,6 +7,10 @@
  * rows themselves: without announcements the cold-row cache keeps what the next batch wants, which is in flight, and in what room that leaves the
  * hottest ranks behind those of the host tier, from their first read on; rows in one read are found by the rule of refill_plan.c. A read of b bytes takes the time between two that were measured, of fewer and of more
  * bytes, at the depth that the slots allow.
+ *
+ * A GPU that gathers reads its own memory, other GPUs' and, over its link, the host's side by side in one kernel: of the three sums the longest
+ * counts. Cold rows come over the link as well, out of slots and frames; the thread that hands them over does what they take of the one that
+ * gathers on the CPU.
  */
 #include <math.h>
 #include <string.h>
@@ -31,37 +35,61 @@ struct forecast {
 	uint64_t *before;                  /* [before_count] those of the batch before */
 	uint64_t before_count;
 	double row_ns;
+	double gpu_ns, peer_ns, link_ns;   /* of a row, on a GPU */
 	double nvme_ns[RUNG__FILES_MAX];
 	struct rung_forecast *out;
 };
 
 void rung_profile_assume(struct rung_profile *profile_out)
 {
-	/* a core that copies 6 GB/s of rows it finds at random, and a drive of 400,000 reads a second and 3 GB/s */
+	/*
+	 * A core that copies 6 GB/s of rows it finds at random, a drive of 400,000 reads a second and 3 GB/s, and a GPU with 1.5 TB/s to its memory,
+	 * 100 GB/s to others' and 20 GB/s to the host's, which fetches 32 bytes at least.
+	 */
 	static const struct rung_profile_rows rows[] = { { 64, 30e6 }, { 512, 10e6 }, { 4096, 1.5e6 } };
 	static const struct rung_profile_reads reads[] = {
 		{ 4096, 1, 11e3 }, { 4096, 8, 85e3 }, { 4096, 32, 300e3 }, { 4096, 128, 400e3 },
 		{ 131072, 1, 5e3 }, { 131072, 8, 20e3 }, { 131072, 32, 23e3 }, { 131072, 128, 23e3 },
 	};
 
+	static const struct rung_profile_rows gpu[] = { { 64, 8e9 }, { 512, 2.5e9 }, { 4096, 350e6 } };
+	static const struct rung_profile_rows peer[] = { { 64, 700e6 }, { 512, 180e6 }, { 4096, 24e6 } };
+	static const struct rung_profile_rows over_link[] = { { 64, 130e6 }, { 512, 36e6 }, { 4096, 4.8e6 } };
+
 	*profile_out = (struct rung_profile){ .size = sizeof(*profile_out), .rows_count = RUNG__ARRAY_LEN(rows),
-	                                      .reads_count = RUNG__ARRAY_LEN(reads) };
+	                                      .reads_count = RUNG__ARRAY_LEN(reads), .gpu_rows_count = RUNG__ARRAY_LEN(gpu),
+	                                      .peer_rows_count = RUNG__ARRAY_LEN(peer), .link_rows_count = RUNG__ARRAY_LEN(over_link) };
 	memcpy(profile_out->rows, rows, sizeof(rows));
 	memcpy(profile_out->reads, reads, sizeof(reads));
+	memcpy(profile_out->gpu_rows, gpu, sizeof(gpu));
+	memcpy(profile_out->peer_rows, peer, sizeof(peer));
+	memcpy(profile_out->link_rows, over_link, sizeof(over_link));
 }
 
 const char *rung_bound_name(enum rung_bound bound)
 {
-	return bound == RUNG_BOUND_NVME ? "nvme" : "host memory";
+	static const char *const names[] = { [RUNG_BOUND_MEMORY] = "host memory", [RUNG_BOUND_NVME] = "nvme", [RUNG_BOUND_GPU] = "gpu memory",
+	                                     [RUNG_BOUND_PEER] = "peers", [RUNG_BOUND_LINK] = "link" };
+
+	return (unsigned)bound < RUNG__ARRAY_LEN(names) ? names[bound] : NULL;
+}
+
+const char *rung_assumed_name(enum rung_assumed assumed)
+{
+	switch (assumed) {
+	case RUNG_ASSUMED_GPU: return "gpu";
+	case RUNG_ASSUMED_PEER: return "peer";
+	case RUNG_ASSUMED_LINK: return "host";
+	default: return NULL;
+	}
 }
 
 /* ---- rates between those that were measured ---- */
 
 /* Nanoseconds of a row: of sizes between two, between theirs; of larger ones as many bytes a second as the largest. */
-static double row_ns(const struct rung_profile *profile, uint64_t row_bytes)
+static double row_ns(const struct rung_profile_rows *rows, uint32_t count, uint64_t row_bytes)
 {
-	const struct rung_profile_rows *rows = profile->rows;
-	const uint32_t last = profile->rows_count - 1;
+	const uint32_t last = count - 1;
 	uint32_t i = 0;
 	double low, high;
 
@@ -236,9 +264,36 @@ static uint64_t take_misses(struct forecast *f, uint64_t count)
 	return misses;
 }
 
+/* Of the rows dealt to several GPUs, those that the one which gathers has itself: when it poses as several. */
+static bool is_own(const struct rung_plan *plan, uint64_t rank)
+{
+	const uint64_t row = rank - plan->tiers[RUNG__TIER_PEER].rank_first;
+
+	return plan->device.gpus[row % plan->device.gpu_count] == plan->device.gpus[0];
+}
+
+/* What the GPU reads of a batch; ranks were checked. */
+static void add_gpu(struct forecast *f, const uint64_t *ranks, uint64_t count)
+{
+	const struct rung_plan_tier *gpu = &f->plan->tiers[RUNG__TIER_GPU], *peer = &f->plan->tiers[RUNG__TIER_PEER];
+	uint64_t own = 0, others = 0;
+
+	for (uint64_t i = 0; i < count; i++) {
+		const bool in_peer = ranks[i] - peer->rank_first < peer->row_count;
+		const bool is_here = ranks[i] - gpu->rank_first < gpu->row_count || (in_peer && is_own(f->plan, ranks[i]));
+
+		own += is_here;
+		others += in_peer && !is_here;
+	}
+	f->out->gpu_seconds += (double)own * f->gpu_ns * 1e-9;
+	f->out->peer_seconds += (double)others * f->peer_ns * 1e-9;
+	f->out->link_seconds += (double)(count - own - others) * f->link_ns * 1e-9;
+}
+
 static int add_batch(struct forecast *f, const uint64_t *ranks, uint64_t count)
 {
 	const unsigned bits = 64u - (unsigned)__builtin_clzll(f->plan->vertex_count | 1);
+	const bool on_gpu = f->plan->device.device == RUNG_DEVICE_CUDA;
 	uint64_t cold = 0, hits = 0, misses;
 	uint64_t *swap;
 
@@ -250,7 +305,9 @@ static int add_batch(struct forecast *f, const uint64_t *ranks, uint64_t count)
 		else
 			f->cold[cold++] = ranks[i];
 	}
-	f->out->memory_seconds += ((double)count * ID_NS + (double)hits * f->row_ns + (double)(count - hits) * MISS_NS) * 1e-9;
+	if (on_gpu)
+		add_gpu(f, ranks, count);
+	f->out->memory_seconds += ((on_gpu ? 0 : (double)count * ID_NS + (double)hits * f->row_ns) + (double)(count - hits) * MISS_NS) * 1e-9;
 	rung__radix_sort_keys(&f->cold, &f->tmp, cold, bits);
 	cold = each_once(f->cold, cold);
 	misses = take_misses(f, cold);
@@ -265,6 +322,40 @@ static int add_batch(struct forecast *f, const uint64_t *ranks, uint64_t count)
 }
 
 /* ---- all of them ---- */
+
+/* Nanoseconds of a row by the profile, or by what is assumed, which is told of rungs that have rows. */
+static double gpu_row_ns(struct forecast *f, const struct rung_profile_rows *rows, uint32_t count, const struct rung_profile_rows *assumed_rows,
+                         uint32_t assumed_count, uint32_t assumed, bool has_rows)
+{
+	if (count)
+		return row_ns(rows, count, f->plan->row_bytes);
+	f->out->assumed |= has_rows ? assumed : 0;
+	return row_ns(assumed_rows, assumed_count, f->plan->row_bytes);
+}
+
+static bool have_others(const struct rung_plan *plan)
+{
+	for (uint32_t i = 1; i < plan->device.gpu_count; i++) {
+		if (plan->device.gpus[i] != plan->device.gpus[0])
+			return true;
+	}
+	return false;
+}
+
+static void prepare_gpu(struct forecast *f)
+{
+	const struct rung_plan_tier *tiers = f->plan->tiers;
+	const struct rung_profile *p = f->profile;
+	const bool peers = tiers[RUNG__TIER_PEER].row_count > 0;
+	struct rung_profile a;
+
+	rung_profile_assume(&a);
+	f->gpu_ns = gpu_row_ns(f, p->gpu_rows, p->gpu_rows_count, a.gpu_rows, a.gpu_rows_count, RUNG_ASSUMED_GPU,
+	                       tiers[RUNG__TIER_GPU].row_count > 0 || peers);
+	f->peer_ns = gpu_row_ns(f, p->peer_rows, p->peer_rows_count, a.peer_rows, a.peer_rows_count, RUNG_ASSUMED_PEER, peers && have_others(f->plan));
+	f->link_ns = gpu_row_ns(f, p->link_rows, p->link_rows_count, a.link_rows, a.link_rows_count, RUNG_ASSUMED_LINK,
+	                        tiers[RUNG__TIER_HOST].row_count + tiers[RUNG__TIER_NVME].row_count > 0);
+}
 
 static int prepare(struct forecast *f, const uint64_t *starts, uint64_t batch_count)
 {
@@ -285,7 +376,9 @@ static int prepare(struct forecast *f, const uint64_t *starts, uint64_t batch_co
 	f->cold_first = plan->tiers[RUNG__TIER_NVME].rank_first;
 	f->frames = plan->cache.row_count;
 	f->align = RUNG__MAX(plan->sector_bytes, 1u);
-	f->row_ns = row_ns(f->profile, plan->row_bytes);
+	f->row_ns = row_ns(f->profile->rows, f->profile->rows_count, plan->row_bytes);
+	if (plan->device.device == RUNG_DEVICE_CUDA)
+		prepare_gpu(f);
 	if (plan->slots.slot_count == 0)
 		return 0;
 	f->depth = (uint32_t)RUNG__MIN(f->depth, plan->slots.slot_count / plan->file_count);
@@ -297,6 +390,26 @@ static int prepare(struct forecast *f, const uint64_t *starts, uint64_t batch_co
 	return 0;
 }
 
+static void find_bound(struct rung_forecast *out)
+{
+	const struct {
+		enum rung_bound bound;
+		double seconds;
+	} parts[] = {
+		{ RUNG_BOUND_NVME, out->nvme_seconds }, { RUNG_BOUND_GPU, out->gpu_seconds }, { RUNG_BOUND_PEER, out->peer_seconds },
+		{ RUNG_BOUND_LINK, out->link_seconds },
+	};
+
+	out->bound = RUNG_BOUND_MEMORY;
+	out->seconds = out->memory_seconds;
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(parts); i++) {
+		if (parts[i].seconds > out->seconds) {
+			out->bound = parts[i].bound;
+			out->seconds = parts[i].seconds;
+		}
+	}
+}
+
 static int add_all(struct forecast *f, const uint64_t *ranks, const uint64_t *starts, uint64_t batch_count)
 {
 	int rc = prepare(f, starts, batch_count);
@@ -305,8 +418,7 @@ static int add_all(struct forecast *f, const uint64_t *ranks, const uint64_t *st
 		rc = add_batch(f, ranks + starts[b], starts[b + 1] - starts[b]);
 	for (uint32_t file = 0; file < RUNG__FILES_MAX; file++)
 		f->out->nvme_seconds = RUNG__MAX(f->out->nvme_seconds, f->nvme_ns[file] * 1e-9);
-	f->out->seconds = RUNG__MAX(f->out->memory_seconds, f->out->nvme_seconds);
-	f->out->bound = f->out->nvme_seconds > f->out->memory_seconds ? RUNG_BOUND_NVME : RUNG_BOUND_MEMORY;
+	find_bound(f->out);
 	return rc;
 }
 
@@ -314,12 +426,14 @@ int rung_plan_forecast(const struct rung_plan *plan, const struct rung_profile *
                        uint64_t batch_count, uint32_t queue_depth, struct rung_forecast *forecast_out)
 {
 	struct rung_forecast forecast = { .size = sizeof(forecast) };
-	struct forecast f = { .plan = plan, .profile = profile, .depth = queue_depth ? queue_depth : QUEUE_DEPTH_DEFAULT, .out = &forecast };
-	int rc;
+	struct rung_profile p = { 0 };   /* an older caller's has no GPUs */
+	struct forecast f = { .plan = plan, .profile = &p, .depth = queue_depth ? queue_depth : QUEUE_DEPTH_DEFAULT, .out = &forecast };
+	int rc = rung__opts_take(&p, sizeof(p), profile, "rung_profile");
 
-	if (plan->device.device != RUNG_DEVICE_CPU)
-		return rung__fail(RUNG_E_NOSUP, "forecast: seconds are predicted for gathers on the CPU only");
-	if (profile->rows_count == 0 || profile->rows_count > RUNG_PROFILE_ROWS_MAX || profile->reads_count > RUNG_PROFILE_READS_MAX)
+	if (rc < 0)
+		return rc;
+	if (p.rows_count == 0 || p.rows_count > RUNG_PROFILE_ROWS_MAX || p.reads_count > RUNG_PROFILE_READS_MAX ||
+	    p.gpu_rows_count > RUNG_PROFILE_ROWS_MAX || p.peer_rows_count > RUNG_PROFILE_ROWS_MAX || p.link_rows_count > RUNG_PROFILE_ROWS_MAX)
 		return rung__fail(RUNG_E_INVAL, "forecast: the profile has no rates of rows");
 	rc = add_all(&f, ranks, starts, batch_count);
 	rung__free(f.cold);

@@ -163,10 +163,14 @@ static json_t *forecast_json(const struct bench_args *args, const struct rung_fo
 	tool_json_set(root, "seconds", tool_json_real(forecast->seconds));
 	tool_json_set(root, "memory_seconds", tool_json_real(forecast->memory_seconds));
 	tool_json_set(root, "nvme_seconds", tool_json_real(forecast->nvme_seconds));
+	tool_json_set(root, "gpu_seconds", tool_json_real(forecast->gpu_seconds));
+	tool_json_set(root, "peer_seconds", tool_json_real(forecast->peer_seconds));
+	tool_json_set(root, "link_seconds", tool_json_real(forecast->link_seconds));
 	tool_json_set(root, "bound", tool_json_text(rung_bound_name(forecast->bound)));
 	tool_json_set(root, "device_reads", tool_json_real(forecast->reads));
 	tool_json_set(root, "device_read_bytes", tool_json_real(forecast->read_bytes));
 	tool_json_set(root, "cache_hits", tool_json_real(forecast->cache_hits));
+	tool_json_set(root, "assumed", tool_json_assumed(forecast->assumed));
 	return root;
 }
 
@@ -251,11 +255,12 @@ static void print_bench(const struct bench_args *args, const struct bench_ids *i
 
 static void print_forecast(const struct bench_args *args, const struct rung_forecast *forecast, const struct bench_result *result)
 {
-	char text[TOOL_TEXT_BYTES];
+	char text[TOOL_ASSUMED_BYTES];
 
 	if (!args->profile)
 		return;
-	printf("predicted by %s: %s", args->profile, tool_seconds_text(text, forecast->seconds));
+	printf("predicted by %s%s: ", args->profile, tool_assumed_text(text, forecast->assumed));
+	printf("%s", tool_seconds_text(text, forecast->seconds));
 	printf(", bound by %s, %s reads; measured is %.2f times that\n", rung_bound_name(forecast->bound), tool_count_text(text, forecast->reads),
 	       result->seconds / forecast->seconds);
 }

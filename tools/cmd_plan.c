@@ -98,8 +98,7 @@ static int predict(const struct plan_args *args, const struct tool_data *data, s
 	sampler.hop_count = out->fanouts.count;
 	sampler.seed = args->seed;
 	sampler.threads = args->common.threads;
-	rc = rung_plan_predict(data->plan, rung_graph_csc(graph), &sampler, seeds, out->seed_count, out->batch, 0,
-	                       rung_plan_device(data->plan)->device == RUNG_DEVICE_CPU ? &profile : NULL, &out->traffic);
+	rc = rung_plan_predict(data->plan, rung_graph_csc(graph), &sampler, seeds, out->seed_count, out->batch, 0, &profile, &out->traffic);
 	rung_graph_destroy(graph);
 free_seeds:
 	free(seeds);
@@ -117,36 +116,41 @@ static void set_device(json_t *root, const struct rung_plan_device *device)
 	tool_json_set(root, "gpus", gpus);
 }
 
-/* Of gathers on a GPU no seconds are predicted. */
 static void set_forecast(json_t *root, const struct rung_plan *plan, const struct plan_args *args, const struct rung_plan_traffic *traffic)
 {
 	const struct rung_forecast *forecast = &traffic->forecast;
-	const int known = rung_plan_device(plan)->device == RUNG_DEVICE_CPU;
+	const int on_gpu = rung_plan_device(plan)->device == RUNG_DEVICE_CUDA;
 	const double batches = (double)traffic->batches_sampled;
 
-	tool_json_set(root, "seconds_per_epoch", known ? tool_json_real(traffic->seconds_per_epoch) : json_null());
-	tool_json_set(root, "seconds_per_batch", known ? tool_json_real(forecast->seconds / batches) : json_null());
-	tool_json_set(root, "memory_seconds_per_batch", known ? tool_json_real(forecast->memory_seconds / batches) : json_null());
-	tool_json_set(root, "nvme_seconds_per_batch", known ? tool_json_real(forecast->nvme_seconds / batches) : json_null());
-	tool_json_set(root, "reads_per_batch", known ? tool_json_real(forecast->reads / batches) : json_null());
-	tool_json_set(root, "bound", tool_json_text(known ? rung_bound_name(forecast->bound) : NULL));
-	tool_json_set(root, "gap_bytes", known && forecast->depth ? tool_json_u64(forecast->gap_bytes) : json_null());
-	tool_json_set(root, "queue_depth_best", known && forecast->depth ? tool_json_u64(forecast->depth_best) : json_null());
+	tool_json_set(root, "seconds_per_epoch", tool_json_real(traffic->seconds_per_epoch));
+	tool_json_set(root, "seconds_per_batch", tool_json_real(forecast->seconds / batches));
+	tool_json_set(root, "memory_seconds_per_batch", tool_json_real(forecast->memory_seconds / batches));
+	tool_json_set(root, "nvme_seconds_per_batch", tool_json_real(forecast->nvme_seconds / batches));
+	tool_json_set(root, "gpu_seconds_per_batch", on_gpu ? tool_json_real(forecast->gpu_seconds / batches) : json_null());
+	tool_json_set(root, "peer_seconds_per_batch", on_gpu ? tool_json_real(forecast->peer_seconds / batches) : json_null());
+	tool_json_set(root, "link_seconds_per_batch", on_gpu ? tool_json_real(forecast->link_seconds / batches) : json_null());
+	tool_json_set(root, "reads_per_batch", tool_json_real(forecast->reads / batches));
+	tool_json_set(root, "bound", tool_json_text(rung_bound_name(forecast->bound)));
+	tool_json_set(root, "gap_bytes", forecast->depth ? tool_json_u64(forecast->gap_bytes) : json_null());
+	tool_json_set(root, "queue_depth_best", forecast->depth ? tool_json_u64(forecast->depth_best) : json_null());
 	tool_json_set(root, "profile", tool_json_text(args->profile));
+	tool_json_set(root, "assumed", args->profile ? tool_json_assumed(forecast->assumed) : json_null());
 }
 
 static void print_forecast(const struct plan_args *args, const struct rung_plan_traffic *traffic)
 {
 	const struct rung_forecast *forecast = &traffic->forecast;
-	char text[TOOL_TEXT_BYTES], more[TOOL_TEXT_BYTES];
+	char text[TOOL_ASSUMED_BYTES], more[TOOL_TEXT_BYTES];
 
 	printf("\npredicted: %s a batch, ", tool_seconds_text(text, forecast->seconds / (double)traffic->batches_sampled));
 	printf("%s an epoch, bound by %s", tool_seconds_text(more, traffic->seconds_per_epoch), rung_bound_name(forecast->bound));
 	if (forecast->depth)
 		printf("; %u reads in flight, %u are enough; gaps up to %u bytes are read over", forecast->depth, forecast->depth_best,
 		       forecast->gap_bytes);
-	printf("\n%s%s", args->profile ? "by the profile " : "figures of the machine are assumed: measure them with rung numa --json, and give --profile",
-	       args->profile ? args->profile : "");
+	if (args->profile)
+		printf("\nby the profile %s%s", args->profile, tool_assumed_text(text, forecast->assumed));
+	else
+		printf("\nfigures of the machine are assumed: measure them with rung numa --json, and give --profile");
 }
 
 static void set_places(json_t *root, const struct rung_plan *plan)
@@ -231,8 +235,7 @@ static void print_plan(const struct rung_plan *plan, const struct plan_args *arg
 	printf(", %s cold", tool_count_text(text, traffic->cold_rows_per_epoch));
 	printf("\nread from the file per epoch: %s, in sectors of %u bytes",
 	       tool_bytes_text(text, traffic->read_bytes_per_epoch), traffic->sector_bytes);
-	if (rung_plan_device(plan)->device == RUNG_DEVICE_CPU)
-		print_forecast(args, traffic);
+	print_forecast(args, traffic);
 	putchar('\n');
 }
 

@@ -88,6 +88,17 @@ json_t *tool_json_place(const struct rung_place *place)
 	return root;
 }
 
+json_t *tool_json_assumed(uint32_t assumed)
+{
+	json_t *array = json_array();
+
+	for (uint32_t bit = 1; bit < RUNG_ASSUMED_ALL; bit <<= 1) {
+		if (assumed & bit)
+			tool_json_append(array, json_string(rung_assumed_name((enum rung_assumed)bit)));
+	}
+	return array;
+}
+
 json_t *tool_json_steps(const struct rung_engine_step *steps, uint32_t count)
 {
 	json_t *list = json_array();

@@ -27,6 +27,9 @@ json_t *tool_json_hits(const struct rung_store_stats *stats);
 /** Members of a place of host memory; "block_bytes" is null where there is one node or none. */
 json_t *tool_json_place(const struct rung_place *place);
 
+/** Names of the rungs whose figures a forecast has assumed. */
+json_t *tool_json_assumed(uint32_t assumed);
+
 /** [{"name","why"}], why null of those in use. */
 json_t *tool_json_steps(const struct rung_engine_step *steps, uint32_t count);
 

@@ -168,6 +168,21 @@ const char *tool_seconds_text(char text[TOOL_TEXT_BYTES], double seconds)
 	return text;
 }
 
+const char *tool_assumed_text(char text[TOOL_ASSUMED_BYTES], uint32_t assumed)
+{
+	size_t used = 0;
+
+	text[0] = 0;
+	for (uint32_t bit = 1; bit < RUNG_ASSUMED_ALL; bit <<= 1) {
+		if (assumed & bit)
+			used += (size_t)snprintf(text + used, TOOL_ASSUMED_BYTES - used, "%s%s", used ? ", " : ", without figures of what a GPU reads from ",
+			                         rung_assumed_name((enum rung_assumed)bit));
+	}
+	if (used)
+		snprintf(text + used, TOOL_ASSUMED_BYTES - used, ", which are assumed: measure them with rung numa");
+	return text;
+}
+
 /* "host: 12.0 GiB on node 1", "host: 24.0 GiB on nodes 0, 1 in turn, blocks of 2.0 MiB": a line without its end. */
 static void print_place(const struct rung_place *place)
 {

@@ -267,6 +267,11 @@ const char *tool_count_text(char text[TOOL_TEXT_BYTES], double count);
 /** "2 min 05 s" likewise. */
 const char *tool_seconds_text(char text[TOOL_TEXT_BYTES], double seconds);
 
+#define TOOL_ASSUMED_BYTES 160
+
+/** What to say behind the name of a profile of the rungs whose figures it lacks; "" when it lacks none. */
+const char *tool_assumed_text(char text[TOOL_ASSUMED_BYTES], uint32_t assumed);
+
 /** Table of tiers of a plan on stdout: name, rows, bytes, predicted hits (where known); and which nodes host memory is to lie on. */
 void tool_print_plan(const struct rung_plan *plan);
 

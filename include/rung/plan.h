@@ -170,14 +170,15 @@ RUNG_API int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *cs
                                const struct rung_profile *profile, struct rung_plan_traffic *traffic_out);
 
 /**
- * Work out how long gathers of these batches take on the machine of the profile, on the CPU: one thread submits, two requests are in flight.
+ * Work out how long gathers of these batches take on the machine of the profile: one thread submits, two requests are in flight.
  * Each batch is gone through as the store would: which rows are in memory, which of the others the cold-row cache has by then, which share a read.
+ * On a GPU rows of its own memory, of other GPUs' and those that come over its link are read side by side, so that the slowest counts; where the
+ * profile has no figures of one of these, assumed ones are taken, and forecast_out->assumed says so.
  *
  * @param ranks   [starts[batch_count]] of all batches, one behind the other, a rank that comes twice in a batch is read once
  * @param starts  [batch_count + 1]
  * @param queue_depth  0: 64
- * @return 0, RUNG_E_INVAL (a rank that is none; the plan has rows in files and the profile no reads), RUNG_E_NOSUP (the plan has a GPU gather),
- *         RUNG_E_NOMEM, RUNG_E_ABI
+ * @return 0, RUNG_E_INVAL (a rank that is none; the plan has rows in files and the profile no reads), RUNG_E_NOMEM, RUNG_E_ABI
  */
 RUNG_API int rung_plan_forecast(const struct rung_plan *plan, const struct rung_profile *profile, const uint64_t *ranks, const uint64_t *starts,
                                 uint64_t batch_count, uint32_t queue_depth, struct rung_forecast *forecast_out);

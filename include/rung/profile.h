@@ -15,7 +15,7 @@ extern "C" {
 #define RUNG_PROFILE_ROWS_MAX 16
 #define RUNG_PROFILE_READS_MAX 128
 
-/** Random rows copied to a packed output by one core, from the memory nearest to it. */
+/** Random rows copied to a packed output: by one core from the memory nearest to it, or by a GPU's kernel. */
 struct rung_profile_rows {
 	uint64_t row_bytes;
 	double rows_per_s;
@@ -34,6 +34,13 @@ struct rung_profile {
 	struct rung_profile_rows rows[RUNG_PROFILE_ROWS_MAX];
 	uint32_t reads_count;        /**< by ascending read_bytes, then depth; 0: no drive was measured */
 	struct rung_profile_reads reads[RUNG_PROFILE_READS_MAX];
+	/* By ascending row_bytes as well; 0: no GPU was measured. */
+	uint32_t gpu_rows_count;     /**< gathered by a GPU from its own memory; of several the fastest */
+	uint32_t peer_rows_count;    /**< from another GPU's; of several pairs the slowest, which ends last when rows are dealt to all */
+	uint32_t link_rows_count;    /**< from pinned host memory; of several the fastest, which is that of the nearest node */
+	struct rung_profile_rows gpu_rows[RUNG_PROFILE_ROWS_MAX];
+	struct rung_profile_rows peer_rows[RUNG_PROFILE_ROWS_MAX];
+	struct rung_profile_rows link_rows[RUNG_PROFILE_ROWS_MAX];
 };
 
 /**
@@ -48,18 +55,32 @@ RUNG_API int rung_profile_load(const char *path, struct rung_profile *profile_ou
 
 /** What ends a batch last. */
 enum rung_bound {
-	RUNG_BOUND_MEMORY = 0,   /**< the thread that gathers: copying rows from host memory, and looking ids up */
-	RUNG_BOUND_NVME          /**< reads from the features files */
+	RUNG_BOUND_MEMORY = 0,   /**< the thread that gathers: copying rows from host memory, and looking ids up; on a GPU: that looks after cold rows */
+	RUNG_BOUND_NVME,         /**< reads from the features files */
+	RUNG_BOUND_GPU,          /**< rows from the memory of the GPU that gathers */
+	RUNG_BOUND_PEER,         /**< rows from other GPUs */
+	RUNG_BOUND_LINK          /**< rows from host memory over the GPU's link, cold ones among them */
 };
 
-/** "host memory", "nvme". */
+/** "host memory", "nvme", "gpu memory", "peers", "link". */
 RUNG_API const char *rung_bound_name(enum rung_bound bound);
+
+/** What of a forecast was assumed, since the profile has no figures of it: rungs that a GPU reads. */
+enum rung_assumed {
+	RUNG_ASSUMED_GPU = 1 << 0,    /**< its own memory */
+	RUNG_ASSUMED_PEER = 1 << 1,   /**< other GPUs' */
+	RUNG_ASSUMED_LINK = 1 << 2,   /**< the host's */
+	RUNG_ASSUMED_ALL = (1 << 3) - 1
+};
+
+/** "gpu", "peer", "host", as the tiers are called; NULL for none of them or several. */
+RUNG_API const char *rung_assumed_name(enum rung_assumed assumed);
 
 struct rung_forecast {
 	size_t size;                 /**< sizeof(struct rung_forecast), set by the caller */
 	double seconds;              /**< of all batches given, one after the other with two or more requests in flight */
-	double memory_seconds;       /**< of the thread that gathers */
-	double nvme_seconds;         /**< of the busiest features file; the two overlap */
+	double memory_seconds;       /**< of the thread that gathers, or looks after cold rows */
+	double nvme_seconds;         /**< of the busiest features file; this, what is above and what the GPU reads overlap */
 	enum rung_bound bound;
 	double reads;                /**< of the device, after merging and the cold-row cache */
 	double read_bytes;
@@ -67,9 +88,13 @@ struct rung_forecast {
 	uint32_t depth;              /**< reads in flight that it was worked out for */
 	uint32_t gap_bytes;          /**< that are worth reading over, by the profile */
 	uint32_t depth_best;         /**< the fewest reads in flight with 95 % of the most reads a second (Little's law says rate times latency) */
+	uint32_t assumed;            /**< of enum rung_assumed, added: rungs with rows, and without figures in the profile */
+	double gpu_seconds;          /**< of a GPU that gathers: rows from its own memory, */
+	double peer_seconds;         /**< from other GPUs, */
+	double link_seconds;         /**< and over its link; on the CPU 0 */
 };
 
-/** Figures of a common machine, for those that have no profile: an estimate to within a few times, no more. */
+/** Figures of a common machine with a GPU, for those that have no profile: an estimate to within a few times, no more. */
 RUNG_API void rung_profile_assume(struct rung_profile *profile_out);
 
 #ifdef __cplusplus

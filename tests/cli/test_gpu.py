@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """plan and bench on simulated GPUs: right rows for every mix of tiers, found where their ranks say, in whatever order CUDA works."""
+import json
 import os
 import random
 import struct
@@ -222,16 +223,60 @@ class Shared(GpuTest):
 class Reports(GpuTest):
     def test_keys_are_those_of_the_cpu(self):
         self.machine()
-        forecast = ("seconds_per_epoch", "seconds_per_batch", "memory_seconds_per_batch", "nvme_seconds_per_batch", "reads_per_batch", "bound",
-                    "gap_bytes", "queue_depth_best")   # no seconds are predicted of gathers on a GPU
+        forecast = ("gpu_seconds_per_batch", "peer_seconds_per_batch", "link_seconds_per_batch")
         for name, more in (("plan", []), ("bench", ["--rows", "1000", "--check"])):
             on_gpu, on_cpu = (shape_of(self.json_of(name, self.staged, "--host", SOME, *options, *more))
                               for options in (["--gpu", "20%"], []))
             self.assertEqual(set(on_gpu), set(on_cpu))
             self.assertEqual({key: on_gpu[key] for key in on_gpu if on_gpu[key] != on_cpu[key] and not key.startswith("engine")},
-                             dict({key: "null" for key in forecast}, gpus=["number"]) if name == "plan" else
+                             dict({key: "number" for key in forecast}, gpus=["number"]) if name == "plan" else
                              {"gpu": "number", "gpu_name": "text", "gpu_count": "number", "map_on_gpu": "boolean",
                               "host_waits": "number", "scatters": "number"})
+
+    def profile(self, *rungs):
+        """Of a machine, with a GPU's figures of these rungs."""
+        rates = {"gpu": 1e9, "peer": 1e8, "host": 1e7}
+        with open(self.path("machine.json"), "w", encoding="utf-8") as out:
+            json.dump({"schema": 1, "measured": {},
+                       "results": [{"matrix": "gather", "cores": "one", "cpu_node": 0, "memory_node": 0, "absent": None, "row_bytes": ROW_BYTES,
+                                    "rows_per_s": {"median": 1e7}}],
+                       "nvme_read": [{"drive": None, "file": "f", "row_bytes": 4096, "queue_depth": 64, "reads_per_s": 1e12}],
+                       "gpu_gather": [{"from": rung, "row_bytes": ROW_BYTES, "rows_per_s": rates[rung]} for rung in rungs]}, out)
+        return self.path("machine.json")
+
+    def test_seconds_are_predicted_by_what_each_rung_was_measured_to_do(self):
+        self.machine(RUNG_SIM_GPUS="2")
+        options = ["--peers", "2", "--gpu", "20%", "--replicate", "8%", "--host", SOME]
+        plan = self.json_of("plan", self.staged, *options, "--profile", self.profile("gpu", "peer", "host"))
+        share = {tier["name"]: tier["hit_share"] for tier in plan["tiers"]}
+        rows = plan["rows_per_batch"]
+        own = plan["gpu_seconds_per_batch"] * 1e9   # some of those dealt to two GPUs are the first one's
+        peer = plan["peer_seconds_per_batch"] * 1e8
+        self.assertAlmostEqual((own + peer) / rows, share["gpu"] + share["peer"], places=6)
+        self.assertGreater(own / rows, share["gpu"])
+        self.assertGreater(peer, 0)
+        self.assertAlmostEqual(plan["link_seconds_per_batch"] * 1e7 / rows, share["host"] + share["nvme"], places=6)
+        self.assertEqual((plan["bound"], plan["seconds_per_batch"]), ("link", plan["link_seconds_per_batch"]))
+        self.assertEqual(plan["assumed"], [])
+        for rungs in ((), ("gpu",), ("gpu", "host")):
+            profile = self.profile(*rungs)
+            missing = [rung for rung in ("gpu", "peer", "host") if rung not in rungs]
+            self.assertEqual(self.json_of("plan", self.staged, *options, "--profile", profile)["assumed"], missing)
+            self.assertIn("by the profile %s, without figures of what a GPU reads from %s, which are assumed" % (profile, ", ".join(missing)),
+                          self.run_rung("plan", self.staged, *options, "--profile", profile).stdout)
+            bench = self.json_of("bench", self.staged, *options, "--rows", 1000, "--profile", profile)
+            self.assertEqual(bench["predicted"]["assumed"], missing)
+        assumed = self.json_of("plan", self.staged, *options)
+        self.assertEqual((assumed["assumed"], assumed["profile"]), (None, None))
+        self.assertGreater(assumed["link_seconds_per_batch"], 0)
+        self.assertIn("figures of the machine are assumed", self.run_rung("plan", self.staged, *options).stdout)
+
+    def test_a_gpu_posing_as_three_reads_its_own_memory(self):
+        self.machine()
+        plan = self.json_of("plan", self.staged, "--gpus", "0,0,0", "--gpu", "max", "--profile", self.profile("gpu"))
+        self.assertEqual((plan["peer_seconds_per_batch"], plan["link_seconds_per_batch"], plan["assumed"]), (0, 0, []))
+        self.assertAlmostEqual(plan["gpu_seconds_per_batch"] * 1e9, plan["rows_per_batch"], places=3)
+        self.assertEqual(plan["bound"], "gpu memory")
 
     def test_text(self):
         self.machine(RUNG_SIM_GPUS="2")

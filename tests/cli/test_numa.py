@@ -8,7 +8,7 @@ import sys
 import xml.etree.ElementTree
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from clitest import RUNG, CliTest, main
+from clitest import RUNG, SIM, CliTest, main
 from machine import FIXTURES, Machine
 
 MACHINES = sorted(name[:-len(".machine")] for name in os.listdir(FIXTURES) if name.endswith(".machine"))
@@ -399,11 +399,13 @@ class Measuring(NumaTest):
         if top["gpus"]:
             self.skipTest("there is a GPU")
         done = self.run_rung("numa", "--only", "gpu,peer", code=77)
-        self.assertIn("gpu: no GPU\n", done.stdout)
-        self.assertIn("peer: no GPU\n", done.stdout)
+        why = "cuda: looking for GPUs: |device cuda is not built in: "
+        self.assertRegex(done.stdout, r"\n  gpu: no GPU \((%s)" % why)
+        self.assertRegex(done.stdout, r"\n  peer: no GPU \((%s)" % why)
         measured = self.json_of("numa", "--only", "gpu", code=77)
-        self.assertEqual([result["absent"] for result in measured["results"]], ["no GPU"])
-        self.assertEqual((measured["gpu_copy"], measured["gpu_peer"], measured["nvme_read"]), ([], [], []))
+        self.assertEqual(len(measured["results"]), 1)
+        self.assertRegex(measured["results"][0]["absent"], r"^no GPU \((%s)" % why)
+        self.assertEqual([measured["gpu_" + key] for key in ("copy", "peer", "gather")] + measured["nvme_read"], [[], [], []])
 
     def test_tables(self):
         said = self.run_rung("numa", *QUICK, "--quiet", "--nvme", self.file_of("reads", 16 * MIB)).stdout
@@ -429,6 +431,102 @@ class Measuring(NumaTest):
         for what in ("read, all cores", "latency, idle", "rows of 4.00 KiB gathered, all cores"):
             self.assertIn(what, texts)
         self.fails("numa", "--svg", self.path("none", "heat.svg"), code=1, says=self.path("none"))
+
+
+class Gpus(NumaTest):
+    """Simulated GPUs, which this machine's kernel knows nothing of: what there is of them. Their figures mean nothing."""
+    command = SIM
+    ROWS = [64, 256, 1024, 4096]
+
+    def setUp(self):
+        super().setUp()
+        if not SIM:
+            self.skipTest("RUNG_SIM names no command on simulated GPUs")
+        self.gpus(2)
+
+    def gpus(self, count, **variables):
+        self.variables = {"RUNG_SIM_GPUS": str(count), "RUNG_SIM_GPU_BYTES": str(8 << 30), **variables}
+        return ["0000:%x:00.0" % (16 + i) for i in range(count)]
+
+    def test_json(self):
+        ids = self.gpus(2)
+        top = self.json_of("numa", *QUICK, "--only", "gpu,peer")
+        nodes = [node["node"] for node in top["nodes"]]
+        kinds = [("to_gpu", None), ("from_gpu", None), ("both", None), ("read", None)] + [("gather", row) for row in self.ROWS]
+        results = {key: [result for result in top["results"] if result["matrix"] == key] for key in ("gpu", "peer")}
+        self.assertEqual([(r["gpu_bus_id"], r["memory_node"], r["kind"], r["row_bytes"]) for r in results["gpu"]],
+                         [(gpu, node, *kind) for gpu in ids for node in nodes for kind in kinds])
+        self.assertEqual([(r["gpu_bus_id"], r["to_gpu_bus_id"], r["kind"], r["row_bytes"]) for r in results["peer"]],
+                         [(gpu, to, *kind) for gpu in ids for to in ids for kind in [("copy", None)] + kinds[4:]])
+        there = [result for result in top["results"] if not result["absent"]]
+        for result in there:
+            self.assertEqual((result["gpu"], result["cpu_node"], result["cores"]), (None, None, None))
+            values = {"bytes_per_s", "rows_per_s"} if result["kind"] == "gather" else {"bytes_per_s"}
+            self.assertEqual({key for key, value in result.items() if isinstance(value, dict)}, values)
+            for key in values:
+                self.assertEqual(len(result[key]["samples"]), 2)
+                self.assertGreater(result[key]["min"], 0)
+            if result["matrix"] == "gpu" and top["placement"]["can_look"]:
+                self.assertGreaterEqual(result["placed_share"], 0.95)
+        median = {(r["matrix"], r["gpu_bus_id"], r.get("to_gpu_bus_id"), r["memory_node"], r["kind"], r["row_bytes"]): r for r in there}
+        for copy in top["gpu_copy"]:
+            for kind in ("to_gpu", "from_gpu", "both"):
+                result = median.get(("gpu", copy["gpu_bus_id"], None, copy["memory_node"], kind, None))
+                self.assertEqual(copy[kind + "_bytes_per_s"], result and result["bytes_per_s"]["median"])
+        self.assertEqual(len(top["gpu_copy"]), 2 * len(nodes))
+        self.assertEqual([(peer["from_gpu_bus_id"], peer["to_gpu_bus_id"]) for peer in top["gpu_peer"]], [(a, b) for a in ids for b in ids])
+        for gather in top["gpu_gather"]:
+            self.assertEqual(gather["from"], "host" if gather["memory_node"] is not None else
+                             "gpu" if gather["from_gpu_bus_id"] == gather["gpu_bus_id"] else "peer")
+            key = ("gpu", gather["gpu_bus_id"], None, gather["memory_node"]) if gather["from"] == "host" else \
+                  ("peer", gather["from_gpu_bus_id"], gather["gpu_bus_id"], None)
+            self.assertEqual(gather["rows_per_s"], median[(*key, "gather", gather["row_bytes"])]["rows_per_s"]["median"])
+        self.assertEqual(len(top["gpu_gather"]), len([r for r in there if r["kind"] == "gather"]))
+
+    def test_tables_and_heat_maps(self):
+        self.gpus(1)
+        picture = self.path("heat.svg")
+        said = self.run_rung("numa", *QUICK, "--only", "gpu,peer", "--quiet", "--svg", picture).stdout
+        self.assertRegex(said, r"\nGPU +memory +to the GPU +from it +both at once +read by a kernel")
+        self.assertRegex(said, r"\n0000:10:00.0 +node \d+ +[\d.]+ [KMGT]iB/s")
+        self.assertRegex(said, r"\n0000:10:00.0  0000:10:00.0 +64 B ")
+        self.assertFalse([line for line in said.splitlines() if line.endswith(" ")])
+        root = xml.etree.ElementTree.parse(picture).getroot()
+        texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+        for what in ("copies from pinned memory to GPUs", "rows of 64 B gathered by GPUs from pinned memory", "copies between GPUs", "0000:10:00.0",
+                     "from 0000:10:00.0", "to 0000:10:00.0"):
+            self.assertIn(what, texts)
+
+    def test_csv(self):
+        self.gpus(1)
+        done = self.run_rung("numa", *QUICK, "--quiet", "--only", "peer", "--csv")
+        lines = list(csv.DictReader(done.stdout.splitlines()))
+        self.assertEqual(len(lines), 2 * (1 + 2 * len(self.ROWS)))
+        for line in lines:
+            self.assertNotIn(None, line, "as many fields as headings")
+            self.assertEqual((line["gpu_bus_id"], line["to_gpu_bus_id"], line["gpu"], line["absent"]), ("0000:10:00.0", "0000:10:00.0", "", ""))
+
+    def test_gpus_that_do_not_reach_each_other(self):
+        first, second = self.gpus(2, RUNG_SIM_PEERS="0")
+        top = self.json_of("numa", *QUICK, "--only", "peer")
+        for result in top["results"]:
+            if result["gpu_bus_id"] == result["to_gpu_bus_id"]:
+                self.assertIsNone(result["absent"])
+            else:
+                self.assertRegex(result["absent"], r"letting GPU \d read the memory of GPU \d: .*cudaErrorPeerAccessUnsupported")
+        self.assertEqual([(peer["from_gpu_bus_id"], peer["to_gpu_bus_id"]) for peer in top["gpu_peer"]], [(first, first), (second, second)])
+        self.assertEqual({gather["from"] for gather in top["gpu_gather"]}, {"gpu"})
+
+    def test_gpus_that_are_full_or_not_there(self):
+        self.gpus(1, RUNG_SIM_GPU_BYTES="100000")
+        top = self.json_of("numa", *QUICK, "--only", "gpu,peer", code=77)
+        whys = {result["absent"] for result in top["results"]}
+        self.assertTrue(any("bytes to measure with: out of memory (cudaErrorMemoryAllocation)" in why for why in whys), whys)
+        self.assertEqual((top["gpu_peer"], top["gpu_gather"]), ([], []))
+        self.assertEqual({copy["to_gpu_bytes_per_s"] for copy in top["gpu_copy"]}, {None})
+        for count, why in (("0", "cudaErrorNoDevice"), ("none", "cudaErrorInsufficientDriver")):
+            self.gpus(1, RUNG_SIM_GPUS=count)
+            self.assertRegex(self.run_rung("numa", "--only", "gpu", code=77).stdout, r"\n  gpu: no GPU \(cuda: looking for GPUs: .*%s" % why)
 
 
 class Usage(NumaTest):

@@ -33,8 +33,8 @@ def machine():
 
 
 def read_steps(path):
-    """The steps as run.sh wrote them, and the lines of JSON that the benchmarks printed."""
-    steps, measured = [], []
+    """The steps as run.sh wrote them, the lines of JSON that the benchmarks printed, and what rung numa did."""
+    steps, measured, numa = [], [], None
     with open(path, encoding="utf-8") as file:
         for line in file:
             step = dict(zip(FIELDS, line.rstrip("\n").split("\t", len(FIELDS) - 1)))
@@ -48,8 +48,13 @@ def read_steps(path):
                 step["output"] = lines[-LOG_LINES:]
             if step["group"] in ("bench", "check"):
                 measured += [json.loads(line) for line in text.splitlines() if line.startswith('{"benchmark"') and line.endswith("}")]
+            if step["group"] == "numa" and step["state"] == "passed":
+                try:
+                    numa = json.loads(text)
+                except ValueError:
+                    step.update(state="failed", reason="its output is no JSON", output=text.splitlines()[-LOG_LINES:])
             steps.append(step)
-    return steps, measured
+    return steps, measured, numa
 
 
 def figures(measured):
@@ -75,13 +80,13 @@ def main():
     for name in ("--steps", "--root", "--command", "--dry-run"):
         parser.add_argument(name, required=True)
     args = parser.parse_args()
-    steps, measured = read_steps(args.steps)
+    steps, measured, numa = read_steps(args.steps)
     failed = [step["name"] for step in steps if step["state"] == "failed"]
     aimed = figures(measured)
     print(json.dumps({"benchmark": "gpu", "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                       "commit": output_of("git", "describe", "--always", "--dirty", cwd=args.root), "command": args.command.strip(),
                       "dry_run": args.dry_run == "yes", "machine": machine(), "failed": failed, "steps": steps, "figures": aimed,
-                      "measured": measured}, indent=1))
+                      "measured": measured, "numa": numa}, indent=1))
     counts = {state: sum(step["state"] == state for step in steps) for state in ("passed", "failed", "skipped", "planned")}
     print(", ".join(f"{count} {state}" for state, count in counts.items() if count), file=sys.stderr)
     for figure in aimed:

@@ -10,11 +10,12 @@ usage: tests/gpu/run.sh [--build DIR] [--out FILE] [--only LIST] [--seconds N] [
 
 Runs, with a time limit for each step: the contract tests on the device "cuda" (rows in host memory, on the GPU, on a GPU that
 poses as three), the tests with several processes, the race program, the same with launches that block and one queue, a comparison
-of the GPU's rows with the CPU's, compute-sanitizer's memcheck and racecheck on small cases, and bench/gpu with its ceilings.
+of the GPU's rows with the CPU's, compute-sanitizer's memcheck and racecheck on small cases, bench/gpu with its ceilings, and rung numa,
+whose JSON of what GPUs copy and gather from each NUMA node and from each other becomes "numa" of the object.
 
   --build DIR    a build of rung, or what --pack made of one (default: build-gpu, which is built first)
   --out FILE     the JSON object goes there (default: stdout)
-  --only LIST    groups of steps: contract processes races blocking check sanitizer bench (default: all)
+  --only LIST    groups of steps: contract processes races blocking check sanitizer bench numa (default: all)
   --seconds N    all of it, at most (default: 570); steps for which no time is left are skipped
   --dir DIR      for temporary files: a disk, 6 GiB (default: $TMPDIR, /var/tmp)
   --arch LIST    CMAKE_CUDA_ARCHITECTURES of the build (default: of the GPU that is here, else those of the project)
@@ -47,7 +48,7 @@ done
 case $seconds in '' | *[!0-9]*) echo "run.sh: --seconds takes a number, not '$seconds'" >&2; exit 2 ;; esac
 for word in ${only//,/ }; do
 	case $word in
-	contract | processes | races | blocking | check | sanitizer | bench) ;;
+	contract | processes | races | blocking | check | sanitizer | bench | numa) ;;
 	*) echo "run.sh: there is no group '$word'" >&2; exit 2 ;;
 	esac
 done
@@ -264,6 +265,8 @@ fi
 for part in gather launch cold,timeline epoch baselines; do
 	step bench "bench_${part%%,*}" 150 20 "$program" --only "$part" --dir "$work" "${bench_args[@]}"
 done
+# shorter regions than by default: between many GPUs there are many values
+step numa numa_gpu_peer 150 20 "$build/rung" numa --only gpu,peer --seconds 0.05 --json --quiet
 step bench bench_index_select 60 5 python3 "$root/bench/gpu/index_select.py"
 
 # ---- the report ----

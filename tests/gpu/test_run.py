@@ -69,6 +69,11 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
         self.assertIn("exit 3", failed["reason"])
         self.assertEqual({figure["what"]: figure["reached"] for figure in record["figures"]}, {"launch": False, "gather gpu": True})
 
+    def test_what_is_no_json_is_a_failure(self):
+        record = self.run_it(self.fake(rung="echo not this"), "--only", "numa", code=1)
+        self.assertEqual((record["failed"], record["numa"]), (["numa_gpu_peer"], None))
+        self.assertEqual(record["steps"][0]["output"], ["not this"])
+
     def test_a_program_that_hangs_is_ended_with_all_its_children(self):
         build = self.fake(test_store=f"sleep {MARK} & sleep {MARK}")
         begun = time.monotonic()
@@ -158,11 +163,18 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
         os.symlink(os.environ["RUNG_GPU_BENCH"], os.path.join(build, "bench/rung_gpu_bench"))
         os.symlink(os.path.join(os.path.dirname(os.environ["RUNG_GPU_BENCH"]), "sim_test_gather_race"),
                    os.path.join(build, "tests/stress_test_gather_race"))
-        record = self.run_it(build, "--only", "races,bench,processes", "--bench", SMALL)
+        with open(os.path.join(build, "rung"), "w", encoding="utf-8") as file:   # rung numa, small and with room for its tables
+            file.write('#!/bin/sh\nRUNG_SIM_GPU_BYTES=%d exec %s "$@" --quick --samples 2 --seconds 0.001\n'
+                       % (8 << 30, os.path.join(os.path.dirname(os.environ["RUNG_GPU_BENCH"]), "rung_sim_command")))
+        os.chmod(os.path.join(build, "rung"), 0o755)
+        record = self.run_it(build, "--only", "races,bench,processes,numa", "--bench", SMALL)
         states = self.states(record)
         self.assertEqual([states[f"stress_test_gather_race-cuda-{kind}"] for kind in ("host", "peer")], ["passed"] * 2)
         self.assertEqual({states[f"bench_{part}"] for part in ("gather", "launch", "cold", "epoch", "baselines")}, {"passed"})
         self.assertEqual(states["stress_test_share_race"], "skipped")
+        self.assertEqual(states["numa_gpu_peer"], "passed")
+        self.assertEqual(record["numa"]["measured"]["matrices"], ["gpu", "peer"])
+        self.assertEqual({gather["from"] for gather in record["numa"]["gpu_gather"]}, {"gpu", "host"})
         self.assertLessEqual({"gpu", "ceilings", "gather", "mixed", "launch", "cold", "timeline", "epoch", "baselines"},
                              {line["benchmark"] for line in record["measured"]})
         self.assertTrue(record["figures"])

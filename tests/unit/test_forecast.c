@@ -2,6 +2,7 @@
 /* Seconds predicted from a profile: of plans and batches small enough to be counted by hand. */
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "plan_internal.h"
@@ -37,6 +38,8 @@ static struct rung_forecast forecast_of(const uint64_t *ranks, const uint64_t *s
 	cr_assert_eq(rung_plan_forecast(&plan, &profile, ranks, starts, batches, 4, &out), 0, "%s", rung_last_error());
 	cr_assert_eq(out.seconds, fmax(out.memory_seconds, out.nvme_seconds));
 	cr_assert_eq(out.bound, out.nvme_seconds > out.memory_seconds ? RUNG_BOUND_NVME : RUNG_BOUND_MEMORY);
+	cr_assert_eq(out.gpu_seconds + out.peer_seconds + out.link_seconds, 0);
+	cr_assert_eq(out.assumed, 0);
 	return out;
 }
 
@@ -128,6 +131,83 @@ Test(forecast, rows_in_place_lie_anywhere, .init = setup)
 	cr_assert_gt(forecast_of(ranks, starts, 1).reads, 20);
 }
 
+/* ---- on a GPU ---- */
+
+static int gpus[3];
+
+/* 100 rows on the GPU, 300 dealt to three of them, 200 in host memory. */
+static void setup_gpu(void)
+{
+	setup();
+	memcpy(gpus, (int[]){ 1, 0, 1 }, sizeof(gpus));
+	plan.device = (struct rung_plan_device){ .device = RUNG_DEVICE_CUDA, .gpus = gpus, .gpu_count = 3 };
+	plan.tiers[RUNG__TIER_GPU] = (struct rung_plan_tier){ .rank_first = 0, .row_count = 100 };
+	plan.tiers[RUNG__TIER_PEER] = (struct rung_plan_tier){ .rank_first = 100, .row_count = 300 };
+	plan.tiers[RUNG__TIER_HOST] = (struct rung_plan_tier){ .rank_first = 400, .row_count = 200 };
+	plan.tiers[RUNG__TIER_NVME] = (struct rung_plan_tier){ .rank_first = 600, .row_count = VERTICES - 600 };
+	profile.gpu_rows_count = profile.peer_rows_count = profile.link_rows_count = 1;
+	profile.gpu_rows[0] = (struct rung_profile_rows){ 512, 1e9 };
+	profile.peer_rows[0] = (struct rung_profile_rows){ 512, 1e8 };
+	profile.link_rows[0] = (struct rung_profile_rows){ 512, 2e7 };
+}
+
+static struct rung_forecast gpu_forecast_of(const uint64_t *ranks, uint64_t count)
+{
+	const uint64_t starts[] = { 0, count };
+	struct rung_forecast out = { .size = sizeof(out) };
+
+	cr_assert_eq(rung_plan_forecast(&plan, &profile, ranks, starts, 1, 4, &out), 0, "%s", rung_last_error());
+	cr_assert_eq(out.seconds, fmax(fmax(out.gpu_seconds, fmax(out.peer_seconds, out.link_seconds)), fmax(out.memory_seconds, out.nvme_seconds)));
+	return out;
+}
+
+Test(forecast, a_gpu_reads_its_own_memory_and_others_and_its_link_side_by_side, .init = setup_gpu)
+{
+	/* two of its own; of those dealt 100 is GPU 1's, 101 GPU 0's, 102 GPU 1's again; two in host memory, one in the file */
+	const uint64_t ranks[] = { 5, 99, 100, 101, 102, 400, 599, 700 };
+	struct rung_forecast out = gpu_forecast_of(ranks, 8);
+
+	cr_assert_float_eq(out.gpu_seconds, 4e-9, 1e-16);
+	cr_assert_float_eq(out.peer_seconds, 1e-8, 1e-16);
+	cr_assert_float_eq(out.link_seconds, 3 * 5e-8, 1e-16);
+	cr_assert_float_eq(out.memory_seconds, MISS_NS * 1e-9, 1e-16);
+	cr_assert_float_eq(out.nvme_seconds, 1e-6, 1e-14);
+	cr_assert_eq(out.bound, RUNG_BOUND_NVME);
+	cr_assert_eq(out.assumed, 0);
+	out = gpu_forecast_of(ranks, 7);
+	cr_assert_str_eq(rung_bound_name(out.bound), "link");
+	out = gpu_forecast_of(ranks, 5);
+	cr_assert_str_eq(rung_bound_name(out.bound), "peers");
+	out = gpu_forecast_of(ranks, 2);
+	cr_assert_str_eq(rung_bound_name(out.bound), "gpu memory");
+	cr_assert_eq(out.memory_seconds, 0);
+}
+
+Test(forecast, rungs_without_figures_are_assumed_and_told, .init = setup_gpu)
+{
+	const uint64_t ranks[] = { 5, 101, 400 };
+	struct rung_profile known = profile, assumed;
+
+	rung_profile_assume(&assumed);
+	profile.peer_rows_count = 0;
+	cr_assert_eq(gpu_forecast_of(ranks, 3).assumed, RUNG_ASSUMED_PEER);
+	profile.gpu_rows_count = profile.link_rows_count = 0;
+	cr_assert_eq(gpu_forecast_of(ranks, 3).assumed, RUNG_ASSUMED_ALL);
+	cr_assert_float_eq(gpu_forecast_of(ranks, 3).link_seconds, 1 / assumed.link_rows[1].rows_per_s, 1e-15);
+	cr_assert_eq(assumed.link_rows[1].row_bytes, 512);
+	gpus[1] = 1;   /* one GPU that poses as three has no others */
+	cr_assert_eq(gpu_forecast_of(ranks, 3).assumed, RUNG_ASSUMED_GPU | RUNG_ASSUMED_LINK);
+	plan.tiers[RUNG__TIER_GPU].row_count = plan.tiers[RUNG__TIER_PEER].row_count = 0;
+	plan.tiers[RUNG__TIER_PEER].rank_first = 0;
+	plan.tiers[RUNG__TIER_HOST] = (struct rung_plan_tier){ .row_count = 600 };
+	cr_assert_eq(gpu_forecast_of(ranks, 3).assumed, RUNG_ASSUMED_LINK);
+	profile = known;
+	profile.size = offsetof(struct rung_profile, gpu_rows_count);   /* of a caller that does not know of GPUs */
+	cr_assert_eq(gpu_forecast_of(ranks, 3).assumed, RUNG_ASSUMED_LINK);
+	cr_assert_str_eq(rung_assumed_name(RUNG_ASSUMED_LINK), "host");
+	cr_assert_null(rung_assumed_name(RUNG_ASSUMED_ALL));
+}
+
 Test(forecast, what_cannot_be_predicted_is_refused, .init = setup)
 {
 	const uint64_t ranks[] = { 5, VERTICES }, starts[] = { 0, 2 };
@@ -140,9 +220,10 @@ Test(forecast, what_cannot_be_predicted_is_refused, .init = setup)
 	cr_assert(strstr(rung_last_error(), "the profile has no reads"), "%s", rung_last_error());
 	profile.rows_count = 0;
 	cr_assert_eq(rung_plan_forecast(&plan, &profile, ranks, starts, 1, 0, &out), RUNG_E_INVAL);
-	plan.device.device = RUNG_DEVICE_CUDA;
-	cr_assert_eq(rung_plan_forecast(&plan, &profile, ranks, starts, 1, 0, &out), RUNG_E_NOSUP);
 	out.size = 4096;
+	setup();
+	profile.link_rows_count = RUNG_PROFILE_ROWS_MAX + 1;
+	cr_assert_eq(rung_plan_forecast(&plan, &profile, ranks, starts, 1, 0, &out), RUNG_E_INVAL);
 	setup();
 	cr_assert_eq(rung_plan_forecast(&plan, &profile, ranks, (uint64_t[]){ 0, 1 }, 1, 0, &out), RUNG_E_ABI);
 }
@@ -152,6 +233,7 @@ Test(forecast, assumed_figures_are_whole)
 	rung_profile_assume(&profile);
 	cr_assert_gt(profile.rows_count, 1);
 	cr_assert_gt(profile.reads_count, 1);
+	cr_assert(profile.gpu_rows_count && profile.peer_rows_count && profile.link_rows_count);
 	for (uint32_t i = 1; i < profile.reads_count; i++)
 		cr_assert(profile.reads[i - 1].read_bytes < profile.reads[i].read_bytes || profile.reads[i - 1].depth < profile.reads[i].depth);
 }

@@ -57,6 +57,24 @@ Test(profile, rates_of_one_core_and_the_first_drive_are_taken)
 	cr_assert(p.reads[2].depth == 8 && p.reads[2].reads_per_s == 80e3);
 }
 
+#define GPU(from, bytes, rate) "{\"from\": \"" from "\", \"gpu\": 0, \"row_bytes\": " bytes ", \"rows_per_s\": " rate "}"
+#define WITH_GPU(list) "{\"schema\": 1, \"measured\": {}, \"results\": [" GOOD "], \"nvme_read\": [], \"gpu_gather\": " list "}"
+
+Test(profile, rates_of_gpus_are_taken_for_each_rung)
+{
+	struct rung_profile p;
+
+	cr_assert_eq(load(WITH_GPU("[" GPU("host", "512", "3e7") "," GPU("gpu", "512", "2e9") "," GPU("gpu", "64", "5e9") "," GPU("host", "512", "4e7") ","
+	                           GPU("peer", "512", "3e8") "," GPU("peer", "512", "2e8") "," GPU("peer", "512", "4e8") "]"), &p), 0, "%s", rung_last_error());
+	cr_assert_eq(p.gpu_rows_count, 2);
+	cr_assert(p.gpu_rows[0].row_bytes == 64 && p.gpu_rows[0].rows_per_s == 5e9);
+	cr_assert(p.gpu_rows[1].row_bytes == 512 && p.gpu_rows[1].rows_per_s == 2e9);
+	cr_assert(p.peer_rows_count == 1 && p.peer_rows[0].rows_per_s == 2e8);   /* the slowest pair's */
+	cr_assert(p.link_rows_count == 1 && p.link_rows[0].rows_per_s == 4e7);   /* the nearest node's */
+	cr_assert_eq(load(PROFILE(GOOD, ""), &p), 0);   /* of a version that did not measure them */
+	cr_assert_eq(p.gpu_rows_count + p.peer_rows_count + p.link_rows_count, 0);
+}
+
 Test(profile, what_is_none_is_refused_by_name)
 {
 	static const struct {
@@ -83,6 +101,11 @@ Test(profile, what_is_none_is_refused_by_name)
 		{ PROFILE(GOOD, READ("\"a\"", "512", "0", "1e5")), "\"nvme_read\"" },
 		{ PROFILE(GOOD, READ("\"a\"", "512", "4294967297", "1e5")), "\"nvme_read\"" },
 		{ PROFILE(GOOD, READ("\"a\"", "512", "1", "null")), "\"nvme_read\"" },
+		{ WITH_GPU("5"), "\"gpu_gather\"" },
+		{ WITH_GPU("[5]"), "\"gpu_gather\"" },
+		{ WITH_GPU("[" GPU("gpu", "0", "1e9") "]"), "\"gpu_gather\"" },
+		{ WITH_GPU("[" GPU("gpu", "512", "null") "]"), "\"gpu_gather\"" },
+		{ WITH_GPU("[" GPU("nvme", "512", "1e9") "]"), "\"gpu_gather\"" },
 		{ "{\"schema\": 1, \"schema\": 1}", "is no machine profile" },
 	};
 	struct rung_profile p;

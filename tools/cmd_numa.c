@@ -175,7 +175,8 @@ static const struct argp numa_argp = {
 	.options = options,
 	.parser = parse,
 	.doc = "Print the NUMA nodes of this machine, their CPUs and memory, the GPUs and NVMe drives, at which nodes they are, and what lies "
-	       "between them; and measure memory, gathers and drives from each node. Takes a minute or two, and keeps the machine busy.",
+	       "between them; and measure memory, gathers and drives from each node, and GPUs. Takes a minute or two, with many GPUs longer, and keeps "
+	       "the machine busy.",
 	.children = children,
 };
 

@@ -176,7 +176,10 @@ RUNG_API int rung_numa_try(uint32_t node, struct rung_numa_policy *policy_out);
 
 /* ---- measuring ---- */
 
-/** What can be measured. docs/PROFILE.md says what each is, and which bytes are counted. */
+/**
+ * What can be measured. docs/PROFILE.md says what each is, and which bytes are counted. GPUs are timed as nvbandwidth times them (its README.md,
+ * "Measurement Details"): many copies between two events, on a stream that is held until all of them are there.
+ */
 enum rung_numa_matrix {
 	RUNG_NUMA_BANDWIDTH = 1 << 0,  /**< CPU node x memory node: read, write, copy, triad */
 	RUNG_NUMA_LATENCY = 1 << 1,    /**< CPU node x memory node: one dependent load */

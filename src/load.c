@@ -58,6 +58,16 @@ void rung__loader_close(struct rung__loader *loader)
 	rung__unmap_pages(loader->bounce, RUNG__LOAD_BYTES);
 }
 
+/*
+ * A CPU's first look at a page that a device has written faults once more where the machine is virtual, in the tables of its host: some
+ * microseconds a page, here and not in the first epoch's gathers.
+ */
+static void look_at_pages(const unsigned char *memory, uint64_t bytes)
+{
+	for (uint64_t at = 0; at < bytes; at += RUNG__PAGE_BYTES)
+		(void)*(const volatile unsigned char *)(memory + at);
+}
+
 /* Whole pages, since a direct read must cover whole sectors; the file may end before the last of them. */
 static int read_pages(const struct rung__loader *loader, uint32_t file_idx, uint64_t offset, uint64_t bytes, unsigned char *to)
 {
@@ -112,6 +122,8 @@ int rung__loader_read(const struct rung__loader *loader, uint32_t file_idx, uint
 		} else {
 			part = RUNG__MIN(bytes, RUNG__LOAD_BYTES);
 			rc = read_pages(loader, file_idx, offset, part, to);
+			if (rc == 0)
+				look_at_pages(to, part);
 		}
 		offset += part;
 		bytes -= part;

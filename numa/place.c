@@ -200,6 +200,17 @@ void rung__placement_on(uint32_t node, uint64_t bytes, struct rung__placement *p
 		add_part(place_out, 0, 1, bytes);
 }
 
+uint32_t rung__placement_at(const struct rung__placement *place, uint64_t offset)
+{
+	const struct rung__placement_part *part = place->parts;
+
+	if (place->part_count == 0)
+		return 0;
+	for (; part + 1 < place->parts + place->part_count && offset >= part->bytes; part++)
+		offset -= part->bytes;
+	return part->node_first + (part->node_count == 1 ? 0 : (uint32_t)(offset / part->block_bytes % part->node_count));
+}
+
 static bool part_ok(const struct rung__placement *place, const struct rung__placement_part *part)
 {
 	if (part->bytes == 0 || part->block_bytes == 0 || part->block_bytes % RUNG__PAGE_BYTES != 0 || part->bytes % RUNG__PAGE_BYTES != 0)

@@ -98,6 +98,9 @@ void rung__placement_on(uint32_t node, uint64_t bytes, struct rung__placement *p
 /** Bytes of a part on the i-th of its nodes. */
 uint64_t rung__part_share(const struct rung__placement_part *part, uint32_t i);
 
+/** Where an offset into the memory lies: the position of its node in place->nodes; 0 without parts. */
+uint32_t rung__placement_at(const struct rung__placement *place, uint64_t offset);
+
 /** Does a place that another process gave make sense, for memory of so many bytes? */
 bool rung__placement_ok(const struct rung__placement *place, uint64_t bytes);
 

@@ -7,10 +7,15 @@
  * the rows: what `--host` says is what is used.
  */
 #include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
+#include "block_device.h"
 #include "cache.h"
 #include "file.h"
 #include "plan_internal.h"
+#include "profile_rates.h"
 
 #define CACHE_SHARE 8u           /* the cold-row cache takes this part of the budget unless told otherwise */
 #define CACHE_ROWS_MIN 16u       /* fewer are not worth looking into */
@@ -22,7 +27,6 @@
 #define QUEUE_DEPTH_DEFAULT 64u
 #define SLOTS_OF_CPU 2u          /* for each read in flight: one being copied from */
 #define SLOTS_OF_GPU 16u         /* slots wait for a kernel that copies many at once */
-#define QUEUE_DEPTH_MAX (RUNG__SLOT_COUNT_MAX / 2)   /* two slots a read in flight */
 
 static uint64_t gcd(uint64_t a, uint64_t b)
 {
@@ -46,8 +50,9 @@ uint64_t rung__row_span(uint64_t row_bytes, uint64_t row_stride, uint64_t data_o
  * Slots of a size that lets rows share reads, when the budget has room for one per read in flight; else one row each. What tells where rows
  * lie comes first.
  */
-static int choose_slots(struct rung_plan *plan, uint64_t host_bytes, uint32_t depth)
+static int choose_slots(struct rung_plan *plan, uint64_t host_bytes)
 {
+	const uint32_t depth = plan->queue_depth;
 	const uint64_t budget = host_bytes - RUNG__MIN(host_bytes, plan->vertices_bytes);
 	uint64_t span = rung__row_span(plan->row_bytes, plan->row_stride, plan->data_offset, RUNG__PAGE_BYTES);
 	static const uint64_t good[] = { 65536, 16384, 0 };   /* room for neighbouring rows to share a read */
@@ -166,7 +171,7 @@ static uint64_t place_on_gpus(struct rung_plan *plan, const struct rung_plan_opt
 }
 
 /* Behind the ranks that the GPUs have. */
-static int place_on_host(struct rung_plan *plan, const struct rung_plan_opts *opts, uint64_t budget, uint32_t depth, uint64_t first)
+static int place_on_host(struct rung_plan *plan, const struct rung_plan_opts *opts, uint64_t budget, uint64_t first)
 {
 	uint64_t host_rows = plan->vertex_count - first;
 	uint64_t graph_bytes = plan->graph.bytes - plan->graph.gpu_bytes;
@@ -178,7 +183,7 @@ static int place_on_host(struct rung_plan *plan, const struct rung_plan_opts *op
 		                  "a GPU: give more, or sample on the CPU", budget, graph_bytes);
 	budget -= budget == RUNG_BYTES_MAX ? 0 : graph_bytes;
 	if (host_rows * plan->row_stride > budget) {   /* no overflow: inside the file, whose size was checked */
-		rc = choose_slots(plan, budget, depth);
+		rc = choose_slots(plan, budget);
 		if (rc < 0)
 			return rc;
 		budget -= plan->vertices_bytes;
@@ -197,6 +202,17 @@ static int place_on_host(struct rung_plan *plan, const struct rung_plan_opts *op
 	return 0;
 }
 
+static void name_drive(int fd, char name[RUNG_DRIVE_NAME_BYTES])
+{
+	struct rung__block_device device;
+	struct stat st;
+
+	_Static_assert(sizeof(device.name) == RUNG_DRIVE_NAME_BYTES, "the names of profiles are those of block_device.h");
+	name[0] = 0;
+	if (fstat(fd, &st) == 0 && rung__block_device("/sys", major(st.st_dev), minor(st.st_dev), &device))
+		strcpy(name, device.name);
+}
+
 /* @param topology  NULL: nobody asks where drives are */
 static int learn_features(const struct rung_dataset *ds, const struct rung_topology *topology, struct rung_plan *plan)
 {
@@ -211,6 +227,7 @@ static int learn_features(const struct rung_dataset *ds, const struct rung_topol
 	plan->vertices_bytes = plan->vertex_count * features.layout.vertex_bytes;   /* no overflow: the size of a file */
 	for (uint32_t f = 0; f < plan->file_count && rc == 0; f++) {
 		plan->sector_bytes = RUNG__MAX(plan->sector_bytes, rung__dio_align(features.files[f].fd));
+		name_drive(features.files[f].fd, plan->drive_names[f]);
 		if (topology)
 			rc = rung__placement_drive(topology, features.files[f].fd, &plan->places.drives[f]);
 	}
@@ -245,6 +262,16 @@ static uint64_t host_budget(const struct rung_plan *plan, const struct rung_plan
 	return opts->host_bytes == RUNG_BYTES_NONE ? 0 : opts->host_bytes;
 }
 
+static void choose(struct rung_plan *plan, const struct rung_plan_opts *opts)
+{
+	plan->has_choice = opts->profile != NULL;
+	if (plan->has_choice)
+		rung__plan_choose(plan, opts->profile, &plan->choice);
+	plan->queue_depth = opts->queue_depth ? opts->queue_depth : plan->choice.queue_depth;
+	if (plan->queue_depth == 0)
+		plan->queue_depth = QUEUE_DEPTH_DEFAULT;
+}
+
 int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts *user_opts, struct rung_plan **plan_out)
 {
 	static const char *const names[] = {
@@ -257,14 +284,14 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 	struct rung_topology *topology = NULL;
 	struct rung_plan *plan;
 	uint64_t gpu_bytes;
-	uint32_t depth;
 	int rc = rung__opts_take(&opts, sizeof(opts), user_opts, "rung_plan_opts");
 
 	if (rc < 0)
 		return rc;
-	depth = opts.queue_depth ? opts.queue_depth : QUEUE_DEPTH_DEFAULT;
-	if (depth > QUEUE_DEPTH_MAX)
-		return rung__fail(RUNG_E_INVAL, "queue depth %u is above %u", depth, QUEUE_DEPTH_MAX);
+	if (opts.queue_depth > RUNG__QUEUE_DEPTH_MAX)
+		return rung__fail(RUNG_E_INVAL, "queue depth %u is above %u", opts.queue_depth, RUNG__QUEUE_DEPTH_MAX);
+	if (opts.profile && (rc = rung__profile_check(opts.profile)) < 0)
+		return rc;
 	plan = rung__zalloc(sizeof(*plan));
 	if (!plan)
 		return rung__fail(RUNG_E_NOMEM, "plan: out of memory");
@@ -284,7 +311,8 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 		goto free_plan;
 	if (plan->device.device == RUNG_DEVICE_CPU)   /* asked for with AUTO: the CPU samples from memory of its own */
 		plan->graph = (struct rung_plan_graph){ 0 };
-	rc = place_on_host(plan, &opts, host_budget(plan, &opts, topology), depth, place_on_gpus(plan, &opts, gpu_bytes));
+	choose(plan, &opts);
+	rc = place_on_host(plan, &opts, host_budget(plan, &opts, topology), place_on_gpus(plan, &opts, gpu_bytes));
 	if (rc < 0)
 		goto free_plan;
 	rc = rung__plan_place_memory(plan, &opts, topology);

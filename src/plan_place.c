@@ -30,6 +30,8 @@ int rung__plan_look_at_machine(struct rung_plan *plan, const struct rung_plan_op
 	for (uint32_t f = 0; f < RUNG_FEATURE_FILES_MAX; f++)
 		places->slots[f] = places->drives[f] = -1;
 	rc = rung__places_begin(places, &plan->bound, &plan->only, topology_out);
+	if (rc == 0 && *topology_out)
+		rung__placement_near_cpus(*topology_out, &plan->cpu_nodes);
 	if (opts->numa == RUNG_NUMA_NODE) {   /* as if the process were bound to it */
 		rung__nodes_add(&plan->bound, opts->numa_node);
 		plan->only = &plan->bound;
@@ -58,6 +60,38 @@ static int find_readers(const struct rung_plan *plan, const struct rung_topology
 	return 0;
 }
 
+/* Nodes with memory that have no readers: rows could lie there as well. */
+static bool some_are_far(const struct rung__rooms *rooms, const struct rung__nodes *near)
+{
+	uint32_t at = 0;
+
+	for (uint32_t r = 0; r < rooms->count; r++)
+		at += rung__nodes_have(near, rooms->list[r].node);
+	return at > 1 && at < rooms->count;
+}
+
+static void add_rooms(const struct rung__rooms *rooms, struct rung__nodes *nodes)
+{
+	for (uint32_t r = 0; r < rooms->count; r++)
+		rung__nodes_add(nodes, rooms->list[r].node);
+}
+
+/* Both ways are worked out; which of them is faster shows when there are rows that are asked for. */
+static void keep_spreads(struct rung_plan *plan, const struct rung__rooms *rooms, const struct rung__nodes *near, uint64_t bytes)
+{
+	struct rung__nodes all = { .bits = { 0 } };
+	struct rung__rooms left;
+
+	if (plan->device.device != RUNG_DEVICE_CPU || bytes == 0 || !some_are_far(rooms, near))
+		return;
+	add_rooms(rooms, &all);
+	left = *rooms;
+	rung__placement_decide(&left, near, bytes, &plan->spreads[0]);
+	left = *rooms;
+	rung__placement_decide(&left, &all, bytes, &plan->spreads[1]);
+	plan->spread_count = 2;
+}
+
 static int place_rows(struct rung_plan *plan, const struct rung_plan_opts *opts, const struct rung__placed *sizes, struct rung__rooms *rooms)
 {
 	uint64_t bytes = rung__align_up(sizes->row_count * sizes->row_stride, RUNG__PAGE_BYTES);
@@ -68,12 +102,13 @@ static int place_rows(struct rung_plan *plan, const struct rung_plan_opts *opts,
 		rung__placement_on(opts->numa_node, bytes, &plan->places.host);
 		return 0;
 	}
-	if (opts->numa == RUNG_NUMA_INTERLEAVE) {
-		for (uint32_t r = 0; r < rooms->count; r++)
-			rung__nodes_add(&near, rooms->list[r].node);
-	} else {
+	plan->spread_asked = opts->numa == RUNG_NUMA_INTERLEAVE;
+	if (plan->spread_asked)
+		add_rooms(rooms, &near);
+	else
 		rc = find_readers(plan, rooms->topology, &near);
-	}
+	if (rc == 0 && !plan->spread_asked)
+		keep_spreads(plan, rooms, &near, bytes);
 	if (rc == 0)
 		rung__placement_decide(rooms, &near, bytes, &plan->places.host);
 	return rc;
@@ -98,10 +133,11 @@ static void place_frames(struct rung__places *places, const struct rung__placed 
 		rung__placement_decide(rooms, &near, sizes->frames_bytes, &places->frames);
 }
 
-int rung__plan_place_memory(struct rung_plan *plan, const struct rung_plan_opts *opts, const struct rung_topology *topology)
+static struct rung__placed sizes_of(const struct rung_plan *plan)
 {
 	const struct rung_plan_tier *host = &plan->tiers[RUNG__TIER_HOST];
-	struct rung__placed sizes = {
+
+	return (struct rung__placed){
 		.rank_first = host->rank_first,
 		.row_count = host->row_count,
 		.row_stride = plan->row_stride,
@@ -109,6 +145,11 @@ int rung__plan_place_memory(struct rung_plan *plan, const struct rung_plan_opts 
 		.frames_bytes = rung__align_up(plan->cache.row_count * plan->cache.frame_bytes, RUNG__PAGE_BYTES),
 		.file_count = plan->slots.slot_count ? plan->file_count : 0,
 	};
+}
+
+int rung__plan_place_memory(struct rung_plan *plan, const struct rung_plan_opts *opts, const struct rung_topology *topology)
+{
+	struct rung__placed sizes = sizes_of(plan);
 	struct rung__rooms rooms;
 	int rc = 0;
 
@@ -121,7 +162,29 @@ int rung__plan_place_memory(struct rung_plan *plan, const struct rung_plan_opts 
 		if (rc == 0)
 			rc = place_rows(plan, opts, &sizes, &rooms);
 	}
+	if (plan->has_choice)
+		rung__spread_say(plan, &plan->choice);
 	return rc == 0 ? rung__places_list(&plan->places, &sizes, &plan->place_list, &plan->place_count) : rc;
+}
+
+int rung__plan_spread(struct rung_plan *plan, unsigned idx)
+{
+	const struct rung__placement before = plan->places.host;
+	struct rung__placed sizes = sizes_of(plan);
+	struct rung_place *list;
+	size_t count;
+	int rc;
+
+	plan->places.host = plan->spreads[idx];
+	rc = rung__places_list(&plan->places, &sizes, &list, &count);
+	if (rc < 0) {
+		plan->places.host = before;
+		return rc;
+	}
+	rung__free(plan->place_list);
+	plan->place_list = list;
+	plan->place_count = count;
+	return 0;
 }
 
 const struct rung_place *rung_plan_place(const struct rung_plan *plan, size_t idx)

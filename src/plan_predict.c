@@ -115,7 +115,7 @@ static void report(struct rung_plan *plan, const struct counts *counts, uint64_t
 
 int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc, const struct rung_sampler_opts *sampler_opts,
                       const uint64_t *seeds, uint64_t seed_count, uint32_t batch_size, uint32_t batches_max,
-                      const struct rung_profile *profile, struct rung_plan_traffic *traffic_out)
+                      const struct rung_forecast_opts *forecast_opts, struct rung_plan_traffic *traffic_out)
 {
 	struct rung_forecast forecast = { .size = sizeof(forecast) };
 	uint64_t batches_per_epoch, batches;
@@ -134,7 +134,7 @@ int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc, const 
 	order = rung__malloc_array(seed_count, sizeof(*order));
 	if (!order)
 		return rung__fail(RUNG_E_NOMEM, "forecast: out of memory for %" PRIu64 " seeds", seed_count);
-	if (profile) {
+	if (forecast_opts) {
 		counts.starts = rung__zalloc_array(batches + 1, sizeof(*counts.starts));
 		if (!counts.starts) {
 			rc = rung__fail(RUNG_E_NOMEM, "forecast: out of memory for %" PRIu64 " batches", batches);
@@ -149,8 +149,8 @@ int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc, const 
 		goto free_order;
 	rc = sample_batches(sampler, plan, order, seed_count, batch_size, batches, &counts);
 	rung_sampler_destroy(sampler);
-	if (rc == 0 && profile)
-		rc = rung_plan_forecast(plan, profile, counts.ranks, counts.starts, batches, 0, &forecast);
+	if (rc == 0 && forecast_opts)
+		rc = rung_plan_forecast(plan, forecast_opts, counts.ranks, counts.starts, batches, &forecast);
 	if (rc == 0)
 		report(plan, &counts, batches, batches_per_epoch, &forecast, traffic_out);
 free_order:

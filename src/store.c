@@ -360,12 +360,17 @@ int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan 
                           const struct rung__tier_ops *fetchable, struct rung_store **store_out)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
+	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
 	struct rung_store *store = NULL;
-	int rc;
+	int rc = rung__opts_take(&opts, sizeof(opts), user_opts, "rung_store_opts");
 
+	if (rc < 0)
+		return rc;
+	opts.queue_depth = opts.queue_depth ? opts.queue_depth : plan->queue_depth;
+	opts.gap_bytes = opts.gap_bytes ? opts.gap_bytes : plan->choice.gap_bytes;
 	if (plan->vertex_count != info->vertex_count || plan->row_bytes != info->features.row_bytes)
 		return rung__fail(RUNG_E_INVAL, "%s: the plan was made for another dataset", rung_dataset_dir(ds));
-	rc = rung__store_new(user_opts, &store);
+	rc = rung__store_new(&opts, &store);
 	if (rc < 0)
 		return rc;
 	store->shape = shape_of(info, plan);

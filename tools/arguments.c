@@ -241,7 +241,7 @@ void tool_not_yet(const struct argp_state *state, const char *what)
 
 /* ---- options that every subcommand has ---- */
 
-enum { KEY_JSON = 0x4001, KEY_QUIET, KEY_THREADS, KEY_HOST, KEY_CACHE, KEY_QUEUE_DEPTH, KEY_NUMA_NODE, KEY_ENGINE, KEY_BUFFERED, KEY_NO_MERGE, KEY_GAP };
+enum { KEY_JSON = 0x4001, KEY_QUIET, KEY_THREADS, KEY_HOST, KEY_CACHE, KEY_QUEUE_DEPTH, KEY_NUMA_NODE, KEY_PROFILE, KEY_ENGINE, KEY_BUFFERED, KEY_NO_MERGE, KEY_GAP };
 
 static const struct argp_option common_options[] = {
 	{ "json", KEY_JSON, NULL, 0, "Print the result as one JSON object", -1 },
@@ -278,10 +278,12 @@ static const struct argp_option budget_options[] = {
 	  "Host memory for rows, staging slots and cold-row cache: 4096, 64KiB, 1.5GiB, 10% of the features, max (default: half of what is "
 	  "free)", 5 },
 	{ "cache", KEY_CACHE, "SIZE", 0, "Of --host: for rows of the file that were read and will be wanted again (default: an eighth)", 5 },
-	{ "queue-depth", KEY_QUEUE_DEPTH, "N", 0, "Reads in flight on the NVMe tier (default: 64)", 5 },
+	{ "queue-depth", KEY_QUEUE_DEPTH, "N", 0, "Reads in flight on the NVMe tier (default: by --profile, else 64)", 5 },
 	{ "numa-node", KEY_NUMA_NODE, "N|WORD", 0,
 	  "NUMA node that host memory lies on; auto (default): rows near those who read them, what is read from a drive near it; interleave: "
 	  "rows over all nodes; none: where the kernel puts it", 5 },
+	{ "profile", KEY_PROFILE, "FILE", 0,
+	  "What rung numa --json measured on the machine: what other options leave open is chosen by it (default: fixed values)", 5 },
 	{ 0 },
 };
 
@@ -289,7 +291,7 @@ static const struct argp_option engine_options[] = {
 	{ "engine", KEY_ENGINE, "NAME", 0, "How rows are read from the file: auto, nvme, io_uring_poll, io_uring or pread (default: auto)", 6 },
 	{ "buffered", KEY_BUFFERED, NULL, 0, "Read through the page cache instead of O_DIRECT", 6 },
 	{ "no-merge", KEY_NO_MERGE, NULL, 0, "Read neighbouring rows one by one", 6 },
-	{ "gap", KEY_GAP, "SIZE", 0, "Bytes between two rows that are read along in one read (default: as measured)", 6 },
+	{ "gap", KEY_GAP, "SIZE", 0, "Bytes between two rows that are read along in one read (default: by --profile, else as measured)", 6 },
 	{ 0 },
 };
 
@@ -354,6 +356,9 @@ static error_t parse_store(int key, char *arg, struct argp_state *state)
 	case KEY_NUMA_NODE:
 		arg_numa(state, arg, args);
 		args->numa_given = 1;
+		return 0;
+	case KEY_PROFILE:
+		args->profile = arg;
 		return 0;
 	case KEY_ENGINE:
 		args->engine = arg_engine(state, arg);

@@ -16,11 +16,10 @@ struct bench_args {
 	int check;
 	const char *share;              /* share the store at this path; NULL: not */
 	int hold;                       /* also after the run */
-	const char *profile;            /* of the machine, for what the run should take; NULL: none */
 	const char *attach;             /* the path at which another process shares it; NULL: the store is opened here */
 	struct tool_fanouts fanouts;
 	struct tool_store_args store;
-	struct tool_common common;      /* threads: those that submit */
+	struct tool_common common;      /* threads: those that submit; set when they are not given */
 };
 
 /** The ids of all requests, made before the clock starts. Request i is ids[starts[i] .. starts[i+1]). */

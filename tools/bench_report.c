@@ -93,7 +93,7 @@ static void set_cache(json_t *root, const struct bench_args *args, const struct 
 	tool_json_set(root, "prefetch", tool_json_u64(args->prefetch));
 }
 
-static void set_settings(json_t *root, const struct bench_args *args, const struct bench_ids *ids,
+static void set_settings(json_t *root, const struct bench_args *args, const struct bench_ids *ids, const struct rung_choice *choice,
 			 const struct rung_store_stats *stats)
 {
 	tool_json_set(root, "engine", tool_json_text(stats->engine));
@@ -111,6 +111,7 @@ static void set_settings(json_t *root, const struct bench_args *args, const stru
 	tool_json_set(root, "threads", tool_json_u64(args->common.threads));
 	tool_json_set(root, "seed", tool_json_u64(args->seed));
 	tool_json_set(root, "checked", json_boolean(args->check));
+	tool_json_set(root, "chosen", tool_json_choice(choice));
 }
 
 static void set_places(json_t *root, const struct rung_store_stats *stats)
@@ -155,11 +156,11 @@ static json_t *forecast_json(const struct bench_args *args, const struct rung_fo
 {
 	json_t *root = json_object();
 
-	if (!args->profile) {
+	if (!args->store.profile) {
 		json_decref(root);
 		return json_null();
 	}
-	tool_json_set(root, "profile", tool_json_text(args->profile));
+	tool_json_set(root, "profile", tool_json_text(args->store.profile));
 	tool_json_set(root, "seconds", tool_json_real(forecast->seconds));
 	tool_json_set(root, "memory_seconds", tool_json_real(forecast->memory_seconds));
 	tool_json_set(root, "nvme_seconds", tool_json_real(forecast->nvme_seconds));
@@ -203,7 +204,7 @@ static json_t *bench_json(const struct bench_args *args, const struct tool_data 
 	tool_json_set(root, "cpu_seconds", tool_json_real(result->cpu_seconds));
 	tool_json_set(root, "wrong_rows", args->check ? tool_json_u64(result->wrong_rows) : json_null());
 	set_device(root, data, &result->info, &stats);
-	set_settings(root, args, ids, &stats);
+	set_settings(root, args, ids, data->plan ? rung_plan_choice(data->plan) : NULL, &stats);
 	return root;
 }
 
@@ -257,9 +258,9 @@ static void print_forecast(const struct bench_args *args, const struct rung_fore
 {
 	char text[TOOL_ASSUMED_BYTES];
 
-	if (!args->profile)
+	if (!args->store.profile)
 		return;
-	printf("predicted by %s%s: ", args->profile, tool_assumed_text(text, forecast->assumed));
+	printf("predicted by %s%s: ", args->store.profile, tool_assumed_text(text, forecast->assumed));
 	printf("%s", tool_seconds_text(text, forecast->seconds));
 	printf(", bound by %s, %s reads; measured is %.2f times that\n", rung_bound_name(forecast->bound), tool_count_text(text, forecast->reads),
 	       result->seconds / forecast->seconds);
@@ -271,6 +272,8 @@ int bench_report(const char *name, const struct bench_args *args, const struct t
 	if (!args->common.json) {
 		print_bench(args, ids, result);
 		print_forecast(args, forecast, result);
+		if (args->store.profile)
+			tool_print_choice(rung_plan_choice(data->plan), args->store.profile);
 	} else if (tool_json_print(name, bench_json(args, data, ids, forecast, result)) < 0) {
 		return TOOL_FAILED;
 	}

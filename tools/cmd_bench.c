@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rung bench: measure gathers from a staged dataset, and check them. The parts are declared in bench.h. */
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -10,7 +11,7 @@
 #define PREFETCH_MAX 4096u       /* what a store takes */
 #define HOLD_LOOK_NS 100000000   /* between looks for a signal */
 
-enum { KEY_IDS = 0x1001, KEY_ROWS, KEY_BATCH, KEY_IN_FLIGHT, KEY_PREFETCH, KEY_FANOUT, KEY_SEED, KEY_CHECK, KEY_SHARE, KEY_HOLD, KEY_ATTACH, KEY_PROFILE };
+enum { KEY_IDS = 0x1001, KEY_ROWS, KEY_BATCH, KEY_IN_FLIGHT, KEY_PREFETCH, KEY_FANOUT, KEY_SEED, KEY_CHECK, KEY_SHARE, KEY_HOLD, KEY_ATTACH };
 
 static const struct argp_option options[] = {
 	{ "ids", KEY_IDS, "KIND|SRC", 0,
@@ -25,7 +26,6 @@ static const struct argp_option options[] = {
 	{ "prefetch", KEY_PREFETCH, "N", 0, "Announce N batches ahead, so that the cache keeps what they want (default: 0)", 1 },
 	{ "seed", KEY_SEED, "N", 0, "Seed of the ids (default: 1)", 1 },
 	{ "check", KEY_CHECK, NULL, 0, "Compare every row with the staged file, read another way; the run is slower", 1 },
-	{ "profile", KEY_PROFILE, "FILE", 0, "What rung numa --json measured on the machine: predict the seconds by it, and report them beside", 1 },
 	{ "share", KEY_SHARE, "PATH", 0, "Share the store through the socket PATH, in a folder of one's own, as long as it is open", 2 },
 	{ "hold", KEY_HOLD, NULL, 0, "With --share: when all is printed, keep it open until SIGINT or SIGTERM", 2 },
 	{ "attach", KEY_ATTACH, "PATH", 0, "Instead of DIR: the store that another process shares at PATH", 2 },
@@ -43,9 +43,9 @@ static void check_place(const struct argp_state *state, const struct bench_args 
 		argp_error(state, "--attach and %s exclude each other: the process that shares the store has placed the rows", budget);
 	if (args->attach && args->share)
 		argp_error(state, "--attach and --share exclude each other: whoever wants the store attaches to %s", args->attach);
-	if (args->profile && (args->attach || args->common.threads > 1 || args->in_flight < 2 || args->prefetch || bench_ids_are_vertices(args)))
-		argp_error(state, "--profile predicts for one thread with two or more requests in flight, without announcements, on a store of its own, and for "
-			   "ranks; leave out --attach, --threads, --in-flight 1, --prefetch and ids in files");
+	if (args->store.profile && (args->attach || args->in_flight < 2 || args->prefetch || bench_ids_are_vertices(args)))
+		argp_error(state, "--profile predicts for threads with two or more requests in flight, without announcements, on a store of its own, and for "
+			   "ranks; leave out --attach, --in-flight 1, --prefetch and ids in files");
 	if (args->hold && !args->share)
 		argp_error(state, "--hold is for --share");
 }
@@ -85,9 +85,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_CHECK:
 		args->check = 1;
 		return 0;
-	case KEY_PROFILE:
-		args->profile = arg;
-		return 0;
 	case KEY_SHARE:
 		args->share = arg;
 		return 0;
@@ -100,8 +97,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (!args->attach)
 			tool_parse_dir(key, arg, state, &args->dir);
-		if (args->common.threads == 0)
-			args->common.threads = 1;
 		check_place(state, args);
 		args->store.vertex_ids = bench_ids_are_vertices(args) || args->share;   /* others may want them */
 		if ((uint64_t)args->common.threads * args->in_flight > REQUESTS_MAX) {
@@ -124,7 +119,7 @@ static const struct argp bench_argp = {
 	.args_doc = "DIR\n--attach PATH",
 	.doc = "Gather rows of the staged dataset DIR and report rows per second, reads, latencies and CPU time. Ids are made "
 	       "and the store "
-	       "is opened before the clock starts. --threads is the number of submitting threads (default: 1).",
+	       "is opened before the clock starts. --threads is the number of submitting threads (default: by --profile, else 1).",
 	.children = children,
 };
 
@@ -201,15 +196,31 @@ static void hold(const char *name, const struct bench_args *args)
 static int forecast(const char *name, const struct bench_args *args, const struct tool_data *data, const struct bench_ids *ids,
                     struct rung_forecast *out)
 {
-	struct rung_profile profile = { .size = sizeof(profile) };
+	struct rung_forecast_opts opts = RUNG_FORECAST_OPTS_INIT;
 	int rc;
 
-	if (!args->profile)
+	if (!data->profile)
 		return TOOL_DONE;
-	rc = rung_profile_load(args->profile, &profile);
-	if (rc == 0)
-		rc = rung_plan_forecast(data->plan, &profile, ids->ids, ids->starts, ids->batch_count, args->store.queue_depth, out);
+	opts.profile = data->profile;
+	opts.gap_bytes = args->store.gap_bytes;
+	opts.no_merge = args->store.no_merge;
+	opts.threads = args->common.threads;
+	rc = rung_plan_forecast(data->plan, &opts, ids->ids, ids->starts, ids->batch_count, out);
 	return rc < 0 ? tool_fail(name, rc) : TOOL_DONE;
+}
+
+/* As many as the plan has chosen, but no more than there are CPUs for here. */
+static uint32_t default_threads(const struct bench_args *args, const struct tool_data *data)
+{
+	const struct rung_choice *choice = data->plan ? rung_plan_choice(data->plan) : NULL;
+	const uint32_t most = REQUESTS_MAX / args->in_flight;
+	uint32_t threads = choice ? choice->threads : 1;
+	cpu_set_t cpus;
+
+	if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && threads > (uint32_t)CPU_COUNT(&cpus))
+		threads = (uint32_t)CPU_COUNT(&cpus);
+	threads = threads < most ? threads : most;
+	return threads ? threads : 1;
 }
 
 /* Everything between an open dataset and its closing; returns an exit code. */
@@ -258,6 +269,8 @@ int cmd_bench(int argc, char **argv)
 	rc = args.attach ? find_shared(&args, &data) : tool_plan(argv[0], args.dir, &args.store, &data);
 	if (rc < 0)
 		return tool_fail(argv[0], rc);
+	if (args.common.threads == 0)
+		args.common.threads = default_threads(&args, &data);
 	code = bench(argv[0], &args, &data, &progress);
 	rc = tool_close(&data);
 	if (rc < 0 && code == TOOL_DONE)

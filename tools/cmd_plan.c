@@ -5,14 +5,13 @@
 #include "json.h"
 #include "tool.h"
 
-enum { KEY_FANOUT = 0x1001, KEY_BATCH, KEY_SEED, KEY_PROFILE };
+enum { KEY_FANOUT = 0x1001, KEY_BATCH, KEY_SEED };
 
 struct plan_args {
 	const char *dir;
 	struct tool_fanouts fanouts;
 	uint32_t batch;          /* 0: that of the manifest */
 	uint64_t seed;
-	const char *profile;     /* NULL: figures are assumed */
 	struct tool_store_args store;
 	struct tool_common common;
 };
@@ -28,7 +27,6 @@ static const struct argp_option options[] = {
 	{ "fanout", KEY_FANOUT, "LIST", 0, "Neighbours drawn per hop in the prediction (default: as staged)", 1 },
 	{ "batch", KEY_BATCH, "N", 0, "Seeds per batch in the prediction (default: as staged)", 1 },
 	{ "seed", KEY_SEED, "N", 0, "Seed of the sampled batches (default: 1)", 1 },
-	{ "profile", KEY_PROFILE, "FILE", 0, "What rung numa --json measured on the machine: seconds are predicted by it (default: assumed figures)", 1 },
 	{ 0 },
 };
 
@@ -51,9 +49,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_SEED:
 		args->seed = tool_arg_u64(state, "--seed", arg, 0, UINT64_MAX);
 		return 0;
-	case KEY_PROFILE:
-		args->profile = arg;
-		return 0;
 	default:
 		return tool_parse_dir(key, arg, state, &args->dir);
 	}
@@ -75,17 +70,15 @@ static int predict(const struct plan_args *args, const struct tool_data *data, s
 {
 	const struct rung_dataset_info *info = rung_dataset_info(data->ds);
 	struct rung_sampler_opts sampler = RUNG_SAMPLER_OPTS_INIT;
-	struct rung_profile profile = { .size = sizeof(profile) };
+	struct rung_forecast_opts forecast = RUNG_FORECAST_OPTS_INIT;
+	struct rung_profile assumed;
 	struct rung_graph *graph = NULL;
 	uint64_t *seeds = NULL;
-	int rc = 0;
+	int rc;
 
-	if (args->profile)
-		rc = rung_profile_load(args->profile, &profile);
-	else
-		rung_profile_assume(&profile);
-	if (rc < 0)
-		return rc;
+	rung_profile_assume(&assumed);
+	forecast.profile = data->profile ? data->profile : &assumed;
+	forecast.threads = args->common.threads;
 	tool_fanouts_of(&args->fanouts, info, &out->fanouts);
 	out->batch = args->batch ? args->batch : info->batch_size;
 	rc = tool_train_ranks(data->ds, &out->seed_count, &seeds);
@@ -98,7 +91,7 @@ static int predict(const struct plan_args *args, const struct tool_data *data, s
 	sampler.hop_count = out->fanouts.count;
 	sampler.seed = args->seed;
 	sampler.threads = args->common.threads;
-	rc = rung_plan_predict(data->plan, rung_graph_csc(graph), &sampler, seeds, out->seed_count, out->batch, 0, &profile, &out->traffic);
+	rc = rung_plan_predict(data->plan, rung_graph_csc(graph), &sampler, seeds, out->seed_count, out->batch, 0, &forecast, &out->traffic);
 	rung_graph_destroy(graph);
 free_seeds:
 	free(seeds);
@@ -131,10 +124,12 @@ static void set_forecast(json_t *root, const struct rung_plan *plan, const struc
 	tool_json_set(root, "link_seconds_per_batch", on_gpu ? tool_json_real(forecast->link_seconds / batches) : json_null());
 	tool_json_set(root, "reads_per_batch", tool_json_real(forecast->reads / batches));
 	tool_json_set(root, "bound", tool_json_text(rung_bound_name(forecast->bound)));
-	tool_json_set(root, "gap_bytes", forecast->depth ? tool_json_u64(forecast->gap_bytes) : json_null());
-	tool_json_set(root, "queue_depth_best", forecast->depth ? tool_json_u64(forecast->depth_best) : json_null());
-	tool_json_set(root, "profile", tool_json_text(args->profile));
-	tool_json_set(root, "assumed", args->profile ? tool_json_assumed(forecast->assumed) : json_null());
+	tool_json_set(root, "threads", on_gpu ? json_null() : tool_json_u64(forecast->threads));
+	tool_json_set(root, "queue_depth", forecast->queue_depth ? tool_json_u64(forecast->queue_depth) : json_null());
+	tool_json_set(root, "gap_bytes", forecast->queue_depth ? tool_json_u64(forecast->gap_bytes) : json_null());
+	tool_json_set(root, "chosen", tool_json_choice(rung_plan_choice(plan)));
+	tool_json_set(root, "profile", tool_json_text(args->store.profile));
+	tool_json_set(root, "assumed", args->store.profile ? tool_json_assumed(forecast->assumed) : json_null());
 }
 
 static void print_forecast(const struct plan_args *args, const struct rung_plan_traffic *traffic)
@@ -144,11 +139,13 @@ static void print_forecast(const struct plan_args *args, const struct rung_plan_
 
 	printf("\npredicted: %s a batch, ", tool_seconds_text(text, forecast->seconds / (double)traffic->batches_sampled));
 	printf("%s an epoch, bound by %s", tool_seconds_text(more, traffic->seconds_per_epoch), rung_bound_name(forecast->bound));
-	if (forecast->depth)
-		printf("; %u reads in flight, %u are enough; gaps up to %u bytes are read over", forecast->depth, forecast->depth_best,
+	if (forecast->threads)
+		printf(", with %u thread%s", forecast->threads, forecast->threads > 1 ? "s" : "");
+	if (forecast->queue_depth)
+		printf("%s %u reads in flight; gaps up to %u bytes are read over", forecast->threads ? " and" : ", with", forecast->queue_depth,
 		       forecast->gap_bytes);
-	if (args->profile)
-		printf("\nby the profile %s%s", args->profile, tool_assumed_text(text, forecast->assumed));
+	if (args->store.profile)
+		printf("\nby the profile %s%s", args->store.profile, tool_assumed_text(text, forecast->assumed));
 	else
 		printf("\nfigures of the machine are assumed: measure them with rung numa --json, and give --profile");
 }
@@ -237,6 +234,8 @@ static void print_plan(const struct rung_plan *plan, const struct plan_args *arg
 	       tool_bytes_text(text, traffic->read_bytes_per_epoch), traffic->sector_bytes);
 	print_forecast(args, traffic);
 	putchar('\n');
+	if (rung_plan_choice(plan))
+		tool_print_choice(rung_plan_choice(plan), args->store.profile);
 }
 
 int cmd_plan(int argc, char **argv)

@@ -99,6 +99,39 @@ json_t *tool_json_assumed(uint32_t assumed)
 	return array;
 }
 
+static json_t *chosen(uint32_t value)
+{
+	return value ? tool_json_u64(value) : json_null();
+}
+
+static json_t *why_text(const char *why)
+{
+	return tool_json_text(*why ? why : NULL);
+}
+
+json_t *tool_json_choice(const struct rung_choice *choice)
+{
+	json_t *root, *drives;
+
+	if (!choice)
+		return json_null();
+	root = json_object();
+	drives = json_array();
+	for (uint32_t i = 0; i < choice->drive_count; i++)
+		tool_json_append(drives, why_text(choice->drives[i]));
+	tool_json_set(root, "drives", drives);
+	tool_json_set(root, "drives_why", why_text(choice->drive_why));
+	tool_json_set(root, "queue_depth", chosen(choice->queue_depth));
+	tool_json_set(root, "queue_depth_why", why_text(choice->queue_depth_why));
+	tool_json_set(root, "gap_bytes", choice->gap_bytes == RUNG_GAP_NONE ? tool_json_u64(0) : chosen(choice->gap_bytes));
+	tool_json_set(root, "gap_why", why_text(choice->gap_why));
+	tool_json_set(root, "threads", chosen(choice->threads));
+	tool_json_set(root, "threads_why", why_text(choice->threads_why));
+	tool_json_set(root, "interleaved", json_boolean(choice->interleaved));
+	tool_json_set(root, "spread_why", why_text(choice->spread_why));
+	return root;
+}
+
 json_t *tool_json_steps(const struct rung_engine_step *steps, uint32_t count)
 {
 	json_t *list = json_array();

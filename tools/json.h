@@ -30,6 +30,9 @@ json_t *tool_json_place(const struct rung_place *place);
 /** Names of the rungs whose figures a forecast has assumed. */
 json_t *tool_json_assumed(uint32_t assumed);
 
+/** {"drives", "queue_depth", ...}, each with why; null for NULL. */
+json_t *tool_json_choice(const struct rung_choice *choice);
+
 /** [{"name","why"}], why null of those in use. */
 json_t *tool_json_steps(const struct rung_engine_step *steps, uint32_t count);
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening what the subcommands work on: dataset, plan, store, on the device that the options ask for. */
+#include <stdlib.h>
+
 #include "tool.h"
 
 static void set_plan_opts(const struct tool_store_args *args, uint64_t feature_bytes, struct rung_plan_opts *opts)
@@ -26,18 +28,40 @@ static void tell_device(const char *name, const struct rung_plan_device *device)
 		tool_error(name, TOOL_DONE, "%s%s", device->device == RUNG_DEVICE_CPU ? "the CPU gathers: " : "", device->why);
 }
 
+static int load_profile(const char *path, struct rung_profile **profile_out)
+{
+	struct rung_profile *profile = malloc(sizeof(*profile));
+	int rc = RUNG_E_NOMEM;
+
+	if (profile) {
+		profile->size = sizeof(*profile);
+		rc = rung_profile_load(path, profile);
+	}
+	if (rc < 0) {
+		free(profile);
+		return rc;
+	}
+	*profile_out = profile;
+	return 0;
+}
+
 int tool_plan(const char *name, const char *dir, const struct tool_store_args *args, struct tool_data *data_out)
 {
 	struct rung_plan_opts opts = RUNG_PLAN_OPTS_INIT;
 	struct tool_data data = { 0 };
 	int rc = rung_dataset_open(dir, &data.ds);
 
-	if (rc < 0)
+	if (rc == 0 && args->profile)
+		rc = load_profile(args->profile, &data.profile);
+	if (rc < 0) {
+		tool_close(&data);
 		return rc;
+	}
 	set_plan_opts(args, rung_dataset_info(data.ds)->feature_bytes, &opts);
+	opts.profile = data.profile;
 	rc = rung_plan_create(data.ds, &opts, &data.plan);
 	if (rc < 0) {
-		rung_dataset_close(data.ds);
+		tool_close(&data);
 		return rc == RUNG_E_NOSUP ? RUNG_E_NODEV : rc;
 	}
 	tell_device(name, rung_plan_device(data.plan));
@@ -109,6 +133,7 @@ int tool_close(struct tool_data *data)
 	int rc = data->store ? rung_store_close(data->store) : 0;
 
 	rung_plan_destroy(data->plan);
+	free(data->profile);
 	rung_dataset_close(data->ds);
 	*data = (struct tool_data){ 0 };
 	return rc;

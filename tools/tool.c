@@ -234,6 +234,28 @@ void tool_print_plan(const struct rung_plan *plan)
 	}
 }
 
+void tool_print_choice(const struct rung_choice *choice, const char *profile)
+{
+	printf("chosen by %s:\n", profile);
+	printf("  drive      ");
+	for (uint32_t i = 0; i < choice->drive_count; i++)
+		printf("%s%s", i ? ", " : "", *choice->drives[i] ? choice->drives[i] : "without a name");
+	printf("%s%s\n", choice->drive_count ? ": " : "", choice->drive_why);
+	if (choice->queue_depth)
+		printf("  depth      %u: %s\n", choice->queue_depth, choice->queue_depth_why);
+	if (*choice->gap_why) {
+		printf("  gap        ");
+		if (choice->gap_bytes)
+			printf("%u bytes: ", choice->gap_bytes == RUNG_GAP_NONE ? 0 : choice->gap_bytes);
+		printf("%s\n", choice->gap_why);
+	}
+	printf("  threads    ");
+	if (choice->threads)
+		printf("%u: ", choice->threads);
+	printf("%s\n", choice->threads_why);
+	printf("  host rows  %s%s\n", choice->interleaved ? "interleaved: " : "", choice->spread_why);
+}
+
 void tool_print_hits(const struct rung_store_stats *stats)
 {
 	uint64_t all = 0;

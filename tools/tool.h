@@ -115,7 +115,7 @@ struct tool_common {
 extern const struct argp tool_common_argp;
 
 /**
- * --host --cache --queue-depth --numa-node: child `tool_budget_argp`; --engine --buffered --no-merge --gap: child `tool_engine_argp`; --device --gpu
+ * --host --cache --queue-depth --numa-node --profile: child `tool_budget_argp`; --engine --buffered --no-merge --gap: child `tool_engine_argp`; --device --gpu
  * --peers --replicate --gpus: child `tool_gpu_argp`. One input for all of them.
  */
 struct tool_store_args {
@@ -135,6 +135,7 @@ struct tool_store_args {
 	enum rung_numa numa;
 	uint32_t numa_node;        /**< of RUNG_NUMA_NODE */
 	int numa_given;
+	const char *profile;       /**< of the machine; NULL: not given */
 	int vertex_ids;            /**< set by the subcommand: ids of space RUNG_VERTICES will be used */
 };
 extern const struct argp tool_budget_argp;
@@ -218,6 +219,7 @@ struct tool_data {
 	struct rung_dataset *ds;
 	struct rung_plan *plan;     /**< NULL of a store that was attached */
 	struct rung_store *store;   /**< NULL after tool_plan() */
+	struct rung_profile *profile;   /**< of --profile; NULL without it */
 };
 
 /**
@@ -274,6 +276,9 @@ const char *tool_assumed_text(char text[TOOL_ASSUMED_BYTES], uint32_t assumed);
 
 /** Table of tiers of a plan on stdout: name, rows, bytes, predicted hits (where known); and which nodes host memory is to lie on. */
 void tool_print_plan(const struct rung_plan *plan);
+
+/** What a plan has chosen by a profile, and why, on stdout. */
+void tool_print_choice(const struct rung_choice *choice, const char *profile);
 
 /** A line for each place of a store's host memory that has nodes: what of it lies there, or why that is not known, on stdout. */
 void tool_print_places(const struct rung_store_stats *stats);

@@ -22,7 +22,8 @@ struct rung_plan;
 /** On which NUMA nodes host memory is to lie. On a machine of one node all of them come to the same. */
 enum rung_numa {
 	RUNG_NUMA_AUTO = 0,      /**< rows: the hottest at the GPUs, without GPUs at the CPUs that the process may run on, dealt in blocks where these are
-	                              at several nodes; what finds no room there on the next nearest nodes. Staging slots, the cold-row cache and the
+	                              at several nodes; what finds no room there on the next nearest nodes; but over all nodes with
+	                              memory where rung_plan_forecast() finds that faster. Staging slots, the cold-row cache and the
 	                              refill threads: at the drive that they are read from. Nodes that the process is bound to (numactl --membind) are
 	                              the only ones; any other memory policy that it came with is left alone */
 	RUNG_NUMA_NODE,          /**< all on rung_plan_opts.numa_node, and nowhere else; refill threads as with AUTO */
@@ -34,7 +35,7 @@ struct rung_plan_opts {
 	size_t size;             /**< sizeof(struct rung_plan_opts), set by the initialiser */
 	uint64_t host_bytes;     /**< host memory for rows, staging slots, cold-row cache and graph together; 0: half of what is free;
 	                              RUNG_BYTES_MAX: all rows */
-	uint32_t queue_depth;    /**< reads in flight wanted on each features file; 0: 64 */
+	uint32_t queue_depth;    /**< reads in flight wanted on each features file; 0: what is chosen by the profile, else 64 */
 	enum rung_device device;    /**< what will gather; only with CUDA are there rows in the tiers "gpu" and "peer" */
 	const int *gpus;            /**< [gpu_count] GPUs, the first gathers; one may come several times and then poses as several;
 	                                 NULL: the one the calling thread has current */
@@ -50,6 +51,7 @@ struct rung_plan_opts {
 	                                 RUNG_BYTES_NONE: no cache */
 	enum rung_numa numa;
 	uint32_t numa_node;         /**< of RUNG_NUMA_NODE */
+	const struct rung_profile *profile;   /**< of the machine, to choose by (rung_plan_choice()); read only during the call; NULL: nothing is */
 };
 
 #ifdef __cplusplus
@@ -120,7 +122,7 @@ struct rung_plan_traffic {
 	double cold_rows_per_epoch;
 	double read_bytes_per_epoch;     /**< from the NVMe tier, in whole sectors of sector_bytes, rows not merged */
 	uint32_t sector_bytes;
-	double seconds_per_epoch;        /**< of gathers, by the profile; NaN: none was given */
+	double seconds_per_epoch;        /**< of gathers, by the profile; NaN: none are predicted */
 	struct rung_forecast forecast;   /**< of the sampled batches, likewise */
 };
 
@@ -155,33 +157,62 @@ RUNG_API const struct rung_place *rung_plan_place(const struct rung_plan *plan, 
 /** Why all of it is left to the kernel: one node, or what the kernel says or does not; "" when it is not. */
 RUNG_API const char *rung_plan_place_why(const struct rung_plan *plan);
 
+/** What the plan has chosen by rung_plan_opts.profile, and stores that are opened with it take where their options say nothing; NULL without one. */
+RUNG_API const struct rung_choice *rung_plan_choice(const struct rung_plan *plan);
+
+struct rung_forecast_opts {
+	size_t size;             /**< sizeof(struct rung_forecast_opts), set by the initialiser */
+	const struct rung_profile *profile;   /**< of the machine */
+	uint32_t queue_depth;    /**< reads in flight on each features file; 0: those that the plan was made for */
+	uint32_t gap_bytes;      /**< as in rung_store_opts; 0: as the profile says */
+	uint32_t threads;        /**< that gather, each a batch; 0: as many as the plan has chosen, else 1 */
+	int no_merge;            /**< as in rung_store_opts */
+};
+
+#ifdef __cplusplus
+static inline struct rung_forecast_opts rung_forecast_opts_init(void)
+{
+	struct rung_forecast_opts opts = {};
+	opts.size = sizeof(opts);
+	return opts;
+}
+#else
+#define RUNG_FORECAST_OPTS_INIT { .size = sizeof(struct rung_forecast_opts) }
+#endif
+
 /**
  * Predict the traffic of training: sample up to `batches_max` batches of a shuffled epoch and count rows per tier.
  *
  * @param csc         the relabelled graph (rung_dataset_load_graph)
  * @param seeds       train ranks, distinct
  * @param batches_max 0: 32
- * @param profile     of the machine, for seconds; NULL: none are predicted
+ * @param forecast    for seconds; NULL: none are predicted
  * @param traffic_out may be NULL
  * @return 0 and hit_share of every tier set, or what the sampler returns, or rung_plan_forecast()
  */
 RUNG_API int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc, const struct rung_sampler_opts *sampler,
                                const uint64_t *seeds, uint64_t seed_count, uint32_t batch_size, uint32_t batches_max,
-                               const struct rung_profile *profile, struct rung_plan_traffic *traffic_out);
+                               const struct rung_forecast_opts *forecast, struct rung_plan_traffic *traffic_out);
 
 /**
- * Work out how long gathers of these batches take on the machine of the profile: one thread submits, two requests are in flight.
- * Each batch is gone through as the store would: which rows are in memory, which of the others the cold-row cache has by then, which share a read.
+ * Work out how long gathers of these batches take on the machine of the profile, with two requests of each thread in flight. Each batch is
+ * gone through as the store would: which rows are in memory, which of the others the cold-row cache has by then, which share a read. Rows in memory
+ * cost what the nodes do that the plan has put them on.
+ *
  * On a GPU rows of its own memory, of other GPUs' and those that come over its link are read side by side, so that the slowest counts; where the
  * profile has no figures of one of these, assumed ones are taken, and forecast_out->assumed says so.
  *
+ * Where the plan leaves it open (RUNG_NUMA_AUTO, CPUs of several nodes gather, others have memory too) host rows are spread from then on in the way
+ * that takes less: nearest to the readers first, or in blocks over all nodes. rung_plan_place() and stores that are opened later show it.
+ *
+ * @param opts    with a profile
  * @param ranks   [starts[batch_count]] of all batches, one behind the other, a rank that comes twice in a batch is read once
  * @param starts  [batch_count + 1]
- * @param queue_depth  0: 64
- * @return 0, RUNG_E_INVAL (a rank that is none; the plan has rows in files and the profile no reads), RUNG_E_NOMEM, RUNG_E_ABI
+ * @return 0, RUNG_E_INVAL (a rank that is none; no profile, or one that is not whole; the plan has rows in files and the profile no reads),
+ *         RUNG_E_NOMEM, RUNG_E_ABI
  */
-RUNG_API int rung_plan_forecast(const struct rung_plan *plan, const struct rung_profile *profile, const uint64_t *ranks, const uint64_t *starts,
-                                uint64_t batch_count, uint32_t queue_depth, struct rung_forecast *forecast_out);
+RUNG_API int rung_plan_forecast(struct rung_plan *plan, const struct rung_forecast_opts *opts, const uint64_t *ranks, const uint64_t *starts,
+                                uint64_t batch_count, struct rung_forecast *forecast_out);
 
 #ifdef __cplusplus
 }

@@ -53,7 +53,7 @@ struct rung_store_opts {
 	size_t size;               /**< sizeof(struct rung_store_opts), set by the initialiser */
 	uint32_t requests_max;     /**< requests in flight; 0: 8 */
 	uint32_t batch_rows_max;   /**< ids of one request; 0: 1 Mi. Each request holds 36 bytes an id of it, touched as used, on CUDA 24 of them pinned */
-	uint32_t queue_depth;      /**< reads in flight; 0: 64; never more than the plan has slots */
+	uint32_t queue_depth;      /**< reads in flight on each features file; 0: those that the plan was made for, 64 when attached; never more than it has slots */
 	enum rung_engine engine;
 	int no_merge;              /**< nonzero: read neighbouring rows one by one (for measuring) */
 	int buffered;              /**< nonzero: through the page cache instead of O_DIRECT */
@@ -63,8 +63,8 @@ struct rung_store_opts {
 	                                the caller's own stream (cuStreamWaitValue32), which holds no part of the GPU, and
 	                                rung_request_wait_stream() never waits; each request pins room for so many cold rows, and
 	                                one that has more fails with RUNG_E_NOMEM. Taken for 0 under CUDA_LAUNCH_BLOCKING */
-	uint32_t gap_bytes;        /**< bytes between two cold rows that are read along rather than read the rows apart; 0: what the device
-	                                reads in the time of one more read, at most 64 KiB, measured when a process opens its first store
+	uint32_t gap_bytes;        /**< bytes between two cold rows that are read along rather than read the rows apart; 0: what the plan
+	                                has chosen by a profile, else what the device reads in the time of one more read, at most 64 KiB, measured when a process opens its first store
 	                                there (some 50 ms); 16 KiB for files under 64 MiB and through the page cache, which are not measured;
 	                                RUNG_GAP_NONE: none */
 	uint32_t read_timeout_ms;  /**< a read that has not come back by then fails its requests, and its slot stays out of use until it

@@ -229,7 +229,7 @@ class Reports(GpuTest):
                               for options in (["--gpu", "20%"], []))
             self.assertEqual(set(on_gpu), set(on_cpu))
             self.assertEqual({key: on_gpu[key] for key in on_gpu if on_gpu[key] != on_cpu[key] and not key.startswith("engine")},
-                             dict({key: "number" for key in forecast}, gpus=["number"]) if name == "plan" else
+                             dict({key: "number" for key in forecast}, gpus=["number"], threads="null") if name == "plan" else
                              {"gpu": "number", "gpu_name": "text", "gpu_count": "number", "map_on_gpu": "boolean",
                               "host_waits": "number", "scatters": "number"})
 
@@ -258,6 +258,8 @@ class Reports(GpuTest):
         self.assertAlmostEqual(plan["link_seconds_per_batch"] * 1e7 / rows, share["host"] + share["nvme"], places=6)
         self.assertEqual((plan["bound"], plan["seconds_per_batch"]), ("link", plan["link_seconds_per_batch"]))
         self.assertEqual(plan["assumed"], [])
+        self.assertEqual((plan["threads"], plan["chosen"]["threads"], plan["chosen"]["threads_why"]), (None, None, "a GPU gathers"))
+        self.assertLessEqual(plan["queue_depth"], plan["chosen"]["queue_depth"])   # as many as there is room for
         for rungs in ((), ("gpu",), ("gpu", "host")):
             profile = self.profile(*rungs)
             missing = [rung for rung in ("gpu", "peer", "host") if rung not in rungs]

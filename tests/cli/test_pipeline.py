@@ -346,6 +346,72 @@ class Results(CliTest):
         seconds = [self.json_of("plan", self.staged, "--host", share, "--profile", profile)["seconds_per_epoch"] for share in ("10%", "50%", "max")]
         self.assertEqual(seconds, sorted(seconds, reverse=True))
 
+    def drive(self):
+        """Name of the disk that the staged folder lies on, by the links of /sys; None where there is none."""
+        number = os.stat(self.staged).st_dev
+        link = "/sys/dev/block/%d:%d" % (os.major(number), os.minor(number))
+        if not os.path.exists(link):
+            return None
+        folder = os.path.realpath(link)
+        return os.path.basename(os.path.dirname(folder) if os.path.exists(os.path.join(folder, "partition")) else folder)
+
+    def test_plan_takes_the_reads_of_the_drive_that_the_features_lie_on(self):
+        own = self.drive()
+        reads = [{"drive": name, "file": "f", "row_bytes": size, "queue_depth": 64, "reads_per_s": rate}
+                 for name, rate in (("other9n1", 1e6), (own or "another9n1", 1e3)) for size in (512, 4096)]
+        plan = self.json_of("plan", self.staged, "--host", "20%", "--profile", self.profile(nvme_read=reads))
+        first = self.json_of("plan", self.staged, "--host", "20%", "--profile", self.profile(nvme_read=reads[:2]))
+        self.assertEqual(first["chosen"]["drives"], ["other9n1"])
+        self.assertIn("other9n1", first["chosen"]["drives_why"])
+        if own:
+            self.assertEqual((plan["chosen"]["drives"], plan["chosen"]["drives_why"]), ([own], "the features lie there"))
+            self.assertAlmostEqual(plan["nvme_seconds_per_batch"] / first["nvme_seconds_per_batch"], 1000, delta=500)   # by gaps not the same reads
+        else:
+            self.assertEqual(plan["chosen"]["drives"], ["other9n1"])
+            self.assertIn("does not name", plan["chosen"]["drives_why"])
+        self.assertIn("  drive      other9n1: features lie on", self.run_rung("plan", self.staged, "--host", "20%", "--profile",
+                                                                            self.profile(nvme_read=reads[:2])).stdout)
+
+    def chosen_profile(self):
+        """A drive of 100 us and 199,000 reads a second, cores of 10 M rows a second, of which two come to what all of them reach."""
+        reads = [{"drive": None, "file": "f", "row_bytes": size, "queue_depth": depth, "reads_per_s": min(10e3 * depth, most)}
+                 for size, most in ((4096, 199e3), (65536, 199e3 / 8)) for depth in (1, 10, 20, 40)]
+        gather = [{"matrix": "gather", "cores": cores, "threads": threads, "cpu_node": 0, "memory_node": 0, "absent": None, "row_bytes": 256,
+                   "rows_per_s": {"median": rate}} for cores, threads, rate in (("one", 1, 1e7), ("all", 8, 1.9e7))]
+        return self.profile(results=gather, nvme_read=reads)
+
+    def test_what_is_not_given_is_chosen_by_the_profile(self):
+        profile = self.chosen_profile()
+        plan = self.json_of("plan", self.staged, "--host", "80%", "--profile", profile)
+        chosen = plan["chosen"]
+        self.assertEqual((chosen["queue_depth"], chosen["threads"]), (19, 2))
+        sector = plan["sector_bytes"]   # a byte of a long read takes 0.61 ns, a read of a row 5 us
+        row = max(sector, 256)
+        self.assertEqual(chosen["gap_bytes"] % sector, 0)
+        self.assertAlmostEqual(chosen["gap_bytes"], 8192 / 0.95 - row, delta=0.2 * 8192)
+        self.assertEqual((plan["queue_depth"], plan["gap_bytes"], plan["threads"]), (19, chosen["gap_bytes"], 2))
+        self.assertIn("each of which takes 100.5 us", chosen["queue_depth_why"])
+        text = self.run_rung("plan", self.staged, "--host", "80%", "--profile", profile).stdout
+        for line in ("  depth      19: ", "  gap        %d bytes: another read" % chosen["gap_bytes"], "  threads    2: a core of node 0"):
+            self.assertIn(line, text)
+        own = self.json_of("plan", self.staged, "--host", "80%", "--profile", profile, "--queue-depth", 5, "--threads", 1)
+        self.assertEqual((own["queue_depth"], own["threads"], own["chosen"]), (5, 1, chosen))
+        self.assertLess(own["slots"]["count"], plan["slots"]["count"])
+        self.assertGreater(own["nvme_seconds_per_batch"], plan["nvme_seconds_per_batch"])
+        self.assertFalse(chosen["interleaved"])
+        self.assertEqual(chosen["spread_why"], plan["places_why"] or chosen["spread_why"])
+        self.assertIsNone(self.json_of("plan", self.staged)["chosen"])
+
+    def test_bench_takes_what_the_profile_chooses(self):
+        profile = self.chosen_profile()
+        bench = lambda *options: self.json_of("bench", self.staged, "--host", "80%", "--rows", 2000, *options)
+        plain, chosen, own = bench(), bench("--profile", profile), bench("--profile", profile, "--queue-depth", 7, "--gap", 512, "--threads", 3)
+        self.assertEqual((plain["chosen"], plain["threads"]), (None, 1))
+        self.assertEqual((chosen["queue_depth"], chosen["gap_bytes"]), (19, chosen["chosen"]["gap_bytes"]))
+        self.assertEqual(chosen["threads"], min(2, len(os.sched_getaffinity(0))))
+        self.assertEqual((own["queue_depth"], own["gap_bytes"], own["threads"]), (7, 512, 3))
+        self.assertEqual(own["chosen"], chosen["chosen"])
+
     def test_bench_reports_predicted_beside_measured(self):
         profile = self.profile()
         bench = self.json_of("bench", self.staged, "--host", "20%", "--rows", 20000, "--cache", 0, "--profile", profile)
@@ -354,7 +420,7 @@ class Results(CliTest):
         self.assertEqual(bench["predicted"]["cache_hits"], 0)
         self.assertGreater(bench["predicted"]["device_reads"], 0)
         self.assertIn("predicted by " + profile, self.run_rung("bench", self.staged, "--host", "20%", "--rows", 2000, "--profile", profile).stdout)
-        for option in (("--threads", 2), ("--in-flight", 1), ("--prefetch", 3)):
+        for option in (("--in-flight", 1), ("--prefetch", 3)):
             self.fails("bench", self.staged, "--profile", profile, *option, code=2, says="leave out")
 
     def test_profiles_that_are_none_are_refused(self):

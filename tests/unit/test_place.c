@@ -284,6 +284,21 @@ Test(place, memory_that_is_forbidden_is_no_room)
 	unload();
 }
 
+Test(place, an_offset_lies_on_the_node_of_its_part_and_block)
+{
+	struct rung__placement place = { .part_count = 3, .nodes = { 3, 1, 7 },
+		                         .parts = { { 5 * HUGE, HUGE, 0, 2 }, { HUGE, HUGE, 1, 1 }, { 4096, 4096, 2, 1 } } };
+	static const uint32_t nodes[] = { 3, 1, 3, 1, 3, 1, 7 };
+
+	for (uint64_t i = 0; i < RUNG__ARRAY_LEN(nodes); i++) {
+		cr_assert_eq(place.nodes[rung__placement_at(&place, i * HUGE)], nodes[i], "block %d", (int)i);
+		cr_assert_eq(place.nodes[rung__placement_at(&place, i * HUGE + (i < 6 ? HUGE - 1 : 4095))], nodes[i], "block %d", (int)i);
+	}
+	for (uint32_t p = 0; p < 2; p++)   /* as many bytes on each as the shares say */
+		cr_assert_eq(rung__part_share(&place.parts[0], p), (3 - p) * HUGE);
+	cr_assert_eq(rung__placement_at(&(struct rung__placement){ .part_count = 0 }, HUGE), 0);
+}
+
 Test(place, what_another_process_says_is_checked)
 {
 	struct rung__placement good = { .part_count = 2, .nodes = { 3, 1 },

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "dataset.h"
+#include "machine.h"
 #include "store_fixture.h"
 
 Test(plan, the_span_of_a_row_is_the_most_its_aligned_read_can_take)
@@ -137,4 +138,78 @@ Test(plan, free_memory_is_the_least_of_the_kernels_estimate_and_the_groups_limit
 	cr_assert_eq(rung__host_memory_limit(root), UINT64_MAX);
 	cr_assert_eq(rung__host_memory_free(root), 4000 * 1024);
 	support_remove(root);
+}
+
+Test(plan, stores_take_what_it_has_chosen_where_their_options_say_nothing)
+{
+	struct rung_profile profile;
+	struct rung_plan_opts opts = { .size = sizeof(opts), .host_bytes = 900000, .profile = &profile };
+	struct rung_store_opts own = { .size = sizeof(own), .queue_depth = 5, .gap_bytes = 8192 };
+	struct rung_store_stats stats = { .size = sizeof(stats) };
+	const struct rung_choice *choice;
+	struct store_fixture f;
+	struct rung_plan *plan;
+
+	fixture_open(&f, 5000, 1000, 900000, NULL, NULL);
+	cr_assert_null(rung_plan_choice(f.plan));
+	rung_profile_assume(&profile);
+	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), 0, "%s", rung_last_error());
+	choice = rung_plan_choice(plan);
+	cr_assert(choice->queue_depth > 30 && choice->queue_depth < 128, "%u", choice->queue_depth);
+	for (unsigned given = 0; given < 2; given++) {
+		struct rung_store *store;
+
+		cr_assert_eq(rung_store_open(f.ds, plan, given ? &own : NULL, &store), 0, "%s", rung_last_error());
+		rung_store_stats(store, &stats);
+		cr_assert_eq(stats.queue_depth, given ? 5 : RUNG__MIN(choice->queue_depth, rung_plan_slots(plan)->slot_count));
+		cr_assert_eq(stats.gap_bytes, given ? 8192 : choice->gap_bytes);
+		rung_store_close(store);
+	}
+	rung_plan_destroy(plan);
+	opts.queue_depth = 9;
+	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), 0, "%s", rung_last_error());
+	cr_assert_leq(rung_plan_slots(plan)->slot_count, 18);
+	rung_plan_destroy(plan);
+	profile.rows[0].rows_per_s = 0;
+	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), RUNG_E_INVAL);
+	fixture_close(&f);
+}
+
+/* A machine with CPUs at nodes 0 and 1 and memory alone at node 2. */
+Test(plan, host_rows_are_spread_by_what_the_nodes_do)
+{
+	const uint64_t ranks[] = { 1, 2500, 4500, 4900 }, starts[] = { 0, 4 };   /* of the three blocks of 2 MiB */
+	struct rung_profile profile = { .size = sizeof(profile) };
+	struct rung_plan_opts opts = { .size = sizeof(opts), .host_bytes = RUNG_BYTES_MAX, .profile = &profile };
+	struct rung_forecast_opts ask = { .size = sizeof(ask), .profile = &profile };
+	struct rung_forecast forecast = { .size = sizeof(forecast) };
+	struct store_fixture f;
+	struct rung_plan *plan;
+	char root[300];
+
+	for (unsigned i = 0; i < 12; i++) {   /* node 2 is best: its cores are the others' */
+		const double one = i % 3 == 2 ? 9e6 : i % 3 == i / 3 % 2 ? 8e6 : 4e6;
+
+		profile.rows[profile.rows_count++] = (struct rung_profile_rows){ i >= 6, i < 6 ? 1 : 4, i / 3 % 2, i % 3, 1000, one * (i < 6 ? 1 : 4) };
+	}
+	fixture_open(&f, 5000, 1000, RUNG_BYTES_MAX, NULL, NULL);
+	support_machine("cxl", root, sizeof(root));
+	rung__machine_root = root;
+	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_plan_place(plan, 0)->nodes.count, 2);
+	cr_assert_str_eq(rung_plan_choice(plan)->spread_why, "nearest first, until seconds are predicted");
+	cr_assert_eq(rung_plan_choice(plan)->threads, 8);
+	cr_assert_eq(rung_plan_forecast(plan, &ask, ranks, starts, 1, &forecast), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_plan_choice(plan)->interleaved, 1, "%s", rung_plan_choice(plan)->spread_why);
+	cr_assert_eq(rung_plan_place(plan, 0)->nodes.count, 3);
+	cr_assert_eq(rung_plan_place(plan, 0)->row_count, 5000);
+	rung_plan_destroy(plan);
+	opts.numa = RUNG_NUMA_INTERLEAVE;   /* what is asked for is not chosen */
+	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_plan_forecast(plan, &ask, ranks, starts, 1, &forecast), 0, "%s", rung_last_error());
+	cr_assert(strcmp(rung_plan_choice(plan)->spread_why, "as asked for") == 0 && !rung_plan_choice(plan)->interleaved);
+	rung_plan_destroy(plan);
+	rung__machine_root = "";
+	support_remove(root);
+	fixture_close(&f);
 }

@@ -131,7 +131,8 @@ class PlanOpts(Struct):
     _c_name_ = "rung_plan_opts"
     _fields_ = [("size", c_size_t), ("host_bytes", c_uint64), ("queue_depth", c_uint32), ("device", c_int), ("gpus", POINTER(c_int)),
                 ("gpu_count", c_uint32), ("gpu_bytes", c_uint64), ("gpu_spare_bytes", c_uint64), ("replicate_bytes", c_uint64),
-                ("sample_on_gpu", c_int), ("vertex_ids", c_int), ("cache_bytes", c_uint64), ("numa", c_int), ("numa_node", c_uint32)]
+                ("sample_on_gpu", c_int), ("vertex_ids", c_int), ("cache_bytes", c_uint64), ("numa", c_int), ("numa_node", c_uint32),
+                ("profile", c_void_p)]
 
 
 class PlanDevice(Struct):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .dtypes import BY_DLPACK, DType, numpy_dtype
+from .dtypes import BY_DLPACK, DType
 from .errors import InvalidError
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13   # DLDeviceType
@@ -23,9 +23,6 @@ class _Tensor(Structure):
                 ("byte_offset", c_uint64)]
 
 
-_Deleter = CFUNCTYPE(None, c_void_p)
-
-
 class _Managed(Structure):
     _fields_ = [("tensor", _Tensor), ("context", c_void_p), ("deleter", c_void_p)]
 
@@ -34,8 +31,9 @@ class _Versioned(Structure):
     _fields_ = [("major", c_uint32), ("minor", c_uint32), ("context", c_void_p), ("deleter", c_void_p), ("flags", c_uint64), ("tensor", _Tensor)]
 
 
-_capsule_new = ctypes.pythonapi.PyCapsule_New
-_capsule_new.restype, _capsule_new.argtypes = py_object, [c_void_p, c_char_p, c_void_p]
+_FORMS = ((b"dltensor_versioned", _Versioned), (b"dltensor", _Managed))   # by the name of an unused capsule
+
+_Deleter = CFUNCTYPE(None, c_void_p)
 _capsule_valid = ctypes.pythonapi.PyCapsule_IsValid
 _capsule_valid.restype, _capsule_valid.argtypes = ctypes.c_int, [py_object, c_char_p]
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -43,28 +41,33 @@ _capsule_pointer.restype, _capsule_pointer.argtypes = c_void_p, [py_object, c_ch
 _capsule_rename = ctypes.pythonapi.PyCapsule_SetName
 _capsule_rename.restype, _capsule_rename.argtypes = ctypes.c_int, [py_object, c_char_p]
 
-_DestructorFn = ctypes.PYFUNCTYPE(None, c_void_p)
-_raw_valid = ctypes.PYFUNCTYPE(ctypes.c_int, c_void_p, c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
-_raw_pointer = ctypes.PYFUNCTYPE(c_void_p, c_void_p, c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
 
-# What was handed out and not given back: by the address of its struct. Keeps struct, shape and memory alive.
-_handed_out: dict[int, tuple] = {}
-
-
-@_Deleter
-def _give_back(address):
-    _handed_out.pop(address, None)
+def _capsule_of(source: Any, versioned: bool) -> Any:
+    if versioned:
+        try:
+            return source.__dlpack__(max_version=(1, 0))
+        except TypeError:   # from before versions
+            pass
+    return source.__dlpack__()
 
 
-@_DestructorFn
-def _capsule_dies(capsule):   # nobody took what is in it: else it has another name by now
-    for name in (b"dltensor", b"dltensor_versioned"):
-        if _raw_valid(capsule, name):
-            _handed_out.pop(_raw_pointer(capsule, name), None)
+def _managed_of(capsule: Any, source: Any) -> tuple[bytes, Any, int]:
+    """Name, struct and address of what an unused capsule holds."""
+    for name, form in _FORMS:
+        if _capsule_valid(capsule, name):
+            address = _capsule_pointer(capsule, name)
+            return name, form.from_address(address), address
+    raise InvalidError(f"__dlpack__() of {type(source).__name__} did not give an unused DLPack capsule")
 
 
-_DELETER = ctypes.cast(_give_back, c_void_p).value
-_DESTRUCTOR = ctypes.cast(_capsule_dies, c_void_p)
+class _Memory:
+    """Memory at an address, as numpy takes it."""
+
+    __slots__ = ("__array_interface__", "_owner")
+
+    def __init__(self, data: int, shape: tuple[int, ...], descr: str, owner: Any):
+        self.__array_interface__ = {"data": (data, False), "shape": shape, "typestr": descr, "version": 3}
+        self._owner = owner
 
 
 class Array:
@@ -112,11 +115,10 @@ class Array:
         """As a numpy array, without a copy; bf16 as two bytes of void. Of memory that a GPU has: InvalidError."""
         if self._device[0] not in _HOST_READABLE:
             raise InvalidError(f"rows are on {self.device}: numpy reads host memory; use torch()")
-        if 0 in self.shape:
-            return np.empty(self.shape, numpy_dtype(self.dtype))
-        memory = (c_uint8 * self.nbytes).from_address(self.data)
-        memory._owner = self   # numpy holds the buffer, the buffer us
-        return np.frombuffer(memory, numpy_dtype(self.dtype)).reshape(self.shape)
+        return self._as(self.dtype.numpy)
+
+    def _as(self, descr: str) -> np.ndarray:   # numpy reads nothing of it here
+        return np.asarray(_Memory(self.data, self.shape, descr, self)) if 0 not in self.shape else np.empty(self.shape, descr)
 
     def torch(self):
         """As a torch tensor, without a copy."""
@@ -129,6 +131,8 @@ class Array:
     def __array__(self, dtype=None, copy=None):
         array = self.numpy()
         if dtype is not None and np.dtype(dtype) != array.dtype:
+            if copy is False:
+                raise ValueError(f"{self.dtype.name} as {np.dtype(dtype)} is a copy, and copy=False")
             return array.astype(dtype)
         return array.copy() if copy else array
 
@@ -142,21 +146,16 @@ class Array:
             raise BufferError(f"the array is on device {self._device}, not {tuple(dl_device)}: copy it there first")
         if copy:
             raise BufferError("the array is not copied here: take it as it is and copy that")
-        versioned = max_version is not None and max_version[0] >= 1
-        managed = _Versioned(major=1, minor=0, deleter=_DELETER, flags=0) if versioned else _Managed(deleter=_DELETER)
-        rank = len(self.shape)
-        shape = (c_int64 * (2 * rank))(*self.shape)
-        step = 1
-        for axis in reversed(range(rank)):
-            shape[rank + axis] = step
-            step *= self.shape[axis]
+        # The capsule is numpy's: what runs when it dies is in C, and may run while an exception is on its way, without the GIL, and when
+        # the interpreter has ended. numpy has no bf16 and knows no GPUs: these are put in afterwards, and it reads none of the memory.
         code, bits = self.dtype.dlpack
-        strides = ctypes.cast(ctypes.addressof(shape) + 8 * rank, POINTER(c_int64))
-        managed.tensor = _Tensor(self.data if step else None, self._device[0], self._device[1], rank, code, bits, 1,
-                                 ctypes.cast(shape, POINTER(c_int64)), strides, 0)
-        address = ctypes.addressof(managed)
-        _handed_out[address] = (managed, shape, self)
-        return _capsule_new(address, b"dltensor_versioned" if versioned else b"dltensor", _DESTRUCTOR)
+        capsule = _capsule_of(self._as("|u1" if bits == 8 else f"<u{bits // 8}"), max_version is not None and max_version[0] >= 1)
+        tensor = _managed_of(capsule, self)[1].tensor
+        tensor.dtype_code = code
+        tensor.device_type, tensor.device_id = self._device
+        if 0 in self.shape:
+            tensor.data = None
+        return capsule
 
 
 class Foreign:
@@ -169,16 +168,9 @@ class Foreign:
 
     def __init__(self, source: Any):
         self._deleter = None
-        try:
-            capsule = source.__dlpack__(max_version=(1, 0))
-        except TypeError:   # from before versions
-            capsule = source.__dlpack__()
-        versioned = bool(_capsule_valid(capsule, b"dltensor_versioned"))
-        if not versioned and not _capsule_valid(capsule, b"dltensor"):
-            raise InvalidError(f"__dlpack__() of {type(source).__name__} did not give an unused DLPack capsule")
-        name = b"dltensor_versioned" if versioned else b"dltensor"
-        self._address = _capsule_pointer(capsule, name)
-        managed = (_Versioned if versioned else _Managed).from_address(self._address)
+        capsule = _capsule_of(source, True)
+        name, managed, self._address = _managed_of(capsule, source)
+        versioned = isinstance(managed, _Versioned)
         if versioned and managed.major != 1:
             raise InvalidError(f"DLPack {managed.major}.{managed.minor}: versions 0 and 1 are understood")
         tensor = managed.tensor
@@ -199,6 +191,9 @@ class Foreign:
 
     @property
     def contiguous(self) -> bool:
+        """Whether it is in C order without gaps."""
+        if 0 in self.shape:
+            return True
         step = 1
         for length, stride in zip(reversed(self.shape), reversed(self.strides)):
             if length != 1 and stride != step:

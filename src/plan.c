@@ -75,12 +75,12 @@ static int choose_slots(struct rung_plan *plan, uint64_t host_bytes)
 		                  plan->row_bytes);
 	count *= plan->file_count;   /* each file has its own, and its own queue */
 	if (slot * count > budget)
-		return rung__fail(RUNG_E_INVAL,
-		                  "a host budget of %" PRIu64 " bytes cannot hold the %" PRIu64 " staging slots of %" PRIu64
-		                  " bytes that rows of %" PRIu64 " bytes are read through%s: give at least %" PRIu64 " bytes",
-		                  host_bytes, least, slot, plan->row_bytes,
-		                  plan->vertices_bytes ? ", and what tells where rows lie that were staged in place" : "",
-		                  slot * least + plan->vertices_bytes);
+		return rung__fail_least(slot * least + plan->vertices_bytes,
+		                        "a host budget of %" PRIu64 " bytes cannot hold the %" PRIu64 " staging slots of %" PRIu64
+		                        " bytes that rows of %" PRIu64 " bytes are read through%s: give at least %" PRIu64 " bytes",
+		                        host_bytes, least, slot, plan->row_bytes,
+		                        plan->vertices_bytes ? ", and what tells where rows lie that were staged in place" : "",
+		                        slot * least + plan->vertices_bytes);
 	plan->slots.slot_bytes = slot;
 	plan->slots.slot_count = count;
 	return 0;

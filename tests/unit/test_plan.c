@@ -60,6 +60,23 @@ Test(plan, tiers_are_ranges_of_ranks_and_slots_are_inside_the_budget)
 	fixture_close(&f);
 }
 
+Test(plan, a_budget_too_small_says_the_least_that_works)
+{
+	struct rung_plan_opts opts = { .size = sizeof(opts), .host_bytes = 1 };
+	struct rung_plan *plan = NULL;
+	struct store_fixture f;
+
+	fixture_open(&f, 5000, 1000, RUNG_BYTES_MAX, NULL, NULL);
+	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), RUNG_E_INVAL);
+	opts.host_bytes = rung_last_error_least() - 1;
+	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), RUNG_E_INVAL);
+	opts.host_bytes++;
+	cr_assert_eq(rung_last_error_least(), opts.host_bytes);
+	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), 0, "%s", rung_last_error());
+	rung_plan_destroy(plan);
+	fixture_close(&f);
+}
+
 Test(plan, a_cache_of_any_size_is_inside_the_budget)
 {
 	struct store_fixture f;

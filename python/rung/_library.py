@@ -7,8 +7,9 @@ import ctypes
 import ctypes.util
 import os
 from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint, c_uint32, c_uint64, c_ulonglong, c_void_p
+from typing import NoReturn
 
-from .errors import LibraryError, error_of
+from .errors import InvalidError, LibraryError, error_of
 
 VERSION = "0.1.0"
 
@@ -300,18 +301,28 @@ def _load() -> ctypes.CDLL:
 lib = _load()
 
 
-def raise_last(status: int):
+def raise_last(status: int) -> NoReturn:
     """The exception of a call that failed on this thread."""
     raise error_of(status, lib.rung_status_name(status).decode(), os.fsdecode(lib.rung_last_error()), lib.rung_last_error_least())
 
 
 def check(status: int) -> int:
+    """`status`, when it is no failure."""
     if status < 0:
         raise_last(status)
     return status
 
 
+def string(value: str | bytes | os.PathLike, name: str) -> bytes:
+    """A path or name as the library takes it. A zero byte would end it early there."""
+    found = os.fsencode(value)
+    if b"\0" in found:
+        raise InvalidError(f"{name}={value!r}: has a zero byte")
+    return found
+
+
 def text(value: bytes | None) -> str:
+    """A string of the library; "" for none."""
     return os.fsdecode(value) if value else ""
 
 

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes as the command takes them: bytes (4096), "64KiB", "1.5GiB", a share such as "10%", "max"."""
+"""Sizes as the command takes them: bytes (4096), "64KiB", "1.5GiB", a share such as "10%", "max"; and other numbers for the library."""
 
 from __future__ import annotations
 
+import operator
 import re
 from fractions import Fraction
-from typing import Union
+from typing import Any, Union
 
-from ._library import BYTES_MAX
+from ._library import BYTES_MAX, UINT32_MAX
 from .errors import InvalidError
 
 Size = Union[int, str]
@@ -16,25 +17,44 @@ _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 
 _CURE = "give bytes (4096), '64KiB', '1.5GiB', TiB, a share such as '10%', or 'max'"
 
 
+def _integer(value: Any) -> int | None:
+    """Of Python, numpy or torch; None for anything else, True and False among them."""
+    if isinstance(value, (bool, str, bytes)):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
+def whole_number(value: Any, name: str, most: int = UINT32_MAX) -> int:
+    """`value`, 0 to `most`: ctypes would cut it to the width of a field without a word."""
+    number = _integer(value)
+    if number is None or not 0 <= number <= most:
+        raise InvalidError(f"{name}={value!r}: give a whole number from 0 to {most}")
+    return number
+
+
 def size_bytes(size: Size, whole: int | None = None, name: str = "size") -> int:
     """Bytes of a size; of `whole` bytes when it is a share, which needs one."""
-    if isinstance(size, bool) or not isinstance(size, (int, str)):
-        raise InvalidError(f"{name}={size!r}: {_CURE}")
-    if isinstance(size, int):
-        if not 0 <= size <= BYTES_MAX:
-            raise InvalidError(f"{name}={size}: {_CURE}")
-        return size
+    if not isinstance(size, str):
+        number = _integer(size)
+        if number is None or not 0 <= number <= BYTES_MAX:
+            raise InvalidError(f"{name}={size!r}: {_CURE}")
+        return number
     if size == "max":
         return BYTES_MAX
-    found = re.fullmatch(r"(\d{1,20}(?:\.\d{1,20})?)\s*(%|B|KiB|MiB|GiB|TiB|)", size)
+    found = re.fullmatch(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*(%|B|KiB|MiB|GiB|TiB|)", size)
     if not found or (found[2] in ("", "B") and "." in found[1]):
         raise InvalidError(f"{name}={size!r}: {_CURE}")
-    number = Fraction(found[1])
+    amount = Fraction(found[1])
     if found[2] == "%":
-        if whole is None or number > 100:
-            raise InvalidError(f"{name}={size!r}: {'not a share here: ' if whole is None else 'more than all; '}{_CURE}")
-        return int(number * whole / 100)
-    total = int(number * _UNITS[found[2]])
+        if whole is None:
+            raise InvalidError(f"{name}={size!r}: there is nothing here that it is a share of: give bytes (4096), '64KiB', '1.5GiB', TiB, or 'max'")
+        if amount > 100:
+            raise InvalidError(f"{name}={size!r}: more than all; {_CURE}")
+        return int(amount * whole / 100)
+    total = int(amount * _UNITS[found[2]])
     if total >= BYTES_MAX - 1:
         raise InvalidError(f"{name}={size!r}: more than 16 EiB; {_CURE}")
     return total

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import shutil
 import sys
@@ -15,9 +16,9 @@ from typing import Any, Optional, Union
 
 import numpy as np
 
-from ._library import STAGE_PADS, STAGE_PLANS, UINT32_MAX, NamedSpec, ProgressFn, StageOpts, StageReport, check, lib, text
-from .errors import InvalidError
-from .sizes import Size, size_bytes
+from ._library import DRAWS, STAGE_PADS, STAGE_PLANS, UINT32_MAX, NamedSpec, ProgressFn, StageOpts, StageReport, check, lib, string, text
+from .errors import BusyError, ExistsError, InvalidError
+from .sizes import Size, size_bytes, whole_number
 
 Source = Union[str, os.PathLike, np.ndarray, Any]
 Progress = Callable[[str, int, int], None]
@@ -25,7 +26,11 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass
 class StageResult:
-    """What staging did: counts, bytes, seconds, and how the rows were brought into order."""
+    """What staging did, or with `dry_run` would do.
+
+    Attributes: `path`, `vertex_count`, `edge_count`, `row_bytes`, `feature_bytes`, `bytes_written` (all files), `memory_bytes` (most held at once),
+    `seconds`, `plan` ("passes", "deal" or "gather"), `in_place`, `resumed`, `phases` (seconds by step).
+    """
 
     path: str
     vertex_count: int
@@ -46,9 +51,9 @@ class _Progress:
 
     def __init__(self, wanted: Union[bool, Progress, None]):
         self.error: Optional[BaseException] = None
-        self._bar = None
+        self._bar: Any = None
         self._stage = ""
-        self._call = None
+        self._call: Optional[Progress] = None
         if wanted is True:
             self._call = self._show
         elif wanted:
@@ -83,44 +88,37 @@ class _Sources:
 
     def __init__(self, out: str):
         self._parent = os.path.dirname(os.path.abspath(out))
-        self._folder: Optional[str] = None
         self._count = 0
+        self.folder: Optional[str] = None   # made for the first array
 
     def spec(self, source: Source, name: str) -> bytes:
         if isinstance(source, (str, os.PathLike)):
-            return os.fsencode(source)
+            return string(source, name)
         if hasattr(source, "detach"):   # torch
             source = source.detach().cpu()
             if str(source.dtype) == "torch.bfloat16":
                 import torch
 
-                return self._raw(source.contiguous().view(torch.int16).numpy(), name, "bf16")
-            source = source.numpy()
+                source = source.contiguous().view(torch.int16).numpy().view("V2")
+            else:
+                source = source.numpy()
         array = np.ascontiguousarray(source)
-        if array.dtype.hasobject or array.ndim == 0:
+        if array.dtype.hasobject or np.ndim(source) == 0:
             raise InvalidError(f"{name}: a source is a path, 'file.npz:member', 'raw:...', or an array; not {type(source).__name__}")
-        path = self._path(name, ".npy")
+        if self.folder is None:
+            self.folder = tempfile.mkdtemp(prefix=".rung-", dir=self._parent)
+        self._count += 1
+        path = os.path.join(self.folder, f"{self._count}.npy")
         np.save(path, array.astype(array.dtype.newbyteorder("<"), copy=False), allow_pickle=False)
         return os.fsencode(path)
 
-    def _raw(self, array: np.ndarray, name: str, dtype: str) -> bytes:
-        path = self._path(name, ".raw")
-        array.tofile(path)
-        return os.fsencode(f"raw:{path},{dtype},{'x'.join(map(str, array.shape))}")
-
-    def _path(self, name: str, suffix: str) -> str:
-        if self._folder is None:
-            self._folder = tempfile.mkdtemp(prefix=".rung-", dir=self._parent)
-        self._count += 1
-        return os.path.join(self._folder, f"{self._count}{suffix}")
-
     def remove(self) -> None:
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _named(sources: _Sources, given: Optional[Mapping[str, Source]], what: str):
-    entries = [NamedSpec(name.encode(), sources.spec(source, f"{what} {name}")) for name, source in (given or {}).items()]
+    entries = [NamedSpec(string(name, what), sources.spec(source, f"{what} {name}")) for name, source in (given or {}).items()]
     return (NamedSpec * len(entries))(*entries) if entries else None, len(entries)
 
 
@@ -132,10 +130,25 @@ def _choice(value: str, of: tuple[str, ...], name: str) -> int:
 
 def fanout_array(fanouts: Sequence[int]):
     """uint32 [hops] for the library; -1 stands for all neighbours."""
-    for fanout in fanouts:
-        if not (fanout == -1 or 1 <= fanout < UINT32_MAX):
-            raise InvalidError(f"fanouts={list(fanouts)}: each is 1 or more, or -1 for all neighbours")
-    return (c_uint32 * len(fanouts))(*[UINT32_MAX if fanout == -1 else fanout for fanout in fanouts]) if fanouts else None
+    listed = [-1 if fanout == -1 else whole_number(fanout, "fanouts", UINT32_MAX - 1) for fanout in fanouts]
+    if 0 in listed:
+        raise InvalidError(f"fanouts={listed}: each is 1 or more, or -1 for all neighbours")
+    return (c_uint32 * len(listed))(*[UINT32_MAX if fanout == -1 else fanout for fanout in listed]) if listed else None
+
+
+def _throw_away(half_done: str) -> None:
+    """Remove the folder, unless another process is staging into it by now: those hold a lock on it."""
+    try:
+        folder = os.open(half_done, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(half_done, ignore_errors=True)
+    except BlockingIOError:
+        pass
+    finally:
+        os.close(folder)
 
 
 def stage(out: Union[str, os.PathLike], *, graph: Union[Source, Sequence[Source]], features: Source, labels: Optional[Source] = None,
@@ -161,23 +174,27 @@ def stage(out: Union[str, os.PathLike], *, graph: Union[Source, Sequence[Source]
         fanouts, batch_size, draws: how training will sample, hop 0 first (default 25, 10 and 1024); -1: all neighbours; draws "all" (DGL) or
             "new" (PyG)
         memory: most that may be held: bytes or "4GiB" (default: a quarter of RAM, less where less is free)
-        force: replace `out` when it is a staged data set.  resume: go on with a stopped run's work
+        force: replace `out` when it is a staged data set.  resume: go on with a stopped run's work, of sources that are files: of arrays in memory
+            nothing is left
         in_place: leave the features in their file, which `out` then needs as it is
         plan, pad, stripe, dry_run: see rung-stage(1)
         progress: True (tqdm) or a function of (step, done, total); what it raises, as well as Ctrl-C, cancels
 
     Raises ExistsError, NotFoundError, FormatError, RangeError, NoSpaceError, NoMemoryError, BusyError, CanceledError, ReadError, InvalidError.
     """
-    out = os.fspath(out)
+    out = os.path.abspath(os.fsdecode(out))
+    half_done = out + ".partial"
     opts, report = StageOpts(), StageReport()
     sources = _Sources(out)
     shown = _Progress(progress)
+    kept = bool(stripe) or os.path.lexists(half_done)   # half-done work that is not ours alone to throw away
     try:
         graphs = [graph] if isinstance(graph, (str, os.PathLike)) or hasattr(graph, "__array__") or hasattr(graph, "detach") else list(graph)
         specs = (c_char_p * max(len(graphs), 1))(*[sources.spec(one, "graph") for one in graphs])
         opts.graph.specs, opts.graph.spec_count = ctypes.cast(specs, POINTER(c_char_p)), len(graphs)
-        opts.graph.undirected, opts.graph.dedup, opts.graph.vertex_count = bool(undirected), bool(dedup), vertex_count
-        opts.out_dir = os.fsencode(out)
+        opts.graph.undirected, opts.graph.dedup = bool(undirected), bool(dedup)
+        opts.graph.vertex_count = whole_number(vertex_count, "vertex_count", 2**63 - 1)
+        opts.out_dir = string(out, "out")
         opts.labels = sources.spec(labels, "labels") if labels is not None else None
         opts.splits, opts.split_count = _named(sources, splits, "split")
         opts.arrays, opts.array_count = _named(sources, arrays, "array")
@@ -186,22 +203,30 @@ def stage(out: Union[str, os.PathLike], *, graph: Union[Source, Sequence[Source]
             raise InvalidError("in_place: the features have to be in a file that stays: give its path")
         opts.features = sources.spec(features, "features")
         method = c_int()
-        check(lib.rung_score_method_parse(score.encode(), byref(method)))
-        opts.score.method, opts.score.seed, opts.score.draws = method.value, seed, _choice(draws, ("all", "new"), "draws")
+        check(lib.rung_score_method_parse(string(score, "score"), byref(method)))
+        opts.score.method, opts.score.draws = method.value, _choice(draws, DRAWS, "draws")
+        opts.score.seed = whole_number(seed, "seed", 2**63 - 1)
         hops = fanout_array(fanouts)
-        opts.fanouts, opts.fanout_count, opts.batch_size = hops, len(fanouts), batch_size
-        opts.threads, opts.memory_bytes = threads, size_bytes(memory, name="memory")
+        opts.fanouts, opts.fanout_count, opts.batch_size = hops, len(fanouts), whole_number(batch_size, "batch_size")
+        opts.threads, opts.memory_bytes = whole_number(threads, "threads", 4096), size_bytes(memory, name="memory")
         opts.force, opts.resume, opts.dry_run, opts.in_place = bool(force), bool(resume), bool(dry_run), bool(in_place)
         opts.plan, opts.pad = _choice(plan, STAGE_PLANS, "plan"), _choice(pad, STAGE_PADS, "pad")
-        folders = (c_char_p * max(len(stripe), 1))(*[os.fsencode(folder) for folder in stripe])
+        folders = (c_char_p * max(len(stripe), 1))(*[string(folder, "stripe") for folder in stripe])
         opts.stripe_dirs, opts.stripe_count = ctypes.cast(folders, POINTER(c_char_p)), len(stripe)
         opts.progress = shown.function
         status = lib.rung_stage(byref(opts), byref(report))
         if shown.error is not None:
             raise shown.error
         check(status)
+    except (BusyError, ExistsError):   # another's
+        raise
+    except BaseException:
+        if sources.folder is not None and not kept:   # it is of files that go now: nothing could go on with it
+            _throw_away(half_done)
+        raise
     finally:
         shown.close()
+        shown.error = None   # it leads to this frame, and that to all arrays
         sources.remove()
     return StageResult(out, report.vertex_count, report.edge_count, report.row_bytes, report.feature_bytes, report.bytes_written, report.memory_bytes,
                        report.seconds, STAGE_PLANS[report.plan], bool(report.in_place), bool(report.resumed),

@@ -13,7 +13,7 @@ from .dtypes import BY_DLPACK, DType
 from .errors import InvalidError
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13   # DLDeviceType
-_HOST_READABLE = (CPU, CUDA_HOST, CUDA_MANAGED)
+HOST_READABLE = (CPU, CUDA_HOST, CUDA_MANAGED)
 _READ_ONLY = 1   # flag of the versioned form
 
 
@@ -90,7 +90,7 @@ class Array:
 
     @property
     def device(self) -> str:
-        return "cpu" if self._device[0] in _HOST_READABLE else f"cuda:{self._device[1]}"
+        return "cpu" if self._device[0] in HOST_READABLE else f"cuda:{self._device[1]}"
 
     @property
     def nbytes(self) -> int:
@@ -113,7 +113,7 @@ class Array:
 
     def numpy(self) -> np.ndarray:
         """As a numpy array, without a copy; bf16 as two bytes of void. Of memory that a GPU has: InvalidError."""
-        if self._device[0] not in _HOST_READABLE:
+        if self._device[0] not in HOST_READABLE:
             raise InvalidError(f"rows are on {self.device}: numpy reads host memory; use torch()")
         return self._as(self.dtype.numpy)
 

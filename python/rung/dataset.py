@@ -6,13 +6,15 @@ from __future__ import annotations
 import os
 import threading
 from ctypes import byref, c_void_p
+from typing import Optional
 
 import numpy as np
 
-from ._library import DRAWS, ArrayInfo, check, lib, text
+from ._library import DRAWS, ArrayInfo, check, lib, string, text
 from .arrays import Array
 from .dtypes import BY_CODE, DType
 from .errors import ClosedError
+from .forks import watch
 
 
 class _Freed:
@@ -37,6 +39,19 @@ class _GraphMemory:
 
     def __del__(self):
         lib.rung_graph_destroy(self.handle)
+
+
+class _DatasetMemory:
+    """The library's data set; whoever is inside a call on it holds it."""
+
+    __slots__ = ("handle",)
+
+    def __init__(self, path: str):
+        self.handle = c_void_p()
+        check(lib.rung_dataset_open(string(path, "path"), byref(self.handle)))
+
+    def __del__(self):
+        lib.rung_dataset_close(self.handle)
 
 
 class Graph:
@@ -64,12 +79,12 @@ class Dataset:
     """
 
     def __init__(self, path: str | os.PathLike):
-        self._handle = c_void_p()
+        self.path: str = os.path.abspath(os.fsdecode(path))
+        self._memory: Optional[_DatasetMemory] = _DatasetMemory(self.path)
         self._lock = threading.Lock()
-        self._graph = None
-        self.path = os.fspath(path)
-        check(lib.rung_dataset_open(os.fsencode(self.path), byref(self._handle)))
-        info = lib.rung_dataset_info(self._handle).contents
+        self._graph: Optional[Graph] = None
+        watch(self)
+        info = lib.rung_dataset_info(self._memory.handle).contents
         self.vertex_count: int = info.vertex_count
         self.edge_count: int = info.edge_count
         self.shape: tuple[int, ...] = tuple(info.features.dims[: info.features.dim_count])
@@ -84,54 +99,59 @@ class Dataset:
         self.arrays: tuple[str, ...] = tuple(text(info.array_names[i]) for i in range(info.array_count))
         self.has_labels = bool(info.has_labels)
 
-    def _open(self):
-        if not self._handle:
+    def _open(self) -> _DatasetMemory:
+        memory = self._memory
+        if memory is None:
             raise ClosedError(f"{self.path}: the data set was closed")
-        return self._handle
+        return memory
+
+    def _forked(self) -> None:
+        self._lock = threading.Lock()
 
     def array(self, name: str) -> np.ndarray:
         """An array of the data set in memory: "labels", "score", "features_NAME" [vertices, ...] in rank order, "vertex_of_rank",
         "rank_of_vertex", or "split_NAME" (ranks, in the order it was given). numpy, without a copy; yours.
 
-        Raises NotFoundError, RangeError (an id that is no vertex), ReadError, NoMemoryError.
+        Raises NotFoundError (no such array), RangeError (an id that is no vertex), ReadError, NoMemoryError, ClosedError.
         """
-        info, data = ArrayInfo(), c_void_p()
-        check(lib.rung_dataset_load_array(self._open(), name.encode(), byref(info), byref(data)))
+        info, data, memory = ArrayInfo(), c_void_p(), self._open()
+        check(lib.rung_dataset_load_array(memory.handle, string(name, "name"), byref(info), byref(data)))
         return Array(data.value or 0, tuple(info.dims[: info.dim_count]), BY_CODE[info.dtype], _Freed(data)).numpy()
 
     def split(self, name: str, ranks: bool = False) -> np.ndarray:
-        """Vertices of a split, int64, by original id or, with `ranks`, by rank; in the order it was given."""
+        """Vertices of a split, int64 [vertices of it], by original id or, with `ranks`, by rank; in the order it was given.
+
+        Raises what `array()` raises.
+        """
         found = self.array("split_" + name).astype(np.int64)
         return found if ranks else self.array("vertex_of_rank")[found].astype(np.int64)
 
     def labels(self) -> np.ndarray:
-        """Labels [vertices, ...] by original vertex."""
+        """Labels [vertices, ...] by original vertex, in their dtype. NotFoundError when it was staged without."""
         return self.array("labels")[self.array("rank_of_vertex")]
 
     def graph(self) -> Graph:
-        """The relabelled graph, loaded once and checked. Takes 8 bytes a vertex and 4 or 8 an edge."""
+        """The relabelled graph, loaded once and checked. Takes 8 bytes a vertex and 4 or 8 an edge.
+
+        Raises FormatError, RangeError (an entry that cannot be), ReadError, NoMemoryError, ClosedError.
+        """
         with self._lock:
+            memory = self._open()
             if self._graph is None:
                 handle = c_void_p()
-                check(lib.rung_dataset_load_graph(self._open(), byref(handle)))
+                check(lib.rung_dataset_load_graph(memory.handle, byref(handle)))
                 self._graph = Graph(handle)
             return self._graph
 
     def close(self) -> None:
-        """Close; stores opened from it go on."""
-        handle, self._handle = self._handle, c_void_p()
-        self._graph = None
-        lib.rung_dataset_close(handle)
+        """Close; arrays, the graph, and stores opened from it go on."""
+        self._memory = self._graph = None
 
     def __enter__(self) -> Dataset:
         return self
 
     def __exit__(self, *_) -> None:
         self.close()
-
-    def __del__(self):
-        if getattr(self, "_handle", None):
-            self.close()
 
     def __reduce__(self):
         return Dataset, (self.path,)

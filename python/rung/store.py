@@ -8,21 +8,22 @@ import shutil
 import sys
 import tempfile
 import threading
-import weakref
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_int, c_void_p, cast
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, Optional, Union
 
 import numpy as np
 
-from ._library import (BYTES_NONE, DEVICES, ENGINES, NUMA_POLICIES, RANKS, STAGES, VERTICES, Ids, PlanOpts, StoreInfo, StoreOpts, StoreStats,
-                       check, lib, text)
-from .arrays import CPU, CUDA, Array, Foreign
+from ._library import (BYTES_NONE, DEVICES, ENGINES, NUMA_POLICIES, RANKS, STAGES, UINT32_MAX, VERTICES, Ids, PlanOpts, StoreInfo, StoreOpts, StoreStats,
+                       check, lib, raise_last, string, text)
+from .arrays import CPU, CUDA, HOST_READABLE, Array, Foreign
 from .dataset import Dataset
 from .dtypes import BY_CODE, ID_DLPACK, ID_NUMPY, ID_TORCH, DType, numpy_dtype
 from .errors import ClosedError, ForkError, InvalidError, error_of
-from .sizes import Size, size_bytes
+from .forks import watch
+from .sizes import Size, size_bytes, whole_number
 
 _ID_CURE = "ids are int32, uint32, int64 or uint64, in one dimension"
 
@@ -109,8 +110,13 @@ def _list_ids(ids: Any, space: int) -> _Listed:
         code = ID_DLPACK.get(foreign.dtype.dlpack) if foreign.dtype else None
         if code is None or len(foreign.shape) != 1 or not foreign.contiguous:
             raise InvalidError(f"ids {list(foreign.shape)}: {_ID_CURE}, without gaps")
+        if foreign.device[0] not in (*HOST_READABLE, CUDA):
+            raise InvalidError(f"ids are on device {foreign.device} of DLPack: give host or CUDA memory")
         return _Listed(Ids(foreign.data, foreign.shape[0], code, space), foreign, "rung", foreign.device)
-    array = np.asarray(ids)
+    try:
+        array = np.asarray(ids)
+    except ValueError as error:   # lists of lists
+        raise InvalidError(f"ids: {error}; {_ID_CURE}") from None
     if array.size == 0 and array.ndim == 1 and not isinstance(ids, np.ndarray):
         array = array.astype(np.int64)
     code = ID_NUMPY.get(array.dtype)
@@ -118,6 +124,11 @@ def _list_ids(ids: Any, space: int) -> _Listed:
         raise InvalidError(f"ids {list(array.shape)} {array.dtype}: {_ID_CURE}")
     array = np.ascontiguousarray(array)
     return _Listed(Ids(array.ctypes.data, array.shape[0], code, space), array, "numpy")
+
+
+def _told(out: Any) -> str:
+    """What somebody gave, in a few words."""
+    return f"{list(out.shape)} {getattr(out, 'dtype', '')}".strip() if hasattr(out, "shape") else f"of type {type(out).__name__}"
 
 
 class _Out:
@@ -130,7 +141,7 @@ class _Out:
         with store._using() as handle:
             check(lib.rung_store_alloc(handle, max(size, 1), byref(data)))
             store._lend()
-        self._store, self._handle, self._pid, self.data = store, handle, store._pid, data.value
+        self._store, self._handle, self._pid, self.data = store, handle, os.getpid(), data.value or 0
 
     def __del__(self):
         data = getattr(self, "data", None)
@@ -139,19 +150,73 @@ class _Out:
             self._store._take_back()
 
 
+class _Flight:
+    """A request that the library works on, and what it reads and writes. Ended once: by its Gather, or by its store when that is closed.
+
+    The lock is held while one of them waits; a collection meanwhile may drop the Gather on the same thread.
+    """
+
+    __slots__ = ("_lock", "_request", "_keeps", "failed")
+
+    def __init__(self, request: c_void_p, keeps: Any):
+        self._lock = threading.RLock()
+        self._request: Optional[c_void_p] = request
+        self._keeps = keeps
+        self.failed: Optional[tuple[int, str]] = None   # status and sentence
+
+    def done(self) -> bool:
+        if not self._lock.acquire(blocking=False):   # somebody waits for it
+            return False
+        try:
+            return self._request is None or bool(lib.rung_request_poll(self._request))
+        finally:
+            self._lock.release()
+
+    def wait(self, timeout_ns: int) -> None:
+        """End it. TimedOutError leaves it as it is."""
+        with self._lock:
+            if self._request is None:
+                return
+            status = lib.rung_request_wait(self._request, timeout_ns)
+            if status < 0:
+                if not lib.rung_request_poll(self._request):
+                    raise_last(status)
+                status = lib.rung_request_wait(self._request, -1)   # it came just then, or that is what it failed with
+            request, self._request = self._request, None
+            kept, self._keeps = self._keeps, None   # let go behind the lock
+            if status < 0:
+                self.failed = status, text(lib.rung_request_error(request))
+            lib.rung_request_put(request)
+        del kept
+
+    def wait_stream(self, address: Optional[int]) -> bool:
+        """False: it has ended."""
+        with self._lock:
+            if self._request is None:
+                return False
+            check(lib.rung_request_wait_stream(self._request, address))
+            return True
+
+    def forked(self) -> None:
+        """In a child nobody works on it, and the library's side is the parent's."""
+        self._lock = threading.RLock()
+        self._request = None
+        self.failed = 0, ""
+
+
 class Gather:
     """Rows on their way, of `Store.gather_async()`. Threads: one at a time.
 
     On the CPU `wait()` gives them. On a GPU `wait_stream()` lets later work on a CUDA stream wait for them, the host does not.
+    One that is dropped is waited for: its memory is written to until then. Rows of one that its store's `close()` has waited for are there.
     """
 
-    def __init__(self, store: Store, request: c_void_p, rows: Any, keeps: Any):
-        self._store, self._request, self._rows, self._keeps = store, request, rows, keeps
-        self._error: Optional[BaseException] = None
+    def __init__(self, store: Store, flight: _Flight, rows: Any):
+        self._store, self._flight, self._rows = store, flight, rows
 
     def done(self) -> bool:
         """Whether the rows are there, or have failed. Never blocks."""
-        return self._request is None or bool(lib.rung_request_poll(self._request))
+        return self._flight.done()
 
     def wait(self, timeout: Optional[float] = None) -> Any:
         """The rows, [len(ids), ...]: torch when ids were torch, numpy when they were numpy or a list, else `rung.Array`.
@@ -160,47 +225,40 @@ class Gather:
             timeout: seconds; None: as long as it takes. TimedOutError leaves the rows on their way.
 
         Raises ReadError and others, with row, file and offset; also each time it is called again. RangeError (GPU: of ids outside).
+        ForkError in a forked child.
         """
-        if self._request is not None:
-            with self._store._using():
-                status = lib.rung_request_wait(self._request, -1 if timeout is None else max(0, int(timeout * 1e9)))
-            if status < 0 and not lib.rung_request_poll(self._request):
-                check(status)
-            self._finish(status)
-        if self._error is not None:
-            raise self._error
+        self._flight.wait(-1 if timeout is None else _nanoseconds(timeout))
+        self._store._flights.discard(self._flight)
+        if self._flight.failed is not None:
+            self._rows = None
+            status, sentence = self._flight.failed
+            if status == 0:
+                raise ForkError(f"{self._store.path}: these rows are the parent process's; gather in the child")
+            raise error_of(status, text(lib.rung_status_name(status)), sentence)
         return self._rows
 
     result = wait
 
     def wait_stream(self, stream: Any = None) -> Any:
         """The rows, for work that is put on a CUDA stream behind this call (default: torch's current one). On the CPU as `wait()`."""
-        if self._store.device == "cpu" or self._request is None:
+        if self._store.device == "cpu" or not self._flight.wait_stream(stream_address(self._store, stream)):
             return self.wait()
-        with self._store._using():
-            check(lib.rung_request_wait_stream(self._request, stream_address(self._store, stream)))
         return self._rows
 
-    def _finish(self, status: int) -> None:
-        request, self._request = self._request, None
-        if status < 0:
-            self._error = error_of(status, text(lib.rung_status_name(status)), text(lib.rung_request_error(request)))
-            self._rows = None
-        lib.rung_request_put(request)
-        self._keeps = None
-        self._store._pending.discard(self)
-
-    def _cancel(self) -> None:   # the store is being closed
-        if self._request is not None:
-            self._finish(lib.rung_request_wait(self._request, -1))
-
     def __del__(self):
-        if getattr(self, "_request", None) is not None and os.getpid() == self._store._pid:
-            lib.rung_request_wait(self._request, -1)   # nothing may write to memory that goes with us
-            lib.rung_request_put(self._request)
+        if hasattr(self, "_flight"):
+            self._flight.wait(-1)   # nothing may write to memory that goes with us
+            self._store._flights.discard(self._flight)
+
+
+def _nanoseconds(seconds: float) -> int:
+    if not seconds >= 0:   # NaN, too
+        raise InvalidError(f"timeout={seconds!r}: give seconds, 0 or more, or None")
+    return int(min(seconds, 1e9) * 1e9)
 
 
 def stream_address(store: Store, stream: Any) -> Optional[int]:
+    """Of a CUDA stream: torch's, or an address; None: torch's current one, or without torch the store's own."""
     if stream is None:
         torch = sys.modules.get("torch")
         if torch is None or not torch.cuda.is_available():
@@ -222,17 +280,19 @@ class Store:
     def __init__(self, arguments: dict):
         self._arguments = arguments   # to open it again
         self._lock = threading.Condition()
-        self._users = 0
+        self._users = 0   # threads inside a call
         self._handle: Optional[c_void_p] = None
-        self._pending: weakref.WeakSet = weakref.WeakSet()
+        self._parents = False   # a forked child's, not opened again yet
+        self._flights: set[_Flight] = set()
         self._lent = 0   # pieces of the store's memory that others hold
         self._closing: Optional[c_void_p] = None   # closed, but for those
         self._own_folder: Optional[str] = None
+        self._share_path: Optional[str] = arguments.get("share_path")
         self.why_cpu = ""
         self._start()
+        watch(self)
 
     def _start(self) -> None:
-        self._pid = os.getpid()
         handle = _attach(**self._arguments) if "share_path" in self._arguments else self._open(**self._arguments)
         self._handle = handle
         info = StoreInfo()
@@ -247,6 +307,7 @@ class Store:
     def _open(self, path, host, gpu, gpus, device, cache, share, vertex_ids, queue_depth, engine, numa, requests, batch_rows, gap, buffered,
               read_timeout) -> c_void_p:
         plan_opts, opts = PlanOpts(), StoreOpts()
+        plan, handle = c_void_p(), c_void_p()
         with Dataset(path) as dataset:
             whole = dataset.feature_bytes
             if host is not None:
@@ -254,40 +315,42 @@ class Store:
             if gpu is not None:
                 plan_opts.gpu_bytes = size_bytes(gpu, whole, "gpu") or BYTES_NONE
             if cache is not None:
-                plan_opts.cache_bytes = size_bytes(cache, plan_opts.host_bytes or None, "cache") or BYTES_NONE
+                share_of = plan_opts.host_bytes if host is not None and plan_opts.host_bytes < BYTES_NONE else None
+                plan_opts.cache_bytes = size_bytes(cache, share_of, "cache") or BYTES_NONE
             plan_opts.device = _index(device or ("auto" if gpu is not None or gpus else "cpu"), DEVICES, "device")
             if gpus:
-                plan_opts.gpus, plan_opts.gpu_count = cast((c_int * len(gpus))(*gpus), POINTER(c_int)), len(gpus)
-            plan_opts.queue_depth = opts.queue_depth = queue_depth
+                numbers = [whole_number(number, "gpus", 2**31 - 1) for number in gpus]
+                plan_opts.gpus, plan_opts.gpu_count = cast((c_int * len(numbers))(*numbers), POINTER(c_int)), len(numbers)
+            plan_opts.queue_depth = opts.queue_depth = whole_number(queue_depth, "queue_depth")
             plan_opts.vertex_ids = opts.vertex_ids = bool(vertex_ids)
-            if isinstance(numa, int):
-                plan_opts.numa, plan_opts.numa_node = NUMA_POLICIES.index("node"), numa
+            if isinstance(numa, str):
+                plan_opts.numa = _index(numa, [policy for policy in NUMA_POLICIES if policy != "node"], "numa", NUMA_POLICIES)
             else:
-                plan_opts.numa = _index(numa, ("auto", "node", "interleave", "none"), "numa")
+                plan_opts.numa, plan_opts.numa_node = NUMA_POLICIES.index("node"), whole_number(numa, "numa")
             opts.engine = _index(engine, ENGINES, "engine")
-            opts.requests_max, opts.batch_rows_max, opts.buffered = requests, batch_rows, bool(buffered)
-            opts.gap_bytes = gap
-            opts.read_timeout_ms = int(read_timeout * 1000)
-            if share:
-                opts.share_path = os.fsencode(self._share_path(share))
-            plan = c_void_p()
-            check(lib.rung_plan_create(dataset._open(), byref(plan_opts), byref(plan)))
+            opts.requests_max, opts.batch_rows_max = whole_number(requests, "requests"), whole_number(batch_rows, "batch_rows")
+            opts.gap_bytes, opts.buffered = whole_number(gap, "gap"), bool(buffered)
+            if not 0 <= read_timeout <= UINT32_MAX // 1000:
+                raise InvalidError(f"read_timeout={read_timeout!r}: give seconds, 0 (for 30) to {UINT32_MAX // 1000}")
+            opts.read_timeout_ms = ceil(read_timeout * 1000)
+            memory = dataset._open()
             try:
+                check(lib.rung_plan_create(memory.handle, byref(plan_opts), byref(plan)))
                 self.why_cpu = text(lib.rung_plan_device(plan).contents.why)
-                handle = c_void_p()
-                check(lib.rung_store_open(dataset._open(), plan, byref(opts), byref(handle)))
+                if share is True:
+                    self._own_folder = tempfile.mkdtemp(prefix="rung-")
+                    self._share_path = os.path.join(self._own_folder, "store")
+                elif share:
+                    self._share_path = os.fsdecode(share)
+                if self._share_path is not None:
+                    opts.share_path = string(self._share_path, "share")
+                check(lib.rung_store_open(memory.handle, plan, byref(opts), byref(handle)))
             except BaseException:
                 self._remove_folder()
                 raise
             finally:
                 lib.rung_plan_destroy(plan)
         return handle
-
-    def _share_path(self, share: Union[bool, str, os.PathLike]) -> str:
-        if share is not True:
-            return os.fspath(share)
-        self._own_folder = tempfile.mkdtemp(prefix="rung-")
-        return os.path.join(self._own_folder, "store")
 
     def _remove_folder(self) -> None:
         folder, self._own_folder = self._own_folder, None
@@ -297,12 +360,7 @@ class Store:
     @property
     def share_path(self) -> Optional[str]:
         """Socket through which other processes attach; None: it is not shared."""
-        if "share_path" in self._arguments:
-            return self._arguments["share_path"]
-        share = self._arguments["share"]
-        if not share:
-            return None
-        return os.path.join(self._own_folder, "store") if share is True else os.fspath(share)
+        return self._share_path
 
     # ---- use ----
 
@@ -310,9 +368,9 @@ class Store:
         return _Use(self)
 
     def _enter(self) -> c_void_p:
-        if os.getpid() != self._pid:
-            self._after_fork()
         with self._lock:
+            if self._parents:
+                self._open_in_child()
             if self._handle is None:
                 raise ClosedError(f"{self.path}: the store was closed")
             self._users += 1
@@ -324,29 +382,32 @@ class Store:
             if self._users == 0:
                 self._lock.notify_all()
 
-    def _after_fork(self) -> None:
+    def _forked(self) -> None:
         """In a child: what the parent has is not touched, its threads are not here."""
-        if self._handle is None:
-            return
+        self._lock = threading.Condition()
+        self._users = self._lent = 0
+        for flight in self._flights:
+            flight.forked()
+        self._parents = self._parents or self._handle is not None
+        self._flights, self._handle, self._closing, self._own_folder = set(), None, None, None
+
+    def _open_in_child(self) -> None:
         if self.device != "cpu":
             raise ForkError(f"{self.path}: this store gathers on {self.device}, which a forked child cannot use; use workers that are spawned, gather in "
                             "the main process (PyG: filter_per_worker=False), or num_workers=0")
-        path = self.share_path
-        self._lock = threading.Condition()
-        self._users = 0
-        self._pending, self._lent, self._closing = weakref.WeakSet(), 0, None
-        self._own_folder = None   # the parent's
-        self._handle = None
-        if path is not None:
-            self._arguments = {"share_path": path, "vertex_ids": self._arguments["vertex_ids"], "requests": self._arguments["requests"],
-                               "batch_rows": self._arguments["batch_rows"]}
+        self._arguments = self._arguments_elsewhere()
         self._start()
+        self._parents = False
+
+    def _arguments_elsewhere(self) -> dict:
+        if self._share_path is None or "share_path" in self._arguments:
+            return self._arguments
+        return {"share_path": self._share_path, **{name: self._arguments[name] for name in ("vertex_ids", "requests", "batch_rows")}}
 
     def __reduce__(self):
-        arguments = dict(self._arguments)
-        if self.share_path is not None and "share_path" not in arguments:
-            arguments = {"share_path": self.share_path, **{name: arguments[name] for name in ("vertex_ids", "requests", "batch_rows")}}
-        return Store, (arguments,)
+        if self._handle is None and not self._parents:
+            raise ClosedError(f"{self.path}: the store was closed: it cannot be pickled")
+        return Store, (self._arguments_elsewhere(),)
 
     @property
     def row_shape(self) -> tuple[int, ...]:
@@ -379,13 +440,8 @@ class Store:
             gather.wait_stream()
             return gather.wait()
         rows, address = self._room(listed, out)
-        handle = self._enter()
-        try:
-            status = lib.rung_gather(handle, listed.ids, address, 0)
-        finally:
-            self._leave()
-        if status < 0:
-            check(status)
+        with self._using() as handle:
+            check(lib.rung_gather(handle, listed.ids, address, 0))
         return rows
 
     def gather_async(self, ids: Any, out: Any = None, *, ranks: bool = False, stream: Any = None) -> Gather:
@@ -405,14 +461,11 @@ class Store:
     def _submit(self, listed: _Listed, out: Any, stream: Any = None) -> Gather:
         rows, address = self._room(listed, out)
         request = c_void_p()
-        handle = self._enter()
-        try:
+        with self._using() as handle:
             check(lib.rung_gather_submit(handle, listed.ids, address, 0, None if self.gpu < 0 else stream_address(self, stream), byref(request)))
-        finally:
-            self._leave()
-        gather = Gather(self, request, rows, (listed, rows))
-        self._pending.add(gather)
-        return gather
+            flight = _Flight(request, (listed, rows))
+            self._flights.add(flight)   # before close() can go on
+        return Gather(self, flight, rows)
 
     def _gather_staged(self, listed: _Listed, out: Any) -> Any:
         """Ids of the host on a store that gathers on a GPU: through memory of its own, and back."""
@@ -426,31 +479,36 @@ class Store:
             check(lib.rung_store_copy(handle, address, back.data, count * self.row_bytes))
         return rows
 
-    def _room(self, listed: _Listed, out: Any) -> tuple[Any, Optional[int]]:
+    def _room(self, listed: _Listed, out: Any) -> tuple[Any, int]:
+        """Rows to be, and their address; `out` when it is as it has to be."""
         shape = (listed.ids.count, *self.shape[1:])
+        if self.gpu < 0 and listed.device[0] == CUDA:
+            raise InvalidError(f"ids are on cuda:{listed.device[1]}, the store gathers on the CPU{' (' + self.why_cpu + ')' if self.why_cpu else ''}: give "
+                               "them on the CPU, as ids.cpu(), or open it with gpu=...")
         if listed.kind == "torch":
-            torch = sys.modules["torch"]
-            if self.gpu < 0 and listed.device[0] == CUDA:
-                raise InvalidError(f"ids are on cuda:{listed.device[1]}, the store gathers on the CPU{' (' + self.why_cpu + ')' if self.why_cpu else ''}: give "
-                                   "ids.cpu(), or open it with gpu=...")
+            torch, device = sys.modules["torch"], listed.keeps.device
             if out is None:
-                out = torch.empty(shape, dtype=getattr(torch, self.dtype.torch), device=listed.keeps.device)
-            elif tuple(out.shape) != shape or str(out.dtype) != "torch." + self.dtype.torch or out.device != listed.keeps.device or not out.is_contiguous():
-                raise InvalidError(f"out {list(out.shape)} {out.dtype} on {out.device}: wanted {list(shape)} {self.dtype.torch} on {listed.keeps.device}, contiguous")
+                out = torch.empty(shape, dtype=getattr(torch, self.dtype.torch), device=device)
+            elif (not isinstance(out, torch.Tensor) or tuple(out.shape) != shape or str(out.dtype) != "torch." + self.dtype.torch or out.device != device
+                  or not out.is_contiguous()):
+                raise InvalidError(f"out {_told(out)}: wanted a contiguous tensor {list(shape)} torch.{self.dtype.torch} on {device}")
             return out, out.data_ptr()
         if listed.kind == "numpy":
+            dtype = numpy_dtype(self.dtype)
             if out is None:
-                out = np.empty(shape, numpy_dtype(self.dtype))
-            elif not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != numpy_dtype(self.dtype) or not out.flags.c_contiguous or not out.flags.writeable:
-                raise InvalidError(f"out {list(np.shape(out))} {getattr(out, 'dtype', type(out).__name__)}: wanted a numpy array {list(shape)} {numpy_dtype(self.dtype)}, "
-                                   "in C order and writeable")
+                out = np.empty(shape, dtype)
+            elif (not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype or not out.flags.c_contiguous or not out.flags.writeable):
+                raise InvalidError(f"out {_told(out)}: wanted a numpy array {list(shape)} {dtype}, in C order and writeable")
             return out, out.ctypes.data
         if out is None:
             memory = _Out(self, listed.ids.count * self.row_bytes)
             return Array(memory.data, shape, self.dtype, memory, (CPU, 0) if self.gpu < 0 else (CUDA, self.gpu)), memory.data
+        wanted = f"wanted {list(shape)} {self.dtype.name} on device {listed.device} of DLPack, contiguous and writeable"
+        if not hasattr(out, "__dlpack__"):
+            raise InvalidError(f"out {_told(out)}: {wanted}")
         foreign = Foreign(out)
         if foreign.shape != shape or foreign.dtype != self.dtype or foreign.device != listed.device or not foreign.contiguous or foreign.read_only:
-            raise InvalidError(f"out {list(foreign.shape)}: wanted {list(shape)} {self.dtype.name} on device {listed.device}, contiguous and writeable")
+            raise InvalidError(f"out {_told(out)} on device {foreign.device}: {wanted}")
         listed.keeps = (listed.keeps, foreign)
         return out, foreign.data
 
@@ -496,19 +554,29 @@ class Store:
     # ---- end ----
 
     def close(self) -> None:
-        """Wait for what is in flight, and close. Rows that were handed out stay: memory of the store's own goes with the last of them."""
-        if os.getpid() != self._pid:
-            self._handle = None
-            return
+        """Wait for what is in flight, and close. Rows that were handed out stay: memory of the store's own goes with the last of them.
+
+        Threads: any; what others are doing is waited for, what they begin afterwards is a ClosedError. In a forked child it leaves the parent's alone.
+        """
         with self._lock:
+            self._parents = False
             handle, self._handle = self._handle, None
             if handle is None:
                 return
-            while self._users:
-                self._lock.wait()
-        for gather in list(self._pending):
-            gather._cancel()
+            try:
+                while self._users:
+                    self._lock.wait()
+            except BaseException:   # Ctrl-C: it is open still
+                self._handle = handle
+                raise
+        try:
+            for flight in list(self._flights):   # without the lock: what one of them keeps may want it
+                flight.wait(-1)
+        except BaseException:
+            self._handle = handle
+            raise
         with self._lock:
+            self._flights.clear()
             self._closing = handle
             if self._lent:
                 return
@@ -563,16 +631,18 @@ class _Use:
         self._store._leave()
 
 
-def _index(value: str, of: Sequence[str], name: str) -> int:
+def _index(value: str, of: Sequence[str], name: str, numbers: Sequence[str] = ()) -> int:
+    """Number of a choice among `of`, which is its place there, or in `numbers`."""
     if value not in of:
         raise InvalidError(f"{name}={value!r}: give one of {', '.join(of)}")
-    return of.index(value)
+    return (numbers or of).index(value)
 
 
 def _attach(share_path: str, vertex_ids: bool, requests: int, batch_rows: int) -> c_void_p:
     opts, handle = StoreOpts(), c_void_p()
-    opts.vertex_ids, opts.requests_max, opts.batch_rows_max = bool(vertex_ids), requests, batch_rows
-    check(lib.rung_store_attach(os.fsencode(share_path), byref(opts), byref(handle)))
+    opts.vertex_ids = bool(vertex_ids)
+    opts.requests_max, opts.batch_rows_max = whole_number(requests, "requests"), whole_number(batch_rows, "batch_rows")
+    check(lib.rung_store_attach(string(share_path, "share_path"), byref(opts), byref(handle)))
     return handle
 
 
@@ -596,7 +666,7 @@ def open(path: Union[str, os.PathLike], *, host: Optional[Size] = None, gpu: Opt
 
     Raises NotFoundError, FormatError, CorruptError, InvalidError (a budget too small: `least_bytes` would do), NoMemoryError, NoDeviceError.
     """
-    return Store(dict(path=os.path.abspath(path), host=host, gpu=gpu, gpus=tuple(gpus), device=device, cache=cache, share=share, vertex_ids=vertex_ids,
+    return Store(dict(path=os.path.abspath(os.fsdecode(path)), host=host, gpu=gpu, gpus=tuple(gpus), device=device, cache=cache, share=share, vertex_ids=vertex_ids,
                       queue_depth=queue_depth, engine=engine, numa=numa, requests=requests, batch_rows=batch_rows, gap=gap, buffered=buffered,
                       read_timeout=read_timeout))
 
@@ -606,4 +676,4 @@ def attach(share_path: Union[str, os.PathLike], *, vertex_ids: bool = True, requ
 
     Raises NotFoundError (nobody shares one there), AbiError (another version), TimedOutError, InvalidError.
     """
-    return Store(dict(share_path=os.fspath(share_path), vertex_ids=vertex_ids, requests=requests, batch_rows=batch_rows))
+    return Store(dict(share_path=os.fsdecode(share_path), vertex_ids=vertex_ids, requests=requests, batch_rows=batch_rows))

@@ -31,7 +31,8 @@ class _Versioned(Structure):
     _fields_ = [("major", c_uint32), ("minor", c_uint32), ("context", c_void_p), ("deleter", c_void_p), ("flags", c_uint64), ("tensor", _Tensor)]
 
 
-_FORMS = ((b"dltensor_versioned", _Versioned), (b"dltensor", _Managed))   # by the name of an unused capsule
+# names of a capsule, unused and used: it keeps their address, so they have to stay
+_FORMS = ((b"dltensor_versioned", b"used_dltensor_versioned", _Versioned), (b"dltensor", b"used_dltensor", _Managed))
 
 _Deleter = CFUNCTYPE(None, c_void_p)
 _capsule_valid = ctypes.pythonapi.PyCapsule_IsValid
@@ -51,12 +52,12 @@ def _capsule_of(source: Any, versioned: bool) -> Any:
     return source.__dlpack__()
 
 
-def _managed_of(capsule: Any, source: Any) -> tuple[bytes, Any, int]:
-    """Name, struct and address of what an unused capsule holds."""
-    for name, form in _FORMS:
+def _managed_of(capsule: Any, source: Any) -> tuple[Any, int, bytes]:
+    """What an unused capsule holds, its address, and the name of a used one."""
+    for name, used, form in _FORMS:
         if _capsule_valid(capsule, name):
             address = _capsule_pointer(capsule, name)
-            return name, form.from_address(address), address
+            return form.from_address(address), address, used
     raise InvalidError(f"__dlpack__() of {type(source).__name__} did not give an unused DLPack capsule")
 
 
@@ -150,7 +151,7 @@ class Array:
         # the interpreter has ended. numpy has no bf16 and knows no GPUs: these are put in afterwards, and it reads none of the memory.
         code, bits = self.dtype.dlpack
         capsule = _capsule_of(self._as("|u1" if bits == 8 else f"<u{bits // 8}"), max_version is not None and max_version[0] >= 1)
-        tensor = _managed_of(capsule, self)[1].tensor
+        tensor = _managed_of(capsule, self)[0].tensor
         tensor.dtype_code = code
         tensor.device_type, tensor.device_id = self._device
         if 0 in self.shape:
@@ -169,12 +170,12 @@ class Foreign:
     def __init__(self, source: Any):
         self._deleter = None
         capsule = _capsule_of(source, True)
-        name, managed, self._address = _managed_of(capsule, source)
+        managed, self._address, used = _managed_of(capsule, source)
         versioned = isinstance(managed, _Versioned)
         if versioned and managed.major != 1:
             raise InvalidError(f"DLPack {managed.major}.{managed.minor}: versions 0 and 1 are understood")
         tensor = managed.tensor
-        _capsule_rename(capsule, b"used_" + name)
+        _capsule_rename(capsule, used)
         self._deleter = managed.deleter
         self.data = (tensor.data or 0) + tensor.byte_offset
         self.shape = tuple(tensor.shape[axis] for axis in range(tensor.ndim))

@@ -100,7 +100,7 @@ def _list_ids(ids: Any, space: int) -> _Listed:
         if ids.dtype == torch.bool and ids.dim() == 1:
             raise InvalidError("ids are a mask: give mask.nonzero().flatten()")
         code = ID_TORCH.get(str(ids.dtype))
-        if code is None or ids.dim() != 1 or ids.device.type not in ("cpu", "cuda"):
+        if code is None or ids.dim() != 1 or ids.device.type not in ("cpu", "cuda") or ids.layout != torch.strided:
             raise InvalidError(f"ids {list(ids.shape)} {ids.dtype} on {ids.device}: {_ID_CURE}, on the CPU or a CUDA device")
         if not ids.is_contiguous():
             ids = ids.contiguous()

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What rung._library repeats of the headers is what they say: structs field by field, functions, constants."""
+
+import ctypes
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+from conftest import SOURCE, compiler
+
+from rung import _library, dtypes, errors
+from rung._library import FUNCTIONS, ProgressFn, Struct, TierStats
+
+SCALARS = {"int": ctypes.c_int, "unsigned": ctypes.c_uint, "unsigned int": ctypes.c_uint, "size_t": ctypes.c_size_t, "double": ctypes.c_double,
+           "uint32_t": ctypes.c_uint32, "uint64_t": ctypes.c_uint64, "int64_t": ctypes.c_int64, "unsigned long long": ctypes.c_ulonglong,
+           "rung_progress_fn": ProgressFn, "void": None}
+TWINS = {"rung_stage_split": ["rung_stage_split", "rung_stage_array"]}   # one mirror for both
+ENUMS = {"rung_device": ("RUNG_DEVICE_", _library.DEVICES), "rung_engine": ("RUNG_ENGINE_", _library.ENGINES),
+         "rung_numa": ("RUNG_NUMA_", _library.NUMA_POLICIES), "rung_stage_plan": ("RUNG_STAGE_PLAN_", _library.STAGE_PLANS),
+         "rung_stage_pad": ("RUNG_STAGE_PAD_", _library.STAGE_PADS), "rung_draws": ("RUNG_DRAWS_", _library.DRAWS),
+         "rung_stage": ("RUNG_STAGE_", (*_library.STAGES, "count")), "rung_id_space": ("RUNG_", ("ranks", "vertices")),
+         "rung_dtype": ("RUNG_", ("dtype_none", *(dtype.name for dtype in dtypes.DTYPES), "dtype_count"))}
+CONSTANTS = {"RUNG_BYTES_MAX": _library.BYTES_MAX, "RUNG_BYTES_NONE": _library.BYTES_NONE, "UINT32_MAX": _library.UINT32_MAX,
+             "RUNG_DIMS_MAX": _library.DIMS_MAX, "RUNG_TIERS_MAX": _library.TIERS_MAX, "RUNG_LATENCY_BUCKETS": _library.LATENCY_BUCKETS,
+             "RUNG_ENGINE_STEPS_MAX": _library.ENGINE_STEPS_MAX, "RUNG_STAGE_PHASES_MAX": _library.PHASES_MAX,
+             "RUNG_RANKS": _library.RANKS, "RUNG_VERTICES": _library.VERTICES}
+
+INCLUDE = os.path.join(SOURCE, "include")
+pytestmark = pytest.mark.skipif(shutil.which(compiler()) is None, reason=f"no C compiler ({compiler()}): the headers cannot be looked at")
+
+
+def mirrors():
+    """Of every struct that the package repeats: its C name, the class, and the class's name."""
+    found = [cls for cls in vars(_library).values() if isinstance(cls, type) and issubclass(cls, Struct) and cls not in (Struct, TierStats)]
+    assert all(cls._c_name_ for cls in found)
+    return [(name, cls) for cls in found for name in TWINS.get(cls._c_name_, [cls._c_name_])]
+
+
+class Headers:
+    """The public headers, as a compiler sees them."""
+
+    def __init__(self, include, folder):
+        self.include, self.folder = include, str(folder)
+        names = sorted(name for name in os.listdir(os.path.join(include, "rung")) if name.endswith(".h"))
+        self.text = "".join(f"#include <rung/{name}>\n" for name in names)
+        done = subprocess.run([compiler(), "-std=c11", "-E", "-P", "-I", include, "-x", "c", "-"], input=self.text, capture_output=True, text=True, check=True)
+        self.seen = re.sub(r"__attribute__\s*\(\(.*?\)\)+", "", done.stdout)
+
+    def run(self, lines):
+        """Output of a C program of these statements."""
+        source, binary = os.path.join(self.folder, "layout.c"), os.path.join(self.folder, "layout")
+        with open(source, "w", encoding="utf-8") as out:
+            out.write(f"#include <stddef.h>\n#include <stdio.h>\n{self.text}int main(void)\n{{\n" + "\n".join(lines) + "\nreturn 0;\n}\n")
+        subprocess.run([compiler(), "-std=c11", "-I", self.include, "-o", binary, source], check=True)
+        return subprocess.run([binary], capture_output=True, text=True, check=True).stdout.splitlines()
+
+    def body(self, kind, name):
+        """Between the braces of its definition."""
+        start = re.search(rf"\b{kind}\s+{name}\s*\{{", self.seen)
+        assert start, f"the headers define no {kind} {name}"
+        depth, at = 1, start.end()
+        while depth:
+            depth += {"{": 1, "}": -1}.get(self.seen[at], 0)
+            at += 1
+        return self.seen[start.end() : at - 1]
+
+    def fields(self, name):
+        """Name and type of each field."""
+        inner = re.sub(r"struct\s*\{[^{}]*\}", "struct ANONYMOUS", self.body("struct", name))
+        found = []
+        for declaration in filter(None, (part.strip() for part in inner.split(";"))):
+            first, *others = declaration.split(",")
+            base, declarator = re.fullmatch(r"(.*?)(\**\s*\w+\s*(?:\[.*\])?)", first, re.S).groups()
+            for one in (declarator, *others):
+                field, dims = re.fullmatch(r"[\s*]*(\w+)\s*((?:\[.*\])?)", one, re.S).groups()
+                found.append((field, " ".join((base + "*" * one.count("*")).split()), bool(dims)))
+        return found
+
+    def functions(self):
+        """Result and argument types of every function."""
+        found = {}
+        for result, name, args in re.findall(r"([\w\s*]+?)\b(rung_\w+)\s*\(([^()]*)\)\s*;", self.seen):
+            listed = [] if args.strip() == "void" else [re.sub(r"\w+\s*$", "", arg) if not arg.strip().endswith("*") else arg for arg in args.split(",")]
+            found[name] = (" ".join(result.split()), [" ".join(arg.split()) for arg in listed])
+        return found
+
+
+def fits(type_, text, array=False):
+    """Whether the mirror of a field or argument is of this C type."""
+    if array:
+        return issubclass(type_, ctypes.Array) and (text == "struct ANONYMOUS" and type_._type_ is TierStats or fits(type_._type_, text)
+                                                    or issubclass(type_._type_, ctypes.Array))
+    text = text.replace("extern ", "").replace("static inline ", "")
+    if "*" in text:
+        if text.count("*") == 1 and re.search(r"\bchar\b", text):
+            return type_ is ctypes.c_char_p
+        return type_ is ctypes.c_void_p or type_ is not None and issubclass(type_, ctypes._Pointer)
+    plain = re.sub(r"\bconst\b", "", text).strip()
+    if plain.startswith("enum "):
+        return type_ is ctypes.c_int
+    if plain.startswith("struct "):
+        return type_._c_name_ == plain.split()[1]
+    return plain in SCALARS and type_ is SCALARS[plain]
+
+
+def differences(headers):
+    """What is not as the headers have it, a line each."""
+    found, lines, expected = [], [], []
+    for name, cls in mirrors():
+        fields = headers.fields(name)
+        names = [field for field, _, _ in fields]
+        mine = [field for field, _ in cls._fields_]
+        if names != mine:
+            found.append(f"struct {name} has {names}, {cls.__name__} has {mine}")
+            continue
+        found += [f"{name}.{field} is {text}, not {type_.__name__}" for (field, text, array), (_, type_) in zip(fields, cls._fields_) if not fits(type_, text, array)]
+        lines.append(f'printf("%zu\\n", sizeof(struct {name}));')
+        expected.append((f"sizeof({name})", ctypes.sizeof(cls)))
+        for field, _ in cls._fields_:
+            lines.append(f'printf("%zu\\n", offsetof(struct {name}, {field}));')
+            lines.append(f'printf("%zu\\n", sizeof(((struct {name} *)0)->{field}));')
+            expected += [(f"offsetof({name}, {field})", getattr(cls, field).offset), (f"sizeof({name}.{field})", getattr(cls, field).size)]
+    tier = "((struct rung_store_stats *)0)->tiers[0]"
+    lines.append(f'printf("%zu\\n", sizeof({tier}));')
+    expected.append(("sizeof(tiers[0])", ctypes.sizeof(TierStats)))
+    inner = re.search(r"struct\s*\{([^{}]*)\}\s*tiers\b", headers.body("struct", "rung_store_stats")).group(1)
+    if (names := re.findall(r"(\w+)\s*;", inner)) != (mine := [field for field, _ in TierStats._fields_]):
+        found.append(f"tiers[] of struct rung_store_stats have {names}, TierStats has {mine}")
+    else:
+        for field, _ in TierStats._fields_:
+            lines.append(f'printf("%zu\\n", (size_t)((char *)&{tier}.{field} - (char *)&{tier}));')
+            lines.append(f'printf("%zu\\n", sizeof({tier}.{field}));')
+            expected += [(f"offset of tiers[0].{field}", getattr(TierStats, field).offset), (f"sizeof(tiers[0].{field})", getattr(TierStats, field).size)]
+    values = headers.run(lines)
+    return found + [f"{what} is {value}, here {mine}" for value, (what, mine) in zip(values, expected) if int(value) != mine]
+
+
+@pytest.fixture
+def headers(tmp_path):
+    return Headers(INCLUDE, tmp_path)
+
+
+def test_every_struct_has_the_fields_of_the_headers_where_they_are(headers):
+    assert differences(headers) == []
+    assert len(mirrors()) > 20
+
+
+@pytest.mark.parametrize("before, after, says", [
+    ("\tuint32_t place_count;\n", "\tuint32_t place_count;\n\tuint32_t more;\n", "rung_store_stats"),   # sizeof stays: it was padding
+    ("\tuint64_t hits;", "\tuint32_t hits;", "tiers"),
+    ("\tint no_merge;", "\tunsigned no_merge;", "no_merge"),
+    ("\tuint32_t requests_max;", "\tuint32_t requests_maximum;", "requests_maximum"),
+])
+def test_a_header_that_has_changed_is_noticed(tmp_path, before, after, says):
+    include = tmp_path / "include"
+    shutil.copytree(INCLUDE, include)
+    header = include / "rung" / "store.h"
+    text = header.read_text()
+    assert text.count(before) == 1
+    header.write_text(text.replace(before, after))
+    assert says in " ".join(differences(Headers(str(include), tmp_path)))
+
+
+def test_every_function_is_declared_with_these_types(headers):
+    declared = headers.functions()
+    wrong = []
+    for name, (result, args) in FUNCTIONS.items():
+        if name not in declared:
+            wrong.append(f"{name} is in no header")
+            continue
+        its_result, its_args = declared[name]
+        if not fits(result, its_result) or len(args) != len(its_args) or not all(map(fits, args, its_args)):
+            wrong.append(f"{name}: {its_result} ({', '.join(its_args)})")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", ENUMS)
+def test_enumerators_are_numbered_alike(headers, name):
+    prefix, words = ENUMS[name]
+    enumerators = re.findall(r"\b(RUNG_\w+)", re.sub(r"=[^,]*", "", headers.body("enum", name)))
+    assert enumerators == [prefix + word.upper() for word in words]
+    assert [int(value) for value in headers.run([f'printf("%d\\n", (int){one});' for one in enumerators])] == list(range(len(words)))
+
+
+def test_constants_are_the_same(headers):
+    values = headers.run([f'printf("%llu\\n", (unsigned long long)({name}));' for name in CONSTANTS])
+    assert dict(zip(CONSTANTS, map(int, values))) == CONSTANTS
+
+
+def test_dtypes_have_the_same_widths_and_names(headers):
+    listed = headers.run(['#define X(code, name, bytes, descr) printf("%d %s %d %s\\n", code, name, bytes, descr);\nRUNG_DTYPE_LIST(X)'])
+    assert listed == [f"{dtype.code} {dtype.name} {dtype.dlpack[1] // 8} {dtype.numpy}" for dtype in dtypes.DTYPES]
+
+
+def test_every_status_has_a_class_of_its_own(headers):
+    listed = headers.run(['#define X(code, value, text) puts(#code);\nRUNG_STATUS_LIST(X)'])
+    assert sorted(listed) == sorted(errors._CLASSES)
+    assert len(set(errors._CLASSES.values())) == len(listed)
+    assert all(issubclass(cls, errors.Error) for cls in errors._CLASSES.values())
+
+
+def test_the_version_is_the_one_of_the_build():
+    with open(os.path.join(SOURCE, "CMakeLists.txt"), encoding="utf-8") as cmake, open(os.path.join(SOURCE, "python", "pyproject.toml"), encoding="utf-8") as toml:
+        assert re.search(r"project\(rung VERSION (\S+)", cmake.read()).group(1) == _library.VERSION
+        assert re.search(r'^version = "(.+)"$', toml.read(), re.M).group(1) == _library.VERSION

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Staged datasets: open, read their small arrays, verify. The folder's format is docs/FORMAT.md. */
+/**
+ * @file
+ * Staged datasets: open, read their small arrays, verify. The folder's format is docs/FORMAT.md.
+ */
 #ifndef RUNG_DATASET_H
 #define RUNG_DATASET_H
 
@@ -12,8 +15,9 @@ extern "C" {
 
 struct rung_dataset;
 
-#define RUNG_FEATURE_FILES_MAX 16   /* that rows may be dealt over */
+#define RUNG_FEATURE_FILES_MAX 16   /**< that rows may be dealt over */
 
+/** What a staged data set holds. Texts and lists belong to the data set. */
 struct rung_dataset_info {
 	uint32_t format_version;
 	uint64_t vertex_count;
@@ -45,6 +49,7 @@ struct rung_dataset_info {
 	uint64_t features_file_bytes;
 };
 
+/** One file of a staged data set. */
 struct rung_dataset_file {
 	const char *name;             /**< inside the folder */
 	uint64_t bytes;
@@ -112,6 +117,7 @@ struct rung_bad_block {
 	uint64_t offset;    /**< bytes from the start of the file */
 };
 
+/** Options of rung_dataset_verify(). */
 struct rung_verify_opts {
 	size_t size;                 /**< sizeof(struct rung_verify_opts), set by the initialiser */
 	const char *source;          /**< SRC of the features it was staged from, to compare row by row; NULL: do not */
@@ -143,9 +149,11 @@ static inline struct rung_verify_opts rung_verify_opts_init(void)
 	return opts;
 }
 #else
+/** Initialiser: all defaults. */
 #define RUNG_VERIFY_OPTS_INIT { .size = sizeof(struct rung_verify_opts) }
 #endif
 
+/** What rung_dataset_verify() has read and found. */
 struct rung_verify_report {
 	uint64_t blocks_checked;
 	uint64_t bytes_checked;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Devices: what gathers run on, and what memory they write to. */
+/**
+ * @file
+ * Devices: what gathers run on, and what memory they write to.
+ */
 #ifndef RUNG_DEVICE_H
 #define RUNG_DEVICE_H
 
@@ -14,6 +17,7 @@ extern "C" {
 
 #define RUNG_GPUS_MAX 16   /**< that rows are interleaved over */
 
+/** What gathers run on. */
 enum rung_device {
 	RUNG_DEVICE_CPU = 0,   /**< rows go to host memory, copied by the caller's thread */
 	RUNG_DEVICE_CUDA,      /**< rows go to GPU memory, copied by kernels on a stream */
@@ -23,6 +27,7 @@ enum rung_device {
 /** "cpu", "cuda", "auto"; NULL for no device. */
 RUNG_API const char *rung_device_name(enum rung_device device);
 
+/** A GPU and its memory. */
 struct rung_gpu_info {
 	size_t size;            /**< sizeof(struct rung_gpu_info), set by the caller */
 	char name[128];         /**< "NVIDIA H200" */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Element types of arrays. rung moves rows as bytes; the type is carried along for those who compute with them. */
+/**
+ * @file
+ * Element types of arrays. rung moves rows as bytes; the type is carried along for those who compute with them.
+ */
 #ifndef RUNG_DTYPE_H
 #define RUNG_DTYPE_H
 
@@ -28,6 +31,7 @@ extern "C" {
 	X(RUNG_F32, "f32", 4, "<f4")     \
 	X(RUNG_F64, "f64", 8, "<f8")
 
+/** Element types, those of RUNG_DTYPE_LIST in its order. */
 enum rung_dtype {
 	RUNG_DTYPE_NONE = 0,
 #define RUNG_DTYPE_ENUM(code, name, bytes, descr) code,
@@ -36,6 +40,7 @@ enum rung_dtype {
 	RUNG_DTYPE_COUNT
 };
 
+/** Dimensions of an array at most. */
 #define RUNG_DIMS_MAX 8
 
 /** Type and shape of an array, C order. A row is everything behind the first dimension; of a vector, one element. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
+ * @file
  * Graphs whose edges stay in files: for graphs larger than memory. Where rung_graph_load() gives arrays, these give passes,
  * which read every edge once, in order, through buffers of a fixed size.
  */
@@ -14,6 +15,7 @@ extern "C" {
 
 struct rung_edges;
 
+/** Options of rung_edges_open(). */
 struct rung_edges_opts {
 	size_t size;                   /**< sizeof(struct rung_edges_opts), set by the initialiser */
 	struct rung_graph_opts graph;  /**< what is read, as rung_graph_load() takes it, its progress included */
@@ -31,6 +33,7 @@ static inline struct rung_edges_opts rung_edges_opts_init(void)
 	return opts;
 }
 #else
+/** Initialiser: all defaults. */
 #define RUNG_EDGES_OPTS_INIT { .size = sizeof(struct rung_edges_opts), .graph = RUNG_GRAPH_OPTS_INIT }
 #endif
 
@@ -50,6 +53,7 @@ static inline struct rung_edges_opts rung_edges_opts_init(void)
  */
 RUNG_API int rung_edges_open(const struct rung_edges_opts *opts, struct rung_edges **edges_out);
 
+/** What was opened, and what it takes. */
 struct rung_edges_info {
 	size_t size;              /**< sizeof(struct rung_edges_info), set by the caller */
 	uint64_t vertex_count;
@@ -67,6 +71,7 @@ RUNG_API int rung_edges_info(const struct rung_edges *edges, struct rung_edges_i
 /** Close, and remove the temporary files; NULL is allowed. */
 RUNG_API void rung_edges_close(struct rung_edges *edges);
 
+/** Options of rung_edges_relabel(). */
 struct rung_relabel_opts {
 	size_t size;                 /**< sizeof(struct rung_relabel_opts), set by the initialiser */
 	uint64_t memory_bytes;       /**< of the buffers of sorting; 0: 256 MiB. Two chunk_bytes of the graph come on top */
@@ -84,6 +89,7 @@ static inline struct rung_relabel_opts rung_relabel_opts_init(void)
 	return opts;
 }
 #else
+/** Initialiser: all defaults. */
 #define RUNG_RELABEL_OPTS_INIT { .size = sizeof(struct rung_relabel_opts) }
 #endif
 

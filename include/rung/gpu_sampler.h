@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
+ * @file
  * Neighbour sampling on a GPU. A batch is the one that rung_sampler_sample() gives for the same graph, fanouts, seed and batch key, entry
  * by entry, and stays in GPU memory: its vertices are the ids of the gather that follows.
  *
@@ -26,6 +27,7 @@ extern "C" {
 struct rung_gpu_sampler;
 struct rung_gpu_batch;
 
+/** Options of rung_gpu_sampler_create(). */
 struct rung_gpu_sampler_opts {
 	size_t size;                 /**< sizeof(struct rung_gpu_sampler_opts), set by the initialiser */
 	const uint32_t *fanouts;     /**< [hop_count], as in struct rung_sampler_opts */
@@ -45,6 +47,7 @@ static inline struct rung_gpu_sampler_opts rung_gpu_sampler_opts_init(void)
 	return opts;
 }
 #else
+/** Initialiser: all defaults. */
 #define RUNG_GPU_SAMPLER_OPTS_INIT { .size = sizeof(struct rung_gpu_sampler_opts) }
 #endif
 
@@ -59,10 +62,12 @@ static inline struct rung_gpu_sampler_opts rung_gpu_sampler_opts_init(void)
  */
 RUNG_API int rung_gpu_sampler_create(struct rung_store *store, const struct rung_dataset *ds, const struct rung_plan *plan,
                                      const struct rung_gpu_sampler_opts *opts, struct rung_gpu_sampler **sampler_out);
+/** Free the sampler and its memory on GPU and host. Its batches are destroyed before. NULL is allowed. */
 RUNG_API void rung_gpu_sampler_destroy(struct rung_gpu_sampler *sampler);
 
 /** GPU memory of one batch in flight, for the largest there can be. Destroyed before its sampler, and not while in flight. */
 RUNG_API int rung_gpu_batch_create(struct rung_gpu_sampler *sampler, struct rung_gpu_batch **batch_out);
+/** Free a batch that is not in flight. NULL is allowed. */
 RUNG_API void rung_gpu_batch_destroy(struct rung_gpu_batch *batch);
 
 /**

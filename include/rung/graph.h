@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
+ * @file
  * Graphs in compressed sparse column form.
  *
  * An edge u -> v carries messages from u to v. Column v lists the in-neighbours of v: indices[indptr[v] .. indptr[v+1]).
@@ -28,6 +29,7 @@ RUNG_API unsigned rung_index_bytes(uint64_t vertex_count);
 
 struct rung_graph;
 
+/** Options of rung_graph_load(): where edges are, and what is made of them. */
 struct rung_graph_opts {
 	size_t size;                 /**< sizeof(struct rung_graph_opts), set by the initialiser */
 	const char *const *specs;    /**< [spec_count] SRC[+PARTS] of an edge index [2,E] or [E,2], or "csc:SRC,SRC" (indptr, indices), or "csr:SRC,SRC" */
@@ -47,6 +49,7 @@ static inline struct rung_graph_opts rung_graph_opts_init(void)
 	return opts;
 }
 #else
+/** Initialiser: all defaults. */
 #define RUNG_GRAPH_OPTS_INIT { .size = sizeof(struct rung_graph_opts) }
 #endif
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
+ * @file
  * The loader: batches of an epoch, sampled and gathered ahead by threads of its own, handed over in order.
  *
  * Worker threads sample; a *feeder* thread announces each batch to the store (rung_prefetch()) as soon as it is sampled, in order, so
@@ -31,11 +32,14 @@
 extern "C" {
 #endif
 
+/** Of rung_loader_opts.ahead. */
 #define RUNG_LOADER_AHEAD_MAX 4096
+/** Of rung_loader_opts.threads. */
 #define RUNG_LOADER_THREADS_MAX 1024
 
 struct rung_loader;
 
+/** Options of rung_loader_create(). */
 struct rung_loader_opts {
 	size_t size;                       /**< sizeof(struct rung_loader_opts), set by the initialiser */
 	struct rung_sampler_opts sampler;  /**< its own size set too; threads is taken for 1: each worker samples by itself. hop_count 0: no edges,
@@ -57,6 +61,7 @@ static inline struct rung_loader_opts rung_loader_opts_init(void)
 	return opts;
 }
 #else
+/** Initialiser: all defaults. */
 #define RUNG_LOADER_OPTS_INIT { .size = sizeof(struct rung_loader_opts), .sampler = { .size = sizeof(struct rung_sampler_opts) } }
 #endif
 
@@ -103,6 +108,7 @@ static inline struct rung_loader_pass rung_loader_pass_init(void)
 	return pass;
 }
 #else
+/** Initialiser: all defaults. */
 #define RUNG_LOADER_PASS_INIT { .size = sizeof(struct rung_loader_pass) }
 #endif
 

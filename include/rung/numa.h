@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
+ * @file
  * What a machine is made of, as its kernel tells: NUMA nodes with their CPUs and memory, GPUs, NVMe drives, and what lies between them.
  *
  * A node is CPUs, memory, or both, that are near each other. Normal machines have one node or several, holes in their numbering, nodes
@@ -28,6 +29,7 @@ struct rung_id_list {
 	uint32_t count;
 };
 
+/** Huge pages of one size that are set aside. */
 struct rung_huge_pages {
 	uint64_t page_bytes;
 	uint64_t total;         /**< pages set aside, RUNG_UNKNOWN as below */
@@ -44,6 +46,7 @@ struct rung_memory_rating {
 	uint64_t write_latency_ns;
 };
 
+/** A NUMA node. */
 struct rung_topology_node {
 	uint32_t node;                    /**< its number */
 	int has_cpu;                      /**< nonzero: some of its CPUs are online */
@@ -70,6 +73,7 @@ struct rung_pcie_link {
 	uint32_t width_max;
 };
 
+/** Kinds of devices. */
 enum rung_topology_kind { RUNG_TOPOLOGY_GPU = 0, RUNG_TOPOLOGY_NVME };
 
 /** A GPU, or a namespace of an NVMe drive. Texts are printable ASCII and NULL where there is none. */
@@ -90,6 +94,7 @@ struct rung_topology_device {
 	struct rung_pcie_link link;
 };
 
+/** What is true of the whole machine. */
 struct rung_topology_info {
 	size_t size;                  /**< sizeof(struct rung_topology_info), set by the caller */
 	int numa;                     /**< 0: the kernel shows no nodes, and node 0 stands for the whole machine */
@@ -196,6 +201,7 @@ enum rung_numa_matrix {
 /** "bandwidth", "latency", "loaded", "gather", "gpu", "peer", "nvme", "touch", "register"; NULL for none of them or several. */
 RUNG_API const char *rung_numa_matrix_name(enum rung_numa_matrix matrix);
 
+/** Options of rung_numa_measure(): what to measure, and on what. */
 struct rung_numa_measure_opts {
 	size_t size;                    /**< sizeof(struct rung_numa_measure_opts) */
 	uint32_t matrices;              /**< of enum rung_numa_matrix, added; 0: all */
@@ -224,6 +230,7 @@ static inline struct rung_numa_measure_opts rung_numa_measure_opts_init(void)
 	return opts;
 }
 #else
+/** Initialiser: all defaults. */
 #define RUNG_NUMA_MEASURE_OPTS_INIT { .size = sizeof(struct rung_numa_measure_opts) }
 #endif
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The plan: which ranks live in which tier, within the budgets, and what a batch will find where. */
+/**
+ * @file
+ * The plan: which ranks live in which tier, within the budgets, and what a batch will find where.
+ */
 #ifndef RUNG_PLAN_H
 #define RUNG_PLAN_H
 
@@ -13,8 +16,9 @@
 extern "C" {
 #endif
 
-/** A budget without limit, and an empty one: zero stands for a default. */
+/** A budget without limit. */
 #define RUNG_BYTES_MAX UINT64_MAX
+/** An empty budget: zero stands for a default. */
 #define RUNG_BYTES_NONE (UINT64_MAX - 1)
 
 struct rung_plan;
@@ -31,6 +35,7 @@ enum rung_numa {
 	RUNG_NUMA_NONE           /**< where the kernel puts it, and threads anywhere */
 };
 
+/** Options of rung_plan_create(): budgets, and what gathers. */
 struct rung_plan_opts {
 	size_t size;             /**< sizeof(struct rung_plan_opts), set by the initialiser */
 	uint64_t host_bytes;     /**< host memory for rows, staging slots, cold-row cache and graph together; 0: half of what is free;
@@ -62,9 +67,11 @@ static inline struct rung_plan_opts rung_plan_opts_init(void)
 	return opts;
 }
 #else
+/** Initialiser: all defaults. */
 #define RUNG_PLAN_OPTS_INIT { .size = sizeof(struct rung_plan_opts) }
 #endif
 
+/** The ranks that live in a tier. */
 struct rung_plan_tier {
 	const char *name;        /**< "gpu", "peer" (interleaved over GPUs), "host", "nvme" */
 	uint64_t rank_first;     /**< ranks rank_first .. rank_first + row_count live here */
@@ -138,17 +145,22 @@ struct rung_plan_traffic {
  * GPUs that cannot read each other's memory share no rows: the first one is used alone then.
  */
 RUNG_API int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts *opts, struct rung_plan **plan_out);
+/** Free a plan; stores opened with it go on. NULL is allowed. */
 RUNG_API void rung_plan_destroy(struct rung_plan *plan);
 
 /** Tier `idx` of those the device has (the CPU: "host", "nvme"), fastest first; NULL past the end. Tiers without rows are listed too. */
 RUNG_API const struct rung_plan_tier *rung_plan_tier(const struct rung_plan *plan, unsigned idx);
+/** Its staging slots; the plan's, as what the functions below return. */
 RUNG_API const struct rung_plan_slots *rung_plan_slots(const struct rung_plan *plan);
+/** Its cold-row cache. */
 RUNG_API const struct rung_plan_cache *rung_plan_cache(const struct rung_plan *plan);
 
 /** Bytes of the host budget that tell where rows lie which were staged in place; 0: they were not, or all are in memory. */
 RUNG_API uint64_t rung_plan_vertices_bytes(const struct rung_plan *plan);
 
+/** What gathers, and why it is not what was asked for. */
 RUNG_API const struct rung_plan_device *rung_plan_device(const struct rung_plan *plan);
+/** Where the graph is to lie for sampling on the GPU. */
 RUNG_API const struct rung_plan_graph *rung_plan_graph(const struct rung_plan *plan);
 
 /** Place `idx` of host memory: "host", its parts from the hottest rows to the coldest, then "slots", then "cache"; NULL past the end. */

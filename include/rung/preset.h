@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Public data sets as their makers lay them out in folders: what rung_stage() is to be given for them. */
+/**
+ * @file
+ * Public data sets as their makers lay them out in folders: what rung_stage() is to be given for them.
+ */
 #ifndef RUNG_PRESET_H
 #define RUNG_PRESET_H
 
@@ -9,6 +12,7 @@
 extern "C" {
 #endif
 
+/** The data sets that are known. */
 enum rung_preset_kind {
 	/**
 	 * ogbn-papers100M: ROOT, or papers100M-bin or ogbn_papers100M in it, has raw/data.npz, raw/node-label.npz and

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The machine profile: of what rung numa --json has measured, what plans predict seconds by. */
+/**
+ * @file
+ * The machine profile: of what rung numa --json has measured, what plans predict seconds by.
+ */
 #ifndef RUNG_PROFILE_H
 #define RUNG_PROFILE_H
 
@@ -12,10 +15,15 @@
 extern "C" {
 #endif
 
+/** Rates of rows of a profile at most: of widths, nodes and cores. */
 #define RUNG_PROFILE_ROWS_MAX 1024
+/** Rates of reads of a profile at most: of drives, sizes and depths. */
 #define RUNG_PROFILE_READS_MAX 1024
+/** Row widths that a GPU gathers, at most. */
 #define RUNG_PROFILE_GPU_ROWS_MAX 16
+/** Drives of a profile at most. */
 #define RUNG_PROFILE_DRIVES_MAX 16
+/** Bytes of a drive's name with its final zero. */
 #define RUNG_DRIVE_NAME_BYTES 64
 
 /** Random rows copied to a packed output by CPUs of one node, from the memory of one node. */
@@ -46,6 +54,7 @@ struct rung_profile_reads {
 	double reads_per_s;
 };
 
+/** The figures of a machine that plans use. */
 struct rung_profile {
 	size_t size;                 /**< sizeof(struct rung_profile), set by the caller */
 	uint32_t rows_count;         /**< by all_cores, cpu_node, memory_node, then row_bytes, all ascending; some are of one core from its own node */
@@ -114,6 +123,7 @@ enum rung_assumed {
 /** "gpu", "peer", "host", as the tiers are called; NULL for none of them or several. */
 RUNG_API const char *rung_assumed_name(enum rung_assumed assumed);
 
+/** How long gathers are expected to take, and of what. */
 struct rung_forecast {
 	size_t size;                 /**< sizeof(struct rung_forecast), set by the caller */
 	double seconds;              /**< of all batches given, one after the other with two or more requests in flight */

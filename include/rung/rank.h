@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
+ * @file
  * Scores, the ranking they give, and the graph relabelled by it.
  *
  * A score says how often a vertex's row will be asked for. Rank 0 is the hottest row. Two maps, not one: vertex_of_rank
@@ -71,6 +72,7 @@ enum rung_score_method {
 	RUNG_SCORE_BLEND
 };
 
+/** Options of rung_score_compute() and rung_score_edges(). */
 struct rung_score_opts {
 	size_t size;                     /**< sizeof(struct rung_score_opts), set by the initialiser */
 	enum rung_score_method method;
@@ -102,9 +104,11 @@ static inline struct rung_score_opts rung_score_opts_init(void)
 	return opts;
 }
 #else
+/** Initialiser: all defaults. */
 #define RUNG_SCORE_OPTS_INIT { .size = sizeof(struct rung_score_opts) }
 #endif
 
+/** What working out a score took. */
 struct rung_score_report {
 	uint64_t edge_passes;      /**< times every edge was read */
 	uint32_t iterations;       /**< steps or hops done */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** All of rung. */
+/**
+ * @file
+ * All of rung.
+ */
 #ifndef RUNG_RUNG_H
 #define RUNG_RUNG_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
+ * @file
  * Neighbour sampling: uniform, without replacement, deduplicated per batch (Hamilton, Ying, Leskovec, "Inductive Representation
  * Learning on Large Graphs", 2017).
  *
@@ -20,6 +21,7 @@
 extern "C" {
 #endif
 
+/** Hops of a sampler at most. */
 #define RUNG_HOPS_MAX 16
 
 struct rung_sampler;
@@ -31,6 +33,7 @@ enum rung_draws {
 	RUNG_DRAWS_NEW        /**< those that the hop before brought, at hop 0 the seeds; the others have empty lists. So PyG's NeighborLoader */
 };
 
+/** Options of rung_sampler_create(). */
 struct rung_sampler_opts {
 	size_t size;               /**< sizeof(struct rung_sampler_opts), set by the initialiser */
 	const uint32_t *fanouts;   /**< [hop_count], hop 0 (from the seeds) first, each at least 1; UINT32_MAX: all neighbours */
@@ -50,6 +53,7 @@ static inline struct rung_sampler_opts rung_sampler_opts_init(void)
 	return opts;
 }
 #else
+/** Initialiser: all defaults. */
 #define RUNG_SAMPLER_OPTS_INIT { .size = sizeof(struct rung_sampler_opts) }
 #endif
 
@@ -74,10 +78,12 @@ struct rung_block {
  * the fanout for each thread.
  */
 RUNG_API int rung_sampler_create(const struct rung_csc *csc, const struct rung_sampler_opts *opts, struct rung_sampler **sampler_out);
+/** Free a sampler; batches stay. NULL is allowed. */
 RUNG_API void rung_sampler_destroy(struct rung_sampler *sampler);
 
 /** An empty batch, to be filled again and again; its arrays grow to the largest batch seen. */
 RUNG_API int rung_batch_create(struct rung_batch **batch_out);
+/** Free a batch and its arrays. NULL is allowed. */
 RUNG_API void rung_batch_destroy(struct rung_batch *batch);
 
 /**
@@ -116,6 +122,7 @@ static inline struct rung_minibatches rung_minibatches_init(void)
 	return batches;
 }
 #else
+/** Initialiser: all defaults. */
 #define RUNG_MINIBATCHES_INIT { .size = sizeof(struct rung_minibatches) }
 #endif
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
+ * @file
  * Arrays in files, as `rung stage` takes them:
  *
  *   file.npy                          a .npy of format version 1, 2 or 3

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Staging: from a graph and its features to a folder with the rows in rank order. */
+/**
+ * @file
+ * Staging: from a graph and its features to a folder with the rows in rank order.
+ */
 #ifndef RUNG_STAGE_H
 #define RUNG_STAGE_H
 
@@ -37,6 +40,7 @@ struct rung_stage_array {
 	const char *spec;  /**< SRC [vertices, ...] of any type */
 };
 
+/** Options of rung_stage(). */
 struct rung_stage_opts {
 	size_t size;                              /**< sizeof(struct rung_stage_opts), set by the initialiser */
 	struct rung_graph_opts graph;             /**< its own size set too; vertex_count 0: as many as the features have rows */
@@ -76,6 +80,7 @@ static inline struct rung_stage_opts rung_stage_opts_init(void)
 	return opts;
 }
 #else
+/** Initialiser: all defaults. */
 #define RUNG_STAGE_OPTS_INIT                                                               \
 	{                                                                                  \
 		.size = sizeof(struct rung_stage_opts), .graph = RUNG_GRAPH_OPTS_INIT,     \
@@ -83,6 +88,7 @@ static inline struct rung_stage_opts rung_stage_opts_init(void)
 	}
 #endif
 
+/** Steps of a report at most. */
 #define RUNG_STAGE_PHASES_MAX 8
 
 /** A step of staging, and what the process read and wrote meanwhile. */
@@ -92,6 +98,7 @@ struct rung_stage_phase {
 	uint64_t bytes_read, bytes_written;   /**< as the kernel counts them for the process, page cache included; 0 where it does not */
 };
 
+/** What staging did, or with dry_run would do. */
 struct rung_stage_report {
 	uint64_t vertex_count;
 	uint64_t edge_count;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
+ * @file
  * Status codes, and the text of the last failure.
  *
  * Functions of rung return `int`: zero or a count when they succeed, one of the negative codes below when they do not.
@@ -41,6 +42,7 @@ extern "C" {
 	X(RUNG_E_TIMEDOUT, -15, "timed out")                                               \
 	X(RUNG_E_BUSY, -16, "in use by another process")
 
+/** What functions return, those of RUNG_STATUS_LIST; each is negative but RUNG_OK. */
 enum rung_status {
 	RUNG_OK = 0,
 #define RUNG_STATUS_ENUM(code, value, text) code = value,

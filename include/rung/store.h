@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
+ * @file
  * The store: feature rows on a ladder of tiers behind one gather.
  *
  * A gather copies the rows of a list of ids into the caller's memory. Rows in memory tiers are copied at once by the calling
@@ -47,8 +48,10 @@ enum rung_engine {
 	                                 which nobody changes as long as the store is open: where its bytes lie is asked for once */
 };
 
+/** For rung_store_opts.gap_bytes: reads skip nothing. */
 #define RUNG_GAP_NONE UINT32_MAX
 
+/** Options of rung_store_open() and rung_store_attach(). */
 struct rung_store_opts {
 	size_t size;               /**< sizeof(struct rung_store_opts), set by the initialiser */
 	uint32_t requests_max;     /**< requests in flight; 0: 8 */
@@ -82,9 +85,11 @@ static inline struct rung_store_opts rung_store_opts_init(void)
 	return opts;
 }
 #else
+/** Initialiser: all defaults. */
 #define RUNG_STORE_OPTS_INIT { .size = sizeof(struct rung_store_opts) }
 #endif
 
+/** What ids number. */
 enum rung_id_space {
 	RUNG_RANKS = 0,        /**< ids of the relabelled graph */
 	RUNG_VERTICES          /**< ids of the user's own graph */
@@ -236,6 +241,7 @@ RUNG_API void rung_request_put(struct rung_request *req);
 
 /** @param memory_out  at least 256-byte aligned; free it with rung_store_free() before the store is closed */
 RUNG_API int rung_store_alloc(struct rung_store *store, uint64_t bytes, void **memory_out);
+/** Give memory of rung_store_alloc() back, once nothing on its way writes there. NULL is allowed. */
 RUNG_API void rung_store_free(struct rung_store *store, void *memory);
 
 /** Copy between such memory and the host's, in any direction, and wait for it. */
@@ -257,7 +263,9 @@ struct rung_store_info {
 /** Say what a store serves. @return 0, or RUNG_E_ABI */
 RUNG_API int rung_store_info(const struct rung_store *store, struct rung_store_info *info_out);
 
+/** Tiers of a store at most. */
 #define RUNG_TIERS_MAX 8
+/** Buckets of a latency histogram. */
 #define RUNG_LATENCY_BUCKETS 64
 
 /** The way of a cold row, for latencies. */
@@ -277,6 +285,7 @@ struct rung_store_place {
 	const char *why;           /**< why no node was asked for, or the kernel refused; "" otherwise */
 };
 
+/** Ways of reading, and parts of one, at most. */
 #define RUNG_ENGINE_STEPS_MAX 8
 
 /** A way of reading, or a part of one. */

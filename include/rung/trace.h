@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
+ * @file
  * Requests for rows, in the order in which batches make them, and how many of them tiers of any size would serve: static ones, which hold
  * the first rows of an order, and, for reference, tiers that change their rows.
  *
@@ -18,6 +19,7 @@ extern "C" {
 
 struct rung_trace;
 
+/** Options of rung_trace_create(). */
 struct rung_trace_opts {
 	size_t size;                 /**< sizeof(struct rung_trace_opts), set by the initialiser */
 	uint64_t vertex_count;       /**< rows are below it; at least 1 */
@@ -35,6 +37,7 @@ static inline struct rung_trace_opts rung_trace_opts_init(void)
 	return opts;
 }
 #else
+/** Initialiser: all defaults. */
 #define RUNG_TRACE_OPTS_INIT { .size = sizeof(struct rung_trace_opts) }
 #endif
 
@@ -47,6 +50,7 @@ static inline struct rung_trace_opts rung_trace_opts_init(void)
  * Memory: 8 bytes a vertex; and for each request that is kept 4 bytes, or 8 when vertices or kept requests do not fit 32 bits.
  */
 RUNG_API int rung_trace_create(const struct rung_trace_opts *opts, struct rung_trace **trace_out);
+/** Free a trace. NULL is allowed. */
 RUNG_API void rung_trace_destroy(struct rung_trace *trace);
 
 /**
@@ -64,6 +68,7 @@ RUNG_API const uint64_t *rung_trace_counts(const struct rung_trace *trace);
 
 /** Requests in all, and those whose order is kept. */
 RUNG_API uint64_t rung_trace_requests(const struct rung_trace *trace);
+/** Requests whose order is kept. */
 RUNG_API uint64_t rung_trace_kept(const struct rung_trace *trace);
 
 /**

@@ -108,12 +108,23 @@ def make_loader(args):
     return loader, lambda: loader.waited, None
 
 
+def accuracy(model, store, args):
+    right = seen = 0
+    fanouts = [int(fanout) for fanout in args.fanouts.split(",")]
+    with torch.no_grad():
+        for batch in rung.Loader(store, args.test, fanouts=fanouts, batch_size=args.batch_size, shuffle=False, seed=args.seed, arrays="torch"):
+            right += (model(batch.features, batch.blocks).argmax(1) == batch.labels).sum().item()
+            seen += len(batch.labels)
+    return right / seen
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dataset", help="folder that rung stage made, with labels and a split train")
     parser.add_argument("--features", choices=("rung", "memmap", "memory"), default="rung")
     parser.add_argument("--source", help="features by original vertex, .npy: of memmap and memory")
     parser.add_argument("--host", default=None, help="host memory of the store (default: half of what is free)")
+    parser.add_argument("--test", metavar="SPLIT", help="tell the accuracy on it in the end, with --features rung")
     parser.add_argument("--cache", default=None, help="of it for rows from the file (default: an eighth)")
     parser.add_argument("--fanouts", default="15,10")
     parser.add_argument("--batch-size", type=int, default=1024)
@@ -126,10 +137,12 @@ def main():
     parser.add_argument("--gathers", type=int, default=0, help="batches gathered ahead")
     parser.add_argument("--json", action="store_true", help="a JSON object an epoch")
     args = parser.parse_args()
+    if args.test and args.features != "rung":
+        sys.exit("sage_torch.py: --test wants --features rung")
     torch.manual_seed(args.seed)
     loader, waited, store = make_loader(args)
     with rung.Dataset(args.dataset) as dataset:
-        width, classes = int(np.prod(dataset.shape[1:])), int(dataset.array("labels").max()) + 1
+        width, classes = int(np.prod(dataset.shape[1:])), int(np.nanmax(dataset.array("labels"))) + 1
     model = Sage(width, args.hidden, classes, len(args.fanouts.split(",")))
     optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
     for epoch in range(1, args.epochs + 1):
@@ -153,6 +166,9 @@ def main():
         print(json.dumps(found) if args.json else
               f"epoch {epoch}: loss {found['loss']:.4f}, {found['seconds']:.2f} s, of them {found['feature_wait_s']:.2f} waiting for rows, {compute:.2f} computing;"
               f" {batches} batches, {rows} rows", flush=True)
+    if args.test:
+        found = accuracy(model, store, args)
+        print(json.dumps({"split": args.test, "accuracy": found}) if args.json else f"accuracy on {args.test}: {found:.4f}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""GraphSAGE or GAT in PyTorch Geometric on any staged data set, its features on rung's ladder.
+
+    gnn_pyg.py cora.rung --model sage --host 20%                    PyG's NodeLoader over rung.FeatureStore
+    gnn_pyg.py cora.rung --model gat --host 20% --loader rung       rung.Loader, which samples and gathers ahead
+
+Stage it with draws="new" ("--draws new"), which is how PyG samples. Neither pyg-lib nor torch-sparse is needed.
+"""
+import argparse
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+from torch_geometric.data import Data
+from torch_geometric.loader import NodeLoader
+from torch_geometric.nn import GAT, GraphSAGE
+
+import rung
+import rung.pyg
+
+
+def node_loader(args, store, dataset, fanouts):
+    """PyG's own loader: the same lines as for features in memory, but for the store."""
+    features = rung.FeatureStore(store, {"y": torch.from_numpy(dataset.labels())})
+    sampler = rung.pyg.Sampler(dataset, fanouts, seed=args.seed)
+
+    def make(split, shuffle):
+        return NodeLoader((features, Data(num_nodes=dataset.vertex_count)), node_sampler=sampler, input_nodes=torch.from_numpy(dataset.split(split)),
+                          batch_size=args.batch_size, shuffle=shuffle, filter_per_worker=False)
+
+    return make
+
+
+def rung_loader(args, store, _dataset, fanouts):
+    def make(split, shuffle):
+        return rung.Loader(store, split, fanouts=fanouts, batch_size=args.batch_size, shuffle=shuffle, seed=args.seed, form="pyg")
+
+    return make
+
+
+def accuracy(model, loader):
+    right = seen = 0
+    model.eval()
+    with torch.no_grad():
+        for batch in loader:
+            found = model(batch.x.float(), batch.edge_index)[: batch.batch_size].argmax(1)
+            right += (found == batch.y[: batch.batch_size]).sum().item()
+            seen += batch.batch_size
+    model.train()
+    return right / seen
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dataset", help="folder that rung stage made, with labels and a split train")
+    parser.add_argument("--model", choices=("sage", "gat"), default="sage")
+    parser.add_argument("--loader", choices=("pyg", "rung"), default="pyg")
+    parser.add_argument("--host", default=None, help="host memory of the store (default: half of what is free)")
+    parser.add_argument("--fanouts", default="10,10")
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--hidden", type=int, default=64)
+    parser.add_argument("--dropout", type=float, default=0.5)
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--batches", type=int, help="of an epoch at most")
+    parser.add_argument("--lr", type=float, default=0.005)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    torch.manual_seed(args.seed)
+    fanouts = [int(fanout) for fanout in args.fanouts.split(",")]
+    with rung.Dataset(args.dataset) as dataset, rung.open(args.dataset, host=args.host) as store:
+        width, classes = int(np.prod(dataset.shape[1:])), int(np.nanmax(dataset.array("labels"))) + 1
+        shape = {"in_channels": width, "hidden_channels": args.hidden, "num_layers": len(fanouts), "out_channels": classes, "dropout": args.dropout}
+        model = GraphSAGE(**shape) if args.model == "sage" else GAT(**shape, heads=8)
+        optimizer = torch.optim.Adam(model.parameters(), lr=args.lr, weight_decay=5e-4)
+        make = (node_loader if args.loader == "pyg" else rung_loader)(args, store, dataset, fanouts)
+        loader = make("train", True)
+        for epoch in range(1, args.epochs + 1):
+            total = seen = 0
+            for count, batch in enumerate(loader, 1):
+                found = model(batch.x.float(), batch.edge_index)[: batch.batch_size]
+                loss = F.cross_entropy(found, batch.y[: batch.batch_size].long())
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                total, seen = total + loss.item() * batch.batch_size, seen + batch.batch_size
+                if count == args.batches:
+                    break
+            print(f"epoch {epoch}: loss {total / seen:.4f}", flush=True)
+        for split in ("valid", "test"):
+            if split in dataset.splits:
+                print(f"accuracy on {split}: {accuracy(model, make(split, False)):.4f}")
+        stats = store.stats()
+        print("rows from " + ", ".join(f"{tier.name} {tier.hits}" for tier in stats.tiers) + f"; {stats.device_reads} reads")
+
+
+if __name__ == "__main__":
+    main()

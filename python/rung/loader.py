@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from ctypes import POINTER, byref, c_void_p
 from dataclasses import dataclass
@@ -14,13 +16,27 @@ import numpy as np
 
 from ._library import LoaderBatch, LoaderOpts, LoaderPass, LoaderStats, check, lib
 from .arrays import CPU, CUDA, Array
-from .dataset import Dataset
+from .dataset import Dataset, Graph
 from .dtypes import BY_NAME
 from .errors import ForkError, InvalidError
 from .sampler import Block, as_kind, edges_of, sampler_opts
 from .store import Store, stream_address
 
 _I64 = BY_NAME["i64"]
+
+# Of each store, for as long as a loader has it: it is by far the largest thing that loaders of training, validation and test have in common.
+_graphs: weakref.WeakKeyDictionary[Store, weakref.ref[Graph]] = weakref.WeakKeyDictionary()
+_graphs_lock = threading.Lock()
+
+
+def _graph_of(store: Store, dataset: Dataset) -> Graph:
+    with _graphs_lock:
+        held = _graphs.get(store)
+        graph = held() if held else None
+        if graph is None:
+            graph = dataset.graph()
+            _graphs[store] = weakref.ref(graph)
+        return graph
 
 
 @dataclass(frozen=True)
@@ -110,7 +126,7 @@ class Loader:
     trainer computes. What batches hold follows from `seed` and the epoch's number alone: not from threads, tiers or time.
 
     Args:
-        store: the rows. Its data set's graph is loaded (8 bytes a vertex, 4 or 8 an edge), except with `fanouts=()`
+        store: the rows. Its data set's graph is loaded once for all its loaders (8 bytes a vertex, 4 or 8 an edge), except with `fanouts=()`
         seeds: name of a split ("train"), or original vertices [n], each at most once
         fanouts: hop 0 (from the seeds) first; -1: all neighbours; (): no edges (default: as staged)
         batch_size: seeds of a batch (default: as staged)
@@ -157,7 +173,7 @@ class Loader:
             self.batch_size = batch_size or dataset.batch_size or 1024
             opts = LoaderOpts(batch_size=self.batch_size, threads=threads, ahead=ahead, gathers=gathers)
             opts.sampler, keep = sampler_opts(dataset, fanouts, draws, seed, 1)
-            graph = dataset.graph() if opts.sampler.hop_count else None
+            graph = _graph_of(store, dataset) if opts.sampler.hop_count else None
         self._handle = _Handle(store, byref(graph.csc) if graph else None, opts, (graph, keep))
         self._running: Optional[object] = None
 

@@ -60,7 +60,7 @@ def accuracy(model, loader):
     model.eval()
     with torch.no_grad():
         for batch in loader:
-            right += (model(batch.features, batch.blocks).argmax(1) == batch.labels).sum().item()
+            right += (model(batch.features, batch.blocks).argmax(1) == batch.labels.flatten()).sum().item()
             seen += len(batch.labels)
     model.train()
     return right / seen
@@ -92,7 +92,7 @@ def main():
         for epoch in range(1, args.epochs + 1):
             total = seen = 0
             for batch in loader:
-                loss = F.cross_entropy(model(batch.features, batch.blocks), batch.labels.long())
+                loss = F.cross_entropy(model(batch.features, batch.blocks), batch.labels.long().flatten())
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()

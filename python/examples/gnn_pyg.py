@@ -45,7 +45,7 @@ def accuracy(model, loader):
     with torch.no_grad():
         for batch in loader:
             found = model(batch.x.float(), batch.edge_index)[: batch.batch_size].argmax(1)
-            right += (found == batch.y[: batch.batch_size]).sum().item()
+            right += (found == batch.y[: batch.batch_size].flatten()).sum().item()
             seen += batch.batch_size
     model.train()
     return right / seen
@@ -79,7 +79,7 @@ def main():
             total = seen = 0
             for count, batch in enumerate(loader, 1):
                 found = model(batch.x.float(), batch.edge_index)[: batch.batch_size]
-                loss = F.cross_entropy(found, batch.y[: batch.batch_size].long())
+                loss = F.cross_entropy(found, batch.y[: batch.batch_size].long().flatten())
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()

@@ -35,7 +35,7 @@ def accuracy(model, loader, device):
     right = seen = 0
     with torch.no_grad():
         for batch in loader:
-            right += (run(model, batch, device).argmax(1).cpu() == batch.labels).sum().item()
+            right += (run(model, batch, device).argmax(1).cpu() == batch.labels.flatten()).sum().item()
             seen += len(batch.labels)
     return right / seen
 
@@ -52,7 +52,7 @@ def train(args, device):
         for epoch in range(1, args.epochs + 1):
             total = torch.zeros(2, dtype=torch.float64, device=device)
             for batch in loader:
-                loss = F.cross_entropy(run(model, batch, device), batch.labels.long().to(device))
+                loss = F.cross_entropy(run(model, batch, device), batch.labels.long().flatten().to(device))
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()

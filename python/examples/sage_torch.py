@@ -113,7 +113,7 @@ def accuracy(model, store, args):
     fanouts = [int(fanout) for fanout in args.fanouts.split(",")]
     with torch.no_grad():
         for batch in rung.Loader(store, args.test, fanouts=fanouts, batch_size=args.batch_size, shuffle=False, seed=args.seed, arrays="torch"):
-            right += (model(batch.features, batch.blocks).argmax(1) == batch.labels).sum().item()
+            right += (model(batch.features, batch.blocks).argmax(1) == batch.labels.flatten()).sum().item()
             seen += len(batch.labels)
     return right / seen
 
@@ -149,7 +149,7 @@ def main():
         start, compute, total, seen, batches, rows = time.perf_counter(), 0.0, 0.0, 0, 0, 0
         for batch in loader:
             begin = time.perf_counter()
-            loss = F.cross_entropy(model(batch.features, batch.blocks), batch.labels.long())
+            loss = F.cross_entropy(model(batch.features, batch.blocks), batch.labels.long().flatten())
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

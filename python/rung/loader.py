@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from ctypes import POINTER, byref, c_void_p
@@ -26,17 +25,16 @@ _I64 = BY_NAME["i64"]
 
 # Of each store, for as long as a loader has it: it is by far the largest thing that loaders of training, validation and test have in common.
 _graphs: weakref.WeakKeyDictionary[Store, weakref.ref[Graph]] = weakref.WeakKeyDictionary()
-_graphs_lock = threading.Lock()
 
 
 def _graph_of(store: Store, dataset: Dataset) -> Graph:
-    with _graphs_lock:
-        held = _graphs.get(store)
-        graph = held() if held else None
-        if graph is None:
-            graph = dataset.graph()
-            _graphs[store] = weakref.ref(graph)
-        return graph
+    """Two threads that begin at the same time may load one each: a lock would be one more that a forked child could find held."""
+    held = _graphs.get(store)
+    graph = held() if held else None
+    if graph is None:
+        graph = dataset.graph()
+        _graphs[store] = weakref.ref(graph)
+    return graph
 
 
 @dataclass(frozen=True)

@@ -172,6 +172,7 @@ RUNG_API const char *rung_plan_place_why(const struct rung_plan *plan);
 /** What the plan has chosen by rung_plan_opts.profile, and stores that are opened with it take where their options say nothing; NULL without one. */
 RUNG_API const struct rung_choice *rung_plan_choice(const struct rung_plan *plan);
 
+/** What seconds are predicted for. */
 struct rung_forecast_opts {
 	size_t size;             /**< sizeof(struct rung_forecast_opts), set by the initialiser */
 	const struct rung_profile *profile;   /**< of the machine */
@@ -189,6 +190,7 @@ static inline struct rung_forecast_opts rung_forecast_opts_init(void)
 	return opts;
 }
 #else
+/** Initialiser: all defaults. */
 #define RUNG_FORECAST_OPTS_INIT { .size = sizeof(struct rung_forecast_opts) }
 #endif
 

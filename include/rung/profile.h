@@ -82,6 +82,7 @@ struct rung_profile {
  */
 RUNG_API int rung_profile_load(const char *path, struct rung_profile *profile_out);
 
+/** Bytes of a reason with its final zero. */
 #define RUNG_WHY_BYTES 256
 
 /** What a plan chooses by a profile, and why: sentences without a full stop. */

@@ -84,7 +84,7 @@ void rung__placement_touch(void *memory, uint64_t bytes)
 {
 	int64_t count = (int64_t)((bytes + TOUCH_BYTES - 1) / TOUCH_BYTES);
 
-#pragma omp parallel for schedule(dynamic, 1)
+#pragma omp parallel for num_threads(rung__threads(0)) schedule(dynamic, 1)
 	for (int64_t i = 0; i < count; i++)
 		touch((unsigned char *)memory + (uint64_t)i * TOUCH_BYTES, RUNG__MIN(TOUCH_BYTES, bytes - (uint64_t)i * TOUCH_BYTES));
 }

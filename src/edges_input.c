@@ -121,7 +121,7 @@ static void fill_owners(const struct rung__edge_input *input, const struct rung_
 {
 	const unsigned index_bytes = chunk->index_bytes;
 
-#pragma omp parallel for schedule(dynamic, 1024)
+#pragma omp parallel for num_threads(rung__threads(0)) schedule(dynamic, 1024)
 	for (uint64_t i = 0; i < chunk->vertex_count; i++) {
 		uint64_t owner = chunk->vertex_first + i, begin, end;
 
@@ -137,7 +137,7 @@ static void fill_ranks(const struct rung__edge_input *input, const struct rung__
 {
 	const unsigned index_bytes = chunk->index_bytes;
 
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(rung__threads(0)) schedule(static)
 	for (uint64_t e = 0; e < chunk->edge_count; e++)
 		rung__id_set(input->ranks, index_bytes, e,
 		             rung__id_get(input->rank_of_vertex, index_bytes, rung__id_get(chunk->indices, index_bytes, e)));

@@ -39,7 +39,7 @@ static uint64_t first_descent(const struct rung_csc *csc)
 {
 	uint64_t first = csc->vertex_count;
 
-#pragma omp parallel for reduction(min : first) schedule(static)
+#pragma omp parallel for num_threads(rung__threads(0)) reduction(min : first) schedule(static)
 	for (uint64_t i = 0; i < csc->vertex_count; i++) {
 		if (csc->indptr[i] > csc->indptr[i + 1] && i < first)
 			first = i;
@@ -53,7 +53,7 @@ static uint64_t first_stray(const struct rung_csc *csc)
 	const unsigned index_bytes = csc->index_bytes;
 	uint64_t first = csc->edge_count;
 
-#pragma omp parallel for reduction(min : first) schedule(static)
+#pragma omp parallel for num_threads(rung__threads(0)) reduction(min : first) schedule(static)
 	for (uint64_t e = 0; e < csc->edge_count; e++) {
 		if (rung__id_get(csc->indices, index_bytes, e) >= csc->vertex_count && e < first)
 			first = e;

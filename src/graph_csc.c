@@ -136,7 +136,7 @@ static int take_indices(struct columns *columns, uint64_t first, uint64_t count)
 	uint64_t first_bad = count;
 	char text[RUNG__ID_TEXT_BYTES];
 
-#pragma omp parallel for reduction(min : first_bad) schedule(static)
+#pragma omp parallel for num_threads(rung__threads(0)) reduction(min : first_bad) schedule(static)
 	for (uint64_t i = 0; i < count; i++) {
 		const uint64_t id = rung__ids_get(columns->raw, dtype, i);
 

@@ -199,7 +199,7 @@ static int join(struct rung_graph *graph, const struct rung_csc *out)
 		rung__free(indptr);
 		return rung__fail(RUNG_E_NOMEM, "reversing %" PRIu64 " edges: no memory", in.edge_count);
 	}
-#pragma omp parallel for schedule(dynamic, 1024)
+#pragma omp parallel for num_threads(rung__threads(0)) schedule(dynamic, 1024)
 	for (uint64_t v = 0; v < in.vertex_count; v++) {
 		const uint64_t degree = in.indptr[v + 1] - in.indptr[v];
 

@@ -132,7 +132,10 @@ static inline void rung__id_set(void *ids, unsigned bytes, uint64_t i, uint64_t 
 /** Monotonic clock. */
 uint64_t rung__now_ns(void);
 
-/** Threads for a parallel part: `wanted`, or as many as OpenMP would take for 0; always 1 without OpenMP. */
+/**
+ * Threads for a parallel part: `wanted`, or as many as OpenMP would take for 0; always 1 without OpenMP, and in a child forked by a process
+ * that had such parts, as OpenMP's threads are not there. Every parallel part asks here.
+ */
 int rung__threads(uint32_t wanted);
 
 /** Number of this thread inside a parallel part; 0 without OpenMP. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Heap memory with a limit that tests set, and the options check. */
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -250,9 +251,31 @@ int rung__thread_number(void)
 #endif
 }
 
+#ifdef _OPENMP
+static atomic_bool has_team, is_forked;
+
+/* The threads of libgomp's team are not here, and it would wait for them for ever. */
+static void leave_team(void)
+{
+	if (!atomic_load(&has_team))
+		return;
+	atomic_store(&is_forked, true);
+	omp_set_num_threads(1);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, leave_team);
+}
+#endif
+
 int rung__threads(uint32_t wanted)
 {
 #ifdef _OPENMP
+	if (!atomic_load_explicit(&has_team, memory_order_relaxed))
+		atomic_store(&has_team, true);
+	if (atomic_load_explicit(&is_forked, memory_order_relaxed))
+		return 1;
 	if (wanted == 0)
 		return omp_get_max_threads();
 	return wanted > 1024 ? 1024 : (int)wanted;

@@ -11,7 +11,7 @@ static uint64_t largest_degree(const struct rung_csc *csc)
 {
 	uint64_t largest = 0;
 
-#pragma omp parallel for reduction(max : largest) schedule(static)
+#pragma omp parallel for num_threads(rung__threads(0)) reduction(max : largest) schedule(static)
 	for (uint64_t v = 0; v < csc->vertex_count; v++)
 		largest = RUNG__MAX(largest, csc->indptr[v + 1] - csc->indptr[v]);
 	return largest;

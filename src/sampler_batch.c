@@ -226,7 +226,7 @@ static int sample_shared(const struct hop *hop, const struct rung__space *spaces
 	(void)threads;   /* without OpenMP */
 	if (rc < 0)
 		return rc;
-#pragma omp parallel num_threads((int)threads)
+#pragma omp parallel num_threads(rung__threads(threads))
 	{
 		uint64_t *set = spaces[rung__thread_number()].set;
 

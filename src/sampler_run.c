@@ -158,7 +158,7 @@ int rung_sampler_run(struct rung_sampler *sampler, const struct rung_minibatches
 	if (rc == 0) {
 		threads = (uint32_t)RUNG__MIN((uint64_t)sampler->threads, run.end);
 		(void)threads;   /* without OpenMP */
-#pragma omp parallel num_threads((int)threads)
+#pragma omp parallel num_threads(rung__threads(threads))
 		work(&run, (uint32_t)rung__thread_number());
 		rc = run.rc ? rung__fail_text(run.rc, run.text) : 0;
 	}

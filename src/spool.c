@@ -156,7 +156,7 @@ int rung__spool_load(const struct rung__spool *spool, const struct rung__bucket 
 			blocks[i] = (uint32_t)block;
 			block = (uint64_t)i + 1 < left ? spool->next[block] : block;
 		}
-#pragma omp parallel for num_threads(READS) schedule(static, 1)
+#pragma omp parallel for num_threads(rung__threads(READS)) schedule(static, 1)
 		for (int i = 0; i < count; i++) {
 			const uint64_t at = done + (uint64_t)i * spool->block_bytes;
 			int rc = read_block(spool, blocks[i], RUNG__MIN(spool->block_bytes, bytes - at), to + at, true);

@@ -38,7 +38,7 @@ static int add_hashes(void *ctx, const struct rung__edge_chunk *chunk)
 	struct fingerprint *print = ctx;
 	uint64_t forth = 0, back = 0;
 
-#pragma omp parallel for schedule(dynamic, 1024) reduction(+ : forth, back)
+#pragma omp parallel for num_threads(rung__threads(0)) schedule(dynamic, 1024) reduction(+ : forth, back)
 	for (uint64_t i = 0; i < chunk->vertex_count; i++) {
 		const uint64_t v = chunk->vertex_first + i;
 		uint64_t at, end;

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Many batches side by side: those of the one-batch call, in order or each once, and what ends a run. */
 #include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "graphs.h"
 #include "internal.h"
+#include "rung/rank.h"
 #include "rung/sampler.h"
 
 #define SEEDS 300
@@ -197,6 +200,45 @@ Test(sampler_run, runs_without_seeds_are_refused)
 	batches.seeds = NULL;
 	cr_assert_eq(rung_sampler_run(sampler, &batches, take, &taker), RUNG_E_INVAL);
 	cr_assert_eq(taker.taken, 0);
+	rung_sampler_destroy(sampler);
+	fini(&f);
+}
+
+static int in_a_child(const struct fixture *f, struct rung_sampler *sampler)
+{
+	struct rung_minibatches batches = minibatches(f);
+	struct taker taker = { .f = f, .threads = rung_sampler_threads(sampler), .in_order = true, .fail_at = UINT64_MAX };
+	uint32_t order[2000];
+	float score[2000] = { 0 };
+
+	alarm(300);   /* waiting for threads that are not here would be for ever */
+	return rung_sampler_run(sampler, &batches, take, &taker) < 0 || taker.wrong || taker.taken != BATCHES ||
+	       rung_sampler_sample(sampler, f->seeds, SEEDS, 1, f->expected[0]) < 0 || rung_csc_check(&f->graph.csc) < 0 ||
+	       rung_rank_order(score, 2000, 4, 3, order, NULL) < 0 || order[1999] != 1999;
+}
+
+/* OpenMP's threads stay in the parent. */
+Test(sampler_run, a_forked_child_goes_on_with_the_parents_sampler)
+{
+	struct rung_sampler *sampler;
+	struct rung_minibatches batches;
+	struct taker taker;
+	struct fixture f;
+	pid_t child;
+	int status = -1;
+
+	init(&f);
+	batches = minibatches(&f);
+	taker = (struct taker){ .f = &f, .threads = 3, .fail_at = UINT64_MAX };
+	sampler = make_sampler(&f, 3);
+	cr_assert_eq(rung_sampler_run(sampler, &batches, take, &taker), 0, "%s", rung_last_error());
+	child = fork();
+	if (child == 0)
+		_exit(in_a_child(&f, sampler));
+	cr_assert_gt(child, 0);
+	cr_assert_eq(waitpid(child, &status, 0), child);
+	cr_assert_eq(status, 0, "status %d", status);
+	cr_assert_eq(rung_sampler_run(sampler, &batches, take, &taker), 0, "%s", rung_last_error());
 	rung_sampler_destroy(sampler);
 	fini(&f);
 }

@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 import threading
+import weakref
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_int, c_void_p, cast
 from dataclasses import dataclass
@@ -286,7 +287,7 @@ class Store:
         self._flights: set[_Flight] = set()
         self._lent = 0   # pieces of the store's memory that others hold
         self._closing: Optional[c_void_p] = None   # closed, but for those
-        self._own_folder: Optional[str] = None
+        self._own_folder: Optional[weakref.finalize] = None   # removes it, at the latest when the program ends
         self._share_path: Optional[str] = arguments.get("share_path")
         self.why_cpu = ""
         self._start()
@@ -338,8 +339,9 @@ class Store:
                 check(lib.rung_plan_create(memory.handle, byref(plan_opts), byref(plan)))
                 self.why_cpu = text(lib.rung_plan_device(plan).contents.why)
                 if share is True:
-                    self._own_folder = tempfile.mkdtemp(prefix="rung-")
-                    self._share_path = os.path.join(self._own_folder, "store")
+                    folder = tempfile.mkdtemp(prefix="rung-")
+                    self._own_folder = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+                    self._share_path = os.path.join(folder, "store")
                 elif share:
                     self._share_path = os.fsdecode(share)
                 if self._share_path is not None:
@@ -353,9 +355,8 @@ class Store:
         return handle
 
     def _remove_folder(self) -> None:
-        folder, self._own_folder = self._own_folder, None
-        if folder:
-            shutil.rmtree(folder, ignore_errors=True)
+        if self._own_folder is not None:
+            self._own_folder()
 
     @property
     def share_path(self) -> Optional[str]:
@@ -389,7 +390,10 @@ class Store:
         for flight in self._flights:
             flight.forked()
         self._parents = self._parents or self._handle is not None
-        self._flights, self._handle, self._closing, self._own_folder = set(), None, None, None
+        self._flights, self._handle, self._closing = set(), None, None
+        if self._own_folder is not None:   # the parent's
+            self._own_folder.detach()
+            self._own_folder = None
 
     def _open_in_child(self) -> None:
         if self.device != "cpu":

@@ -14,6 +14,11 @@ def open_store(path, **options):
     return rung.open(path, engine="pread", **{"host": "50%", **options})
 
 
+def same(rows, expected):
+    """Bit by bit: NaN is like NaN."""
+    return rows.shape == expected.shape and rows.tobytes() == expected.tobytes()
+
+
 def shut():
     _gate.gate_shut()
 

@@ -110,7 +110,7 @@ def test_every_dtype_and_shape_of_rows(tmp_path, dtype):
         import torch
     except ImportError:
         pass
-    with rung.open(small.path, host=33000) as store:
+    with rung.open(small.path, host=35000) as store:
         assert (store.shape, store.row_shape, store.dtype.name) == ((12000, *ROWS[dtype]), ROWS[dtype], dtype)
         assert same(store.gather(ids), small.features[ids]) and 0 < store.stats().hit_share("nvme") < 1
         array = store.gather(Old(ids))

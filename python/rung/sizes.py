@@ -8,18 +8,20 @@ import re
 from fractions import Fraction
 from typing import Any, Union
 
+import numpy as np
+
 from ._library import BYTES_MAX, UINT32_MAX
 from .errors import InvalidError
 
 Size = Union[int, str]
 
-_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_UNITS = {None: 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _CURE = "give bytes (4096), '64KiB', '1.5GiB', TiB, a share such as '10%', or 'max'"
 
 
 def _integer(value: Any) -> int | None:
     """Of Python, numpy or torch; None for anything else, True and False among them."""
-    if isinstance(value, (bool, str, bytes)):
+    if isinstance(value, (bool, np.bool_)):
         return None
     try:
         return operator.index(value)
@@ -44,8 +46,8 @@ def size_bytes(size: Size, whole: int | None = None, name: str = "size") -> int:
         return number
     if size == "max":
         return BYTES_MAX
-    found = re.fullmatch(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*(%|B|KiB|MiB|GiB|TiB|)", size)
-    if not found or (found[2] in ("", "B") and "." in found[1]):
+    found = re.fullmatch(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)(?:\s*(%|B|KiB|MiB|GiB|TiB))?", size)
+    if not found or (found[2] in (None, "B") and "." in found[1]):
         raise InvalidError(f"{name}={size!r}: {_CURE}")
     amount = Fraction(found[1])
     if found[2] == "%":

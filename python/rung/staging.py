@@ -7,8 +7,10 @@ import ctypes
 import fcntl
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_uint32
 from dataclasses import dataclass, field
@@ -47,23 +49,48 @@ class StageResult:
 
 
 class _Progress:
-    """Calls the user's function from the library; what that raises ends the work and is raised again behind it."""
+    """Calls the user's function from the library; what that raises ends the work and is raised again behind it.
+
+    So does what a handler of a signal raises, as of Ctrl-C. Handlers run where Python next does, which is where the library calls it: an
+    exception there would be lost before any line of ours could catch it. So inside `with` they run under a catch of their own.
+    """
 
     def __init__(self, wanted: Union[bool, Progress, None]):
         self.error: Optional[BaseException] = None
         self._bar: Any = None
         self._stage = ""
         self._call: Optional[Progress] = None
+        self._handlers: dict[int, Any] = {}
         if wanted is True:
             self._call = self._show
         elif wanted:
             self._call = wanted
-        # always there: Ctrl-C is seen when Python runs, and else that is behind the last byte
-        self.function = ProgressFn(self._tell)
+        self.function = ProgressFn(self._tell)   # always there, for the signals
+
+    def __enter__(self) -> _Progress:
+        if threading.current_thread() is threading.main_thread():   # no other runs handlers, or may set them
+            for number in signal.valid_signals():
+                handler = signal.getsignal(number)
+                if callable(handler):
+                    self._handlers[number] = handler
+                    signal.signal(number, self._signal)
+        return self
+
+    def __exit__(self, *_) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        if self._bar is not None:
+            self._bar.close()
+
+    def _signal(self, number: int, frame: Any) -> None:
+        try:
+            self._handlers[number](number, frame)
+        except BaseException as error:   # pylint: disable=broad-exception-caught
+            self.error = error
 
     def _tell(self, _ctx, stage, done, total) -> int:
         try:
-            if self._call:
+            if self._call and self.error is None:
                 self._call(text(stage), done, total)
         except BaseException as error:   # pylint: disable=broad-exception-caught   # it cannot cross the library
             self.error = error
@@ -73,14 +100,10 @@ class _Progress:
         from tqdm import tqdm
 
         if stage != self._stage:
-            self.close()
+            if self._bar is not None:
+                self._bar.close()
             self._stage, self._bar = stage, tqdm(total=total or None, desc=stage, unit_scale=True, file=sys.stderr)
         self._bar.update(done - self._bar.n)
-
-    def close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
 
 
 class _Sources:
@@ -178,7 +201,7 @@ def stage(out: Union[str, os.PathLike], *, graph: Union[Source, Sequence[Source]
             nothing is left
         in_place: leave the features in their file, which `out` then needs as it is
         plan, pad, stripe, dry_run: see rung-stage(1)
-        progress: True (tqdm) or a function of (step, done, total); what it raises, as well as Ctrl-C, cancels
+        progress: True (tqdm) or a function of (step, done, total); what it raises cancels, as Ctrl-C does
 
     Raises ExistsError, NotFoundError, FormatError, RangeError, NoSpaceError, NoMemoryError, BusyError, CanceledError, ReadError, InvalidError.
     """
@@ -214,7 +237,8 @@ def stage(out: Union[str, os.PathLike], *, graph: Union[Source, Sequence[Source]
         folders = (c_char_p * max(len(stripe), 1))(*[string(folder, "stripe") for folder in stripe])
         opts.stripe_dirs, opts.stripe_count = ctypes.cast(folders, POINTER(c_char_p)), len(stripe)
         opts.progress = shown.function
-        status = lib.rung_stage(byref(opts), byref(report))
+        with shown:
+            status = lib.rung_stage(byref(opts), byref(report))
         if shown.error is not None:
             raise shown.error
         check(status)
@@ -225,7 +249,6 @@ def stage(out: Union[str, os.PathLike], *, graph: Union[Source, Sequence[Source]
             _throw_away(half_done)
         raise
     finally:
-        shown.close()
         shown.error = None   # it leads to this frame, and that to all arrays
         sources.remove()
     return StageResult(out, report.vertex_count, report.edge_count, report.row_bytes, report.feature_bytes, report.bytes_written, report.memory_bytes,

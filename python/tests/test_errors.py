@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes wrong arrives as the exception that fits, with the library's sentence: file, place, value and cure."""
+
+import ctypes
+import os
+import re
+import shutil
+
+import numpy as np
+import pytest
+from conftest import stage_small
+
+import rung
+from rung import _library, errors
+
+BUILT_IN = {"InvalidError": ValueError, "NoMemoryError": MemoryError, "ReadError": OSError, "NoDeviceError": RuntimeError,
+            "NotSupportedError": NotImplementedError, "AgainError": RuntimeError, "AbiError": RuntimeError, "NotFoundError": FileNotFoundError,
+            "ExistsError": FileExistsError, "FormatError": ValueError, "RangeError": IndexError, "NoSpaceError": OSError, "CorruptError": ValueError,
+            "CanceledError": RuntimeError, "TimedOutError": TimeoutError, "BusyError": OSError, "ClosedError": ValueError, "ForkError": RuntimeError,
+            "LibraryError": ImportError}
+
+
+@pytest.fixture
+def copy(staged, tmp_path):
+    """A copy of a data set, to be spoilt."""
+    path = tmp_path / "copy.rung"
+    shutil.copytree(staged.path, path)
+    return path
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_every_class_is_one_that_callers_know(name):
+    cls = getattr(rung, name)
+    assert issubclass(cls, rung.Error) and issubclass(cls, BUILT_IN[name]) and name in rung.__all__ and cls.__doc__
+    error = cls("a sentence")
+    assert str(error) == "a sentence" and (error.status, error.least_bytes) == ("", 0)
+
+
+@pytest.mark.parametrize("status", range(-16, 0))
+def test_every_status_is_raised_as_its_class(status):
+    name = _library.lib.rung_status_name(status).decode()
+    with pytest.raises(errors._CLASSES[name]) as found:
+        _library.check(status)
+    assert found.value.status == name
+    assert str(errors.error_of(status, name, "")) == f"{name} ({status})"
+
+
+def test_success_is_none():
+    assert _library.check(0) == 0 and _library.check(7) == 7
+    assert type(errors.error_of(-99, "RUNG_E_?", "text")) is rung.Error
+
+
+def test_no_data_set(tmp_path, staged):
+    for path in (tmp_path / "none", str(tmp_path / "none"), os.fsencode(tmp_path / "none")):
+        for call in (rung.open, rung.Dataset):
+            with pytest.raises(rung.NotFoundError, match="none: cannot be opened") as found:
+                call(path)
+            assert found.value.status == "RUNG_E_NOENT"
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(rung.NotFoundError, match="empty.*manifest"):
+        rung.open(tmp_path / "empty")
+    with pytest.raises(rung.InvalidError, match="zero byte"):
+        rung.open(staged.path + "\0")
+    with pytest.raises(TypeError):
+        rung.open(5)
+
+
+def test_a_file_that_is_gone(copy):
+    os.remove(copy / "features.000.npy")
+    with pytest.raises(rung.Error, match="features.000.npy") as found:
+        rung.open(copy)
+    assert found.value.status in ("RUNG_E_NOENT", "RUNG_E_FORMAT", "RUNG_E_CORRUPT")
+
+
+def test_a_file_that_is_cut(copy):
+    os.truncate(copy / "features.000.npy", 50000)
+    with pytest.raises((rung.FormatError, rung.CorruptError), match=r"features.000.npy: .*50000"):
+        rung.open(copy)
+
+
+def test_a_manifest_that_was_changed(copy):
+    text = (copy / "manifest.json").read_bytes()
+    (copy / "manifest.json").write_bytes(text.replace(b"3000", b"3001", 1))
+    with pytest.raises((rung.CorruptError, rung.FormatError), match="manifest"):
+        rung.open(copy)
+    (copy / "manifest.json").write_bytes(b"no json")
+    with pytest.raises((rung.CorruptError, rung.FormatError), match="manifest"):
+        rung.Dataset(copy)
+
+
+def test_a_file_cut_while_it_is_open(copy):
+    """Rows behind its new end cannot be read; those in memory can."""
+    with rung.open(copy, host="50%") as store:
+        store.gather(np.arange(3000), ranks=True)
+        os.truncate(copy / "features.000.npy", 120000)
+        assert store.gather(np.arange(1000), ranks=True).shape == (1000, 16)
+        for wait in (lambda: store.gather([2999], ranks=True), store.gather_async([2999], ranks=True).wait):
+            with pytest.raises(rung.ReadError, match=r"features\.000\.npy: row of rank 2999 at offset \d+: .*(end|short)") as found:
+                wait()
+            assert found.value.status == "RUNG_E_IO" and isinstance(found.value, OSError)
+        assert store.stats().request_errors == 2 and store.stats().failed_rows == 2
+
+
+def test_ids_of_a_data_set_that_are_none(copy):
+    path = copy / "vertex_of_rank.npy"
+    bytes_ = bytearray(path.read_bytes())
+    bytes_[-4:] = b"\xff\xff\xff\x7f"
+    path.write_bytes(bytes_)
+    with pytest.raises(rung.RangeError, match="vertex_of_rank"):
+        rung.Dataset(copy).array("vertex_of_rank")
+
+
+def test_a_budget_too_small_says_what_would_do(staged):
+    with pytest.raises(rung.InvalidError, match="give at least") as found:
+        rung.open(staged.path, host=0)
+    least = found.value.least_bytes
+    assert str(least) in str(found.value) and 0 < least < 3000 * 64
+    rung.open(staged.path, host=least).close()
+    with pytest.raises(rung.InvalidError):
+        rung.open(staged.path, host=least - 1)
+
+
+def test_memory_that_is_not_there(staged):
+    """More than a process can address."""
+    with pytest.raises(rung.Error) as found:
+        rung.open(staged.path, requests=4096, batch_rows=2**32 - 1)
+    assert found.value.status in ("RUNG_E_NOMEM", "RUNG_E_INVAL"), found.value
+
+
+@pytest.mark.parametrize("options, says", [
+    ({"host": -1}, "host=-1: give bytes"), ({"host": True}, "host=True"), ({"host": 1.5}, "host=1.5"), ({"host": "4 Gib"}, "host='4 Gib'"),
+    ({"host": ""}, "host=''"), ({"host": "101%"}, "more than all"), ({"host": "16EiB"}, "host="), ({"host": "17179869184GiB"}, "more than 16 EiB"),
+    ({"host": 2**64}, "host="), ({"cache": "10%"}, "nothing here that it is a share of"), ({"cache": "10%", "host": "max"}, "nothing here"),
+    ({"cache": "x"}, "cache='x'"), ({"gpu": []}, r"gpu=\[\]"), ({"device": "tpu"}, "device='tpu': give one of cpu, cuda, auto"),
+    ({"engine": "aio"}, "engine='aio': give one of auto, io_uring"), ({"numa": "node"}, "numa='node': give one of auto, interleave, none"),
+    ({"numa": -1}, "numa=-1"), ({"numa": True}, "numa=True"), ({"numa": 2**40}, "numa="), ({"queue_depth": -1}, "queue_depth=-1"),
+    ({"queue_depth": 2**32}, "queue_depth="), ({"queue_depth": 5000}, "queue depth 5000 is above 4096"), ({"requests": -1}, "requests=-1"),
+    ({"requests": 1.0}, "requests=1.0"), ({"requests": 5000}, "requests_max 5000"), ({"batch_rows": "9"}, "batch_rows='9'"), ({"gap": -1}, "gap=-1"),
+    ({"read_timeout": -1}, "read_timeout=-1"), ({"read_timeout": float("nan")}, "read_timeout=nan"), ({"read_timeout": float("inf")}, "read_timeout=inf"),
+    ({"gpus": [-1]}, "gpus=-1"), ({"gpus": [0.5]}, "gpus=0.5")])
+def test_options_that_cannot_be(staged, options, says):
+    with pytest.raises(rung.InvalidError, match=says):
+        rung.open(staged.path, **options)
+
+
+@pytest.mark.parametrize("options", [
+    {"host": np.int64(200000)}, {"host": "200000"}, {"host": "200000B"}, {"host": "0.19 MiB"}, {"host": "100%"}, {"host": "max", "cache": 0},
+    {"host": "90%", "cache": "1%"}, {"cache": "max"}, {"numa": 0}, {"numa": "none"}, {"numa": "interleave"}, {"engine": "pread", "buffered": True},
+    {"gap": 2**32 - 1}, {"gap": 4096, "queue_depth": np.int32(8)}, {"read_timeout": 0.5}, {"requests": 1, "batch_rows": 1}, {"device": "cpu"}])
+def test_options_that_can_be(staged, options):
+    with rung.open(staged.path, **options) as store:
+        assert store.gather(np.arange(3000)).shape == (3000, 16) and store.device == "cpu" and store.gpu == -1
+
+
+def built_with_cuda():
+    built_in, why, idx = ctypes.c_int(), ctypes.c_char_p(), 0
+    while name := _library.lib.rung_feature(idx, ctypes.byref(built_in), ctypes.byref(why)):
+        if name == b"cuda":
+            return bool(built_in.value)
+        idx += 1
+    raise AssertionError("the library does not say whether CUDA is built in")
+
+
+def test_no_gpu(program, staged):
+    """One that is there is hidden from CUDA."""
+    os_variables = 'import os, sys\nos.environ["CUDA_VISIBLE_DEVICES"] = "-1"\nimport rung\n'
+    said = program(os_variables + """
+for options in ({"device": "cuda"}, {"device": "cuda", "gpu": "1GiB"}, {"device": "cuda", "gpus": [0, 1]}):
+    try:
+        rung.open(sys.argv[1], **options)
+        raise SystemExit("a GPU that is hidden")
+    except (rung.NoDeviceError, rung.NotSupportedError) as error:
+        print(type(error).__name__, error.status, error)
+for options in ({"device": "auto"}, {"gpu": "1GiB"}, {"gpus": [0]}):
+    with rung.open(sys.argv[1], **options) as store:
+        assert store.device == "cpu" and store.why_cpu and store.gather([1]).shape == (1, 16)
+with rung.open(sys.argv[1]) as store:
+    assert store.why_cpu == ""
+""", staged.path).splitlines()
+    cls, status = ("NoDeviceError", "RUNG_E_NODEV") if built_with_cuda() else ("NotSupportedError", "RUNG_E_NOSUP")
+    assert len(said) == 3 and all(re.match(f"{cls} {status} .*cuda", line) for line in said)
+
+
+def test_a_library_that_is_not_there(program, tmp_path):
+    program("""
+        import os, sys
+        for path, says in ((sys.argv[1], "cannot open shared object file"), ("libc.so.6", "has no rung_")):
+            os.environ["RUNG_LIBRARY"] = path
+            try:
+                import rung
+                raise SystemExit("it was loaded")
+            except ImportError as error:
+                assert says in str(error) and type(error).__name__ == "LibraryError", error
+                for name in [name for name in sys.modules if name.startswith("rung")]:
+                    del sys.modules[name]
+    """, tmp_path / "none.so")
+
+
+def test_closed_stores_and_data_sets(staged):
+    with rung.open(staged.path) as store, rung.Dataset(staged.path) as dataset:
+        pass
+    calls = [lambda: store.gather([1]), lambda: store.gather_async([1]), lambda: store.prefetch([1]), lambda: store[1], store.stats,
+             lambda: dataset.array("labels"), dataset.labels, dataset.graph, lambda: dataset.split("train")]
+    for call in calls:
+        with pytest.raises(rung.ClosedError, match=f"{staged.path}: the (store|data set) was closed"):
+            call()
+    store.close()
+    dataset.close()
+    assert store.shape == dataset.shape == (3000, 16) and repr(store) and repr(dataset)
+
+
+def test_errors_are_made_anew(copy):
+    """One that is kept would hold its frames, and all that they hold."""
+    with rung.open(copy, host="50%") as store:
+        os.truncate(copy / "features.000.npy", 120000)
+        gather = store.gather_async([2999], ranks=True)
+        found = []
+        for _ in range(2):
+            with pytest.raises(rung.ReadError) as caught:
+                gather.wait()
+            found.append(caught.value)
+        assert found[0] is not found[1] and str(found[0]) == str(found[1])
+
+
+def test_two_stores_of_one_error_do_not_meet(tmp_path):
+    """The sentence is the one of this thread's call."""
+    small = stage_small(tmp_path, vertices=50)
+    with rung.open(small.path) as store:
+        with pytest.raises(rung.RangeError, match="id 51 at"):
+            store.gather([51])
+        with pytest.raises(rung.RangeError, match="id 52 at"):
+            store.gather([0, 52])

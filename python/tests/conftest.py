@@ -17,6 +17,7 @@ import rung
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
 VERTICES = 3000
+SIMULATED = os.environ.get("RUNG_SIM_LIBRARY", "")
 
 
 def pytest_sessionfinish(session, exitstatus):

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stores that gather on a GPU, on simulated ones: rows and ids in GPU memory, as rung.Array and DLPack hand them over."""
+
+import os
+
+import pytest
+from conftest import SIMULATED
+
+CASES = """
+import os, sys, threading
+import numpy as np
+import rung
+from rung import _library
+from rung.arrays import Foreign
+
+path = sys.argv[1]
+expected = np.load(sys.argv[2])
+ids = np.random.default_rng(3).integers(0, len(expected), 1000)
+
+
+def open_store(**options):
+    return rung.open(path, **{"gpu": "30%", "host": "40%", "device": "cuda", **options})
+
+
+def on_gpu(store, array):
+    # an array there, as another library would hand it over
+    memory = rung.store._Out(store, array.nbytes)
+    with store._using() as handle:
+        _library.check(_library.lib.rung_store_copy(handle, memory.data, array.ctypes.data, array.nbytes))
+    names = {str(np.dtype(dtype.numpy)): dtype for dtype in rung.dtypes.DTYPES}
+    return rung.Array(memory.data, array.shape, names[str(array.dtype)], memory, (rung.arrays.CUDA, store.gpu))
+
+
+def on_host(store, rows):
+    found = np.empty(rows.shape, rows.dtype.numpy)
+    with store._using() as handle:
+        _library.check(_library.lib.rung_store_copy(handle, found.ctypes.data, Foreign(rows).data, rows.nbytes))
+    return found
+
+
+def same(rows, wanted):
+    return rows.shape == wanted.shape and rows.tobytes() == wanted.tobytes()
+
+
+def raises(cls, call, says=""):
+    try:
+        call()
+    except cls as error:
+        assert says in str(error), error
+        return error
+    raise SystemExit(f"{cls.__name__} was not raised")
+
+
+def test_rows():
+    with open_store() as store:
+        assert (store.device, store.gpu) == ("cuda:0", 0) and "cuda:0" in repr(store) and store.why_cpu == ""
+        for dtype in (np.int32, np.uint32, np.int64, np.uint64):
+            given = on_gpu(store, ids.astype(dtype))
+            rows = store.gather(given)
+            assert type(rows) is rung.Array and rows.device == "cuda:0" and rows.__dlpack_device__() == (2, 0)
+            assert same(on_host(store, rows), expected[ids])
+            gather = store.gather_async(given)
+            assert gather.wait_stream() is gather.wait() and gather.done() and same(on_host(store, gather.wait()), expected[ids])
+        tiers = store.stats().tiers
+        assert [tier.name for tier in tiers] == ["gpu", "peer", "host", "nvme"] and sum(tier.hits for tier in tiers) == 8000
+        assert tiers[0].hits > 0 and tiers[3].hits > 0 and sum(tier.rows for tier in tiers) == len(expected)
+
+
+def test_ids_of_the_host():
+    # by way of the GPU, and back
+    with open_store() as store:
+        for dtype in (np.int32, np.int64):
+            rows = store.gather(ids.astype(dtype))
+            assert type(rows) is np.ndarray and same(rows, expected[ids])
+        assert same(store[5], expected[5]) and same(store[7:3:-1], expected[7:3:-1]) and store.gather([]).shape == (0, 16)
+        out = np.empty((1000, 16), np.float32)
+        assert store.gather(ids, out) is out and same(out, expected[ids])
+        raises(rung.InvalidError, lambda: store.gather_async(ids), "ids are in host memory, the store gathers on cuda:0")
+        store.prefetch(ids)
+        raises(rung.InvalidError, lambda: store.prefetch(on_gpu(store, ids)), "prefetch() reads ids on the host")
+        raises(rung.RangeError, lambda: store.gather([len(expected)]), "is not in 0..")
+
+
+def test_out():
+    with open_store() as store:
+        given, out = on_gpu(store, ids), on_gpu(store, np.zeros((1000, 16), np.float32))
+        assert store.gather(given, out) is out and same(on_host(store, out), expected[ids])
+        assert store.gather_async(given, out=out).wait() is out
+        raises(rung.InvalidError, lambda: store.gather(given, np.empty((1000, 16), np.float32)), "wanted [1000, 16] f32 on device (2, 0)")
+        raises(rung.InvalidError, lambda: store.gather(ids, out), "numpy array")
+        raises(rung.InvalidError, lambda: store.gather(given).numpy(), "numpy reads host memory")
+        raises(rung.InvalidError, lambda: np.asarray(store.gather(given)), "numpy reads host memory")
+
+
+def test_ids_outside():
+    # told when the gather is waited for
+    with open_store() as store:
+        wrong = on_gpu(store, np.array([1, 2, len(expected)]))
+        gather = store.gather_async(wrong)
+        for _ in range(2):
+            assert raises(rung.RangeError, gather.wait, str(len(expected))).status == "RUNG_E_RANGE"
+        raises(rung.RangeError, lambda: store.gather(wrong))
+        assert same(on_host(store, store.gather(on_gpu(store, ids))), expected[ids])
+
+
+def test_rows_outlive_their_store():
+    store = open_store()
+    rows, gather = store.gather(on_gpu(store, ids)), store.gather_async(on_gpu(store, ids))
+    dropped = store.gather_async(on_gpu(store, ids))
+    del dropped
+    store.close()
+    found = np.empty_like(expected[ids])
+    assert _library.lib.rung_store_copy(store._closing, found.ctypes.data, Foreign(rows).data, rows.nbytes) == 0
+    assert same(found, expected[ids])
+    assert gather.wait().device == "cuda:0"
+    raises(rung.ClosedError, lambda: store.gather(ids))
+    assert store._closing is not None
+    del rows, gather
+    assert store._closing is None
+
+
+def test_forked_children_are_told():
+    with open_store() as store:
+        gather = store.gather_async(on_gpu(store, ids))
+        child = os.fork()
+        if child == 0:
+            for _ in range(2):
+                raises(rung.ForkError, lambda: store.gather(ids), "workers that are spawned")
+            raises(rung.ForkError, store.stats)
+            raises(rung.ForkError, gather.wait, "parent")
+            del gather
+            store.close()
+            raises(rung.ClosedError, store.stats)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert same(on_host(store, gather.wait()), expected[ids])
+        del gather
+
+
+def test_threads():
+    with open_store(requests=3) as store:
+        failures = []
+
+        def gather(seed):
+            try:
+                mine = np.random.default_rng(seed).integers(0, len(expected), 100)
+                given = on_gpu(store, mine)
+                for turn in range(10):
+                    try:
+                        rows = store.gather(mine) if turn % 2 else on_host(store, store.gather(given))
+                    except rung.AgainError:   # all requests are in flight
+                        continue
+                    assert same(rows, expected[mine])
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=gather, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+
+
+def test_which_gpus():
+    with open_store(gpus=[1, 0]) as store:
+        assert (store.device, store.gpu) == ("cuda:1", 1) and same(store.gather(ids), expected[ids])
+    with rung.open(path, gpu="max") as store:
+        assert store.device == "cuda:0" and store.stats().hit_share("gpu") != 1 and same(store.gather(ids), expected[ids])
+        assert store.stats().hit_share("gpu") == 1
+    with open_store(gpu=0) as store:
+        assert store.stats().tiers[0].rows == 0 and same(store.gather(ids), expected[ids])
+    raises(rung.NoDeviceError, lambda: open_store(gpus=[7]), "7")
+    with rung.open(path, device="cpu") as store:
+        assert store.gpu == -1
+
+
+globals()[sys.argv[3]]()
+"""
+
+NAMES = [line.split("(")[0].removeprefix("def ") for line in CASES.splitlines() if line.startswith("def test_")]
+
+
+@pytest.mark.skipif(not SIMULATED, reason="RUNG_SIM_LIBRARY names no librung on simulated GPUs: ctest builds one where there is a C++ compiler")
+@pytest.mark.parametrize("name", NAMES)
+def test_on_simulated_gpus(program, staged, tmp_path, monkeypatch, name):
+    import numpy as np
+
+    np.save(tmp_path / "expected.npy", staged.features)
+    monkeypatch.setenv("RUNG_LIBRARY", SIMULATED)
+    monkeypatch.setenv("RUNG_SIM_GPUS", "2")
+    assert os.path.exists(SIMULATED)
+    program(CASES, staged.path, tmp_path / "expected.npy", name)

@@ -11,7 +11,9 @@ Builds in build/ and runs the tests there.
 
   --all           also: the build with clang, with AddressSanitizer and UBSan, the race programs with ThreadSanitizer,
                   the build with every option off, each with its tests, and the parsers under libFuzzer for RUNG_FUZZ_SECONDS
-                  each (60; build-clang/, build-asan/, build-tsan/, build-minimal/, build-fuzz/)
+                  each (60; build-clang/, build-asan/, build-tsan/, build-minimal/, build-fuzz/); and the Python package as pip
+                  installs it, with torch and PyG, into build-python/venv: some GB from where pip is told to look; skipped
+                  where that takes more than 10 minutes or does not work
   --no-install    install no packages
   --install-only  install the packages and stop
   --jobs N        parallel jobs (as many as there are processors)
@@ -63,7 +65,7 @@ run_ctest() {
 	"${prefix[@]}" ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel "$jobs" "$@"
 }
 
-passed=() failed=() target=all
+passed=() failed=() skipped=() target=all
 
 # check WHAT FOLDER CMAKE_OPTION... [-- CTEST_OPTION...]: configure, build, test
 check() {
@@ -82,6 +84,29 @@ check() {
 	fi
 }
 
+# The package as users have it: the wheel that pip builds, with the library in it, beside torch and PyG.
+install_python() {
+	[ -x build-python/venv/bin/python ] || python3 -m venv build-python/venv || return
+	timeout 600 build-python/venv/bin/pip install --disable-pip-version-check './python[pyg,progress,test]'
+}
+
+check_python() {
+	local what="Python with torch and PyG" start=$SECONDS
+	printf '\n== build-python: %s\n' "$what"
+	mkdir -p build-python
+	if ! (install_python) >build-python/install.log 2>&1; then
+		tail -n 5 build-python/install.log
+		skipped+=("build-python: $what: it could not be installed in time, or at all: see build-python/install.log")
+		return
+	fi
+	if env -u PYTHONPATH -u RUNG_LIBRARY OMP_WAIT_POLICY=passive RUNG="$PWD/build/rung" RUNG_SIM_LIBRARY="$PWD/build/tests/librung_sim.so" \
+		build-python/venv/bin/python -B -m pytest -p no:cacheprovider -q -rs -o faulthandler_timeout=600 python/tests; then
+		passed+=("build-python: $what, $((SECONDS - start)) s")
+	else
+		failed+=("build-python: $what, $((SECONDS - start)) s")
+	fi
+}
+
 check "the default build" build
 if [ $all = yes ]; then
 	off=(-DRUNG_IO_URING=OFF -DRUNG_NUMA=OFF -DRUNG_OPENMP=OFF -DRUNG_CUDA=OFF -DRUNG_BLAS=OFF)
@@ -95,9 +120,11 @@ if [ $all = yes ]; then
 	target=fuzz
 	check "parsers under libFuzzer" build-fuzz -DCMAKE_C_COMPILER=clang -DRUNG_FUZZ=ON -DRUNG_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Debug \
 		"-DCMAKE_C_FLAGS_DEBUG=-g -O1" -- --label-regex fuzz --parallel $((2 * jobs))
+	check_python
 fi
 
 printf '\n'
 for line in "${passed[@]}"; do echo "passed: $line"; done
+for line in "${skipped[@]}"; do echo "SKIPPED: $line"; done
 for line in "${failed[@]}"; do echo "FAILED: $line"; done
 [ ${#failed[@]} -eq 0 ]

@@ -181,7 +181,7 @@ globals()[sys.argv[3]]()
 NAMES = [line.split("(")[0].removeprefix("def ") for line in CASES.splitlines() if line.startswith("def test_")]
 
 
-@pytest.mark.skipif(not SIMULATED, reason="RUNG_SIM_LIBRARY names no librung on simulated GPUs: ctest builds one where there is a C++ compiler")
+@pytest.mark.skipif(not os.path.isfile(SIMULATED), reason="RUNG_SIM_LIBRARY names no librung on simulated GPUs: ctest builds one where there is a C++ compiler")
 @pytest.mark.parametrize("name", NAMES)
 def test_on_simulated_gpus(program, staged, tmp_path, monkeypatch, name):
     import numpy as np
@@ -189,5 +189,4 @@ def test_on_simulated_gpus(program, staged, tmp_path, monkeypatch, name):
     np.save(tmp_path / "expected.npy", staged.features)
     monkeypatch.setenv("RUNG_LIBRARY", SIMULATED)
     monkeypatch.setenv("RUNG_SIM_GPUS", "2")
-    assert os.path.exists(SIMULATED)
     program(CASES, staged.path, tmp_path / "expected.npy", name)

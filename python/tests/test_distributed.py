@@ -56,6 +56,8 @@ try:
     rung.distributed.open(sys.argv[1])
 except rung.Error as error:
     print("refused:", error)
+    dist.barrier()
+    dist.destroy_process_group()   # its threads abort a program that ends over them
     sys.exit(0)
 sys.exit(1)
 """

@@ -57,7 +57,12 @@ def trainer(args, out, *more):
             str(args.batch_size), "--seed", str(args.seed), *more]
 
 
-def train(args, command, limit):
+def shown(command):
+    """As a user would type it, from the top of the checkout."""
+    return as_typed(["python3", *[os.path.relpath(word, ROOT) if word.startswith(ROOT + os.sep) else word for word in command[1:]]])
+
+
+def train(command, limit):
     """Its epochs, and the most memory it held."""
     env = {**os.environ, "OMP_WAIT_POLICY": "passive"}   # cores are shared with threads that sample and read
     if limit is None:
@@ -70,11 +75,11 @@ def train(args, command, limit):
             done = subprocess.run(held.wrap(command), stdout=subprocess.PIPE, text=True, check=False, env=env, preexec_fn=held.enter)
             peak, kind = held.peak(), held.kind
     if done.returncode:
-        raise Failure(f"{as_typed(command)}: exit {done.returncode}")
+        raise Failure(f"{shown(command)}: exit {done.returncode}")
     epochs = [json.loads(line) for line in done.stdout.splitlines()]
     for epoch in epochs:
         say(f"  epoch {epoch['epoch']}: {epoch['seconds']:7.1f} s, waited {epoch['feature_wait_s']:7.1f} s for rows, loss {epoch['loss']:.3f}")
-    return {"command": as_typed(command), "epochs": epochs, "peak_bytes": peak, "limit": None if limit is None else {"bytes": limit, "kind": kind}}
+    return {"command": shown(command), "epochs": epochs, "peak_bytes": peak, "limit": None if limit is None else {"bytes": limit, "kind": kind}}
 
 
 def uring_rows(args, out, resident, batches):
@@ -117,7 +122,7 @@ def main():
             say(name)
             drop_cached(source)
             drop_cached(features_file(args.rung, out))
-            runs[name] = train(args, command, limit)
+            runs[name] = train(command, limit)
         batches = runs["rung"]["epochs"][0]["batches"]
         resident = size(args.host) // (2 * args.row_width)
         found["uring_rows"] = uring_rows(args, out, resident, batches)

@@ -254,13 +254,11 @@ int rung__thread_number(void)
 #ifdef _OPENMP
 static atomic_bool has_team, is_forked;
 
-/* The threads of libgomp's team are not here, and it would wait for them for ever. */
+/* The threads of libgomp's team are not here, and it would wait for them for ever. No call of OpenMP's: LLVM's holds its locks until it is told of the fork. */
 static void leave_team(void)
 {
-	if (!atomic_load(&has_team))
-		return;
-	atomic_store(&is_forked, true);
-	omp_set_num_threads(1);
+	if (atomic_load(&has_team))
+		atomic_store(&is_forked, true);
 }
 
 __attribute__((constructor)) static void watch_forks(void)

@@ -14,9 +14,9 @@
 /* Measured with bench/gather_hits.py: distances of 4 to 16 rows are alike for wide rows, of narrow ones 16 are best. */
 #define AHEAD 16u              /* rows */
 /*
- * Of rows that are streamed each block asks for one of a later row, and into the second level: what waits there is not in the way of the few
- * lines that a core can wait for at its first. Measured like that: 1.3 to 2 times as fast as 16 rows into the first; distances of 4 to 32 KiB
- * are alike.
+ * Where rows are copied in blocks, each block asks for one of a later row, and into the second level: what waits there is not in the way of
+ * the few lines that a core can wait for at its first. Measured: 1.3 to 2 times as fast as 16 rows into the first, whether the output goes past
+ * the caches or not (gather_hits.py; rung bench --host max --ids uniform --batch 256 to 4096); distances of 4 to 32 KiB are alike.
  */
 #define AHEAD_BYTES 8192u
 #define AHEAD_MAX 32u          /* rows */
@@ -75,15 +75,15 @@ static int out_of_range(const struct rung__gather *g, const struct rung_ids *ids
 	return rung__fail(RUNG_E_RANGE, "gather: id %" PRIu64 " at index %" PRIu64 " is not in 0..%" PRIu64, id, i, g->vertex_count - 1);
 }
 
-/* How a loop copies rows and asks for later ones. */
-enum way { CACHED, STREAMED };
+/* How a loop copies rows and asks for later ones: as memcpy() does it, in blocks, or in blocks past the caches. */
+enum way { PLAIN, BLOCKS, STREAMED };
 
 __attribute__((always_inline)) static inline void copy_row(enum way way, unsigned char *to, const unsigned char *from, size_t bytes,
                                                            const unsigned char *later)
 {
 #if RUNG__HAVE_STREAM
-	if (way == STREAMED) {
-		rung__copy_streamed_ahead(to, from, bytes, later);
+	if (way != PLAIN) {
+		rung__copy_ahead(way == STREAMED, to, from, bytes, later);
 		return;
 	}
 #endif
@@ -99,7 +99,7 @@ __attribute__((always_inline)) static inline int gather_loop(const struct rung__
 	const struct rung__gather g = *gather;
 	const struct rung__view view = *g.view;
 	const struct rung_ids ids = *list;
-	const uint64_t ahead = way == CACHED ? AHEAD : RUNG__MAX(RUNG__MIN(AHEAD_BYTES / g.row_bytes, AHEAD_MAX), 1u);
+	const uint64_t ahead = way == PLAIN ? AHEAD : RUNG__MAX(RUNG__MIN(AHEAD_BYTES / g.row_bytes, AHEAD_MAX), 1u);
 	uint64_t missed = 0;
 
 	for (uint64_t i = 0; i < ids.count; i++) {
@@ -108,7 +108,7 @@ __attribute__((always_inline)) static inline int gather_loop(const struct rung__
 		uint64_t rank, slot;
 
 		prefetch_rank(&g, &ids, i + ahead + AHEAD, dtype, map);
-		if (way == CACHED)
+		if (way == PLAIN)
 			prefetch_row(&g, later);
 		if (id >= g.vertex_count)
 			return out_of_range(gather, list, i, id);
@@ -146,6 +146,11 @@ __attribute__((always_inline)) static inline int gather_ids(const struct rung__g
 }
 
 #if RUNG__HAVE_STREAM
+__attribute__((target("avx"))) static int gather_blocks(const struct rung__gather *g, const struct rung_ids *ids, struct rung__misses *misses)
+{
+	return gather_ids(g, ids, BLOCKS, misses);
+}
+
 __attribute__((target("avx"))) static int gather_streamed(const struct rung__gather *g, const struct rung_ids *ids, struct rung__misses *misses)
 {
 	int rc = gather_ids(g, ids, STREAMED, misses);
@@ -158,8 +163,11 @@ __attribute__((target("avx"))) static int gather_streamed(const struct rung__gat
 int rung__gather_run(const struct rung__gather *g, const struct rung_ids *ids, struct rung__misses *misses)
 {
 #if RUNG__HAVE_STREAM
-	if (g->row_bytes >= RUNG__STREAM_BLOCK && rung__streams(g->out, g->out_stride, ids->count * g->row_bytes))
-		return gather_streamed(g, ids, misses);
+	if (g->row_bytes >= RUNG__COPY_BLOCK && __builtin_cpu_supports("avx")) {
+		const bool streams = rung__streams(g->out, g->out_stride, ids->count * g->row_bytes);
+
+		return streams ? gather_streamed(g, ids, misses) : gather_blocks(g, ids, misses);
+	}
 #endif
-	return gather_ids(g, ids, CACHED, misses);
+	return gather_ids(g, ids, PLAIN, misses);
 }

@@ -14,7 +14,7 @@ struct load {
 	const struct rung__layout *layout;
 	void *const *bases;
 	uint32_t base_count;
-	struct rung__loader loader;
+	struct rung__row_loader loader;
 	unsigned char *buffers;       /* BUFFERS of buffer_bytes */
 	uint64_t buffer_bytes;
 	uint64_t rows_max;            /* of a buffer */
@@ -45,7 +45,7 @@ static int read_rows(const struct load *load, uint64_t first, uint64_t rows, uns
 	unsigned char *to = buffer + rung__row_offset(load->layout, first) % RUNG__PAGE_BYTES;
 
 	*from_out = to;
-	return rung__loader_rows(&load->loader, first, rows, to);
+	return rung__row_loader_rows(&load->loader, first, rows, to);
 }
 
 static int load_all(const struct load *load, const struct rung__ranks *ranks)
@@ -73,7 +73,7 @@ static int load_all(const struct load *load, const struct rung__ranks *ranks)
 static int open_load(struct load *load, const struct rung__features *file)
 {
 	uint64_t stride = load->layout->row_stride;
-	int rc = rung__loader_open(file, &load->loader);
+	int rc = rung__row_loader_open(file, &load->loader);
 
 	if (rc < 0)
 		return rc;
@@ -100,7 +100,7 @@ static void close_load(struct load *load, bool failed)
 		rung__gpu_unpin(load->device, load->buffers);
 	rung__unmap_pages(load->buffers, BUFFERS * load->buffer_bytes);
 	if (load->loader.bounce)
-		rung__loader_close(&load->loader);
+		rung__row_loader_close(&load->loader);
 }
 
 int rung__gpu_load(struct rung__device *device, const struct rung__features *file, const struct rung__ranks *ranks, void *const *bases,

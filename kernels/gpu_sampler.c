@@ -56,18 +56,18 @@ static int open_host_lines(struct rung__device *device, const struct rung__featu
                            struct array_memory *memory)
 {
 	uint64_t begin = file->layout.data_offset + first * LINE_BYTES;
-	struct rung__loader loader;
+	struct rung__row_loader loader;
 	int rc;
 
 	memory->host_bytes = rung__align_up(lines * LINE_BYTES, RUNG__PAGE_BYTES);
 	memory->host = rung__map_pages(memory->host_bytes);
 	if (!memory->host)
 		return rung__fail(RUNG_E_NOMEM, "%s: no memory for %" PRIu64 " bytes of the graph", file->files[0].path, memory->host_bytes);
-	rc = rung__loader_open(file, &loader);
+	rc = rung__row_loader_open(file, &loader);
 	if (rc < 0)
 		return rc;
-	rc = rung__loader_read(&loader, 0, begin, RUNG__MIN(lines * LINE_BYTES, file->layout.file_bytes[0] - begin), memory->host);
-	rung__loader_close(&loader);
+	rc = rung__row_loader_read(&loader, 0, begin, RUNG__MIN(lines * LINE_BYTES, file->layout.file_bytes[0] - begin), memory->host);
+	rung__row_loader_close(&loader);
 	return rc < 0 ? rc : rung__gpu_pin(device, "the graph", memory->host, memory->host_bytes, false);
 }
 

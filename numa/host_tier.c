@@ -9,13 +9,13 @@ struct rung__tier {
 
 static int load_rows(const struct rung__features *features, uint64_t first, uint64_t rows, unsigned char *to)
 {
-	struct rung__loader loader;
-	int rc = rung__loader_open(features, &loader);
+	struct rung__row_loader loader;
+	int rc = rung__row_loader_open(features, &loader);
 
 	if (rc < 0)
 		return rc;
-	rc = rung__loader_rows(&loader, first, rows, to);
-	rung__loader_close(&loader);
+	rc = rung__row_loader_rows(&loader, first, rows, to);
+	rung__row_loader_close(&loader);
 	return rc;
 }
 

@@ -19,15 +19,15 @@ static int reopen(const struct rung__features *features, uint64_t file_idx)
 	return fd;
 }
 
-static void close_fds(const struct rung__loader *loader, uint64_t count)
+static void close_fds(const struct rung__row_loader *loader, uint64_t count)
 {
 	for (uint64_t f = 0; f < count; f++)
 		close(loader->fds[f]);
 }
 
-int rung__loader_open(const struct rung__features *features, struct rung__loader *loader_out)
+int rung__row_loader_open(const struct rung__features *features, struct rung__row_loader *loader_out)
 {
-	struct rung__loader loader = { .features = features };
+	struct rung__row_loader loader = { .features = features };
 	int rc;
 
 	for (uint64_t f = 0; f < features->layout.file_count; f++) {
@@ -44,14 +44,14 @@ int rung__loader_open(const struct rung__features *features, struct rung__loader
 	if (rc == 0 && features->layout.vertex_of_rank)
 		rc = rung__scattered_open(features, &loader.scattered);
 	if (rc < 0) {
-		rung__loader_close(&loader);
+		rung__row_loader_close(&loader);
 		return rc;
 	}
 	*loader_out = loader;
 	return 0;
 }
 
-void rung__loader_close(struct rung__loader *loader)
+void rung__row_loader_close(struct rung__row_loader *loader)
 {
 	rung__scattered_close(loader->scattered);
 	close_fds(loader, loader->features->layout.file_count);
@@ -69,7 +69,7 @@ static void look_at_pages(const unsigned char *memory, uint64_t bytes)
 }
 
 /* Whole pages, since a direct read must cover whole sectors; the file may end before the last of them. */
-static int read_pages(const struct rung__loader *loader, uint32_t file_idx, uint64_t offset, uint64_t bytes, unsigned char *to)
+static int read_pages(const struct rung__row_loader *loader, uint32_t file_idx, uint64_t offset, uint64_t bytes, unsigned char *to)
 {
 	const char *path = loader->features->files[file_idx].path;
 	int fd = loader->fds[file_idx];
@@ -96,7 +96,7 @@ static int read_pages(const struct rung__loader *loader, uint32_t file_idx, uint
 }
 
 /* As far as the bounce buffer reaches. */
-static int read_through(const struct rung__loader *loader, uint32_t file_idx, uint64_t offset, uint64_t bytes, unsigned char *to)
+static int read_through(const struct rung__row_loader *loader, uint32_t file_idx, uint64_t offset, uint64_t bytes, unsigned char *to)
 {
 	uint64_t lead = offset % RUNG__PAGE_BYTES;
 	int rc = read_pages(loader, file_idx, offset - lead, lead + bytes, loader->bounce);
@@ -106,7 +106,7 @@ static int read_through(const struct rung__loader *loader, uint32_t file_idx, ui
 	return rc;
 }
 
-int rung__loader_read(const struct rung__loader *loader, uint32_t file_idx, uint64_t offset, uint64_t bytes, unsigned char *to)
+int rung__row_loader_read(const struct rung__row_loader *loader, uint32_t file_idx, uint64_t offset, uint64_t bytes, unsigned char *to)
 {
 	int rc = 0;
 
@@ -132,7 +132,7 @@ int rung__loader_read(const struct rung__loader *loader, uint32_t file_idx, uint
 	return rc;
 }
 
-int rung__loader_rows(const struct rung__loader *loader, uint64_t first, uint64_t rows, unsigned char *to)
+int rung__row_loader_rows(const struct rung__row_loader *loader, uint64_t first, uint64_t rows, unsigned char *to)
 {
 	const struct rung__layout *layout = &loader->features->layout;
 	int rc = 0;
@@ -144,7 +144,7 @@ int rung__loader_rows(const struct rung__loader *loader, uint64_t first, uint64_
 		uint64_t offset = rung__row_offset(layout, first);
 
 		/* behind a file's last row there may be nothing */
-		rc = rung__loader_read(loader, (uint32_t)file_idx, offset,
+		rc = rung__row_loader_read(loader, (uint32_t)file_idx, offset,
 		                       RUNG__MIN(run * layout->row_stride, layout->file_bytes[file_idx] - offset), to);
 		first += run;
 		rows -= run;

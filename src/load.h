@@ -12,7 +12,7 @@
 
 struct rung__scattered;
 
-struct rung__loader {
+struct rung__row_loader {
 	const struct rung__features *features;
 	struct rung__scattered *scattered;   /* NULL: rows follow each other by rank */
 	int fds[RUNG__FILES_MAX];   /* [features->layout.file_count] */
@@ -20,18 +20,18 @@ struct rung__loader {
 };
 
 /** The loader is the calling thread's. @param features  outlives the loader */
-int rung__loader_open(const struct rung__features *features, struct rung__loader *loader_out);
+int rung__row_loader_open(const struct rung__features *features, struct rung__row_loader *loader_out);
 
 /**
  * Read bytes of one of the files.
  * @param to  with room for whole pages; read without a copy where it lies in its page as `offset` does
  */
-int rung__loader_read(const struct rung__loader *loader, uint32_t file_idx, uint64_t offset, uint64_t bytes, unsigned char *to);
+int rung__row_loader_read(const struct rung__row_loader *loader, uint32_t file_idx, uint64_t offset, uint64_t bytes, unsigned char *to);
 
 /** Read rows of the ranks from `first` on, row_stride apart, as above. */
-int rung__loader_rows(const struct rung__loader *loader, uint64_t first, uint64_t rows, unsigned char *to);
+int rung__row_loader_rows(const struct rung__row_loader *loader, uint64_t first, uint64_t rows, unsigned char *to);
 
-void rung__loader_close(struct rung__loader *loader);
+void rung__row_loader_close(struct rung__row_loader *loader);
 
 /* ---- load_scattered.c ---- */
 
@@ -41,7 +41,7 @@ extern uint64_t rung__scattered_list_rows;
 /** For features whose layout has vertex_of_rank. */
 int rung__scattered_open(const struct rung__features *features, struct rung__scattered **scattered_out);
 
-/** As rung__loader_rows(). After a failure it can only be closed. */
+/** As rung__row_loader_rows(). After a failure it can only be closed. */
 int rung__scattered_rows(struct rung__scattered *scattered, uint64_t first, uint64_t rows, unsigned char *to);
 
 /** NULL is allowed. */

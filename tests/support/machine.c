@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Machines in one file, as tests/fixtures/README.md says. */
 #include <errno.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,31 @@ void support_put_link(const char *root, const char *name, const char *target)
 	support_put(root, name, "");   /* makes the folders */
 	if (unlink(path) != 0 || symlink(target, path) != 0)
 		give_up(path);
+}
+
+void support_put_node(const char *root, unsigned node, const char *cpus, unsigned long long total_kib, unsigned long long free_kib)
+{
+	char name[100], text[200];
+
+	snprintf(name, sizeof(name), "/sys/devices/system/node/node%u/cpulist", node);
+	support_put(root, name, cpus);
+	snprintf(name, sizeof(name), "/sys/devices/system/node/node%u/meminfo", node);
+	snprintf(text, sizeof(text), "Node %u MemTotal: %llu kB\nNode %u MemFree: %llu kB\n", node, total_kib, node, free_kib);
+	support_put(root, name, text);
+	snprintf(name, sizeof(name), "/sys/devices/system/node/node%u/distance", node);
+	support_put(root, name, node ? "20 10\n" : "10 20\n");
+}
+
+unsigned support_first_cpu(void)
+{
+	cpu_set_t set;
+	unsigned cpu = 0;
+
+	if (sched_getaffinity(0, sizeof(set), &set) != 0)
+		give_up("sched_getaffinity");
+	while (!CPU_ISSET(cpu, &set))
+		cpu++;
+	return cpu;
 }
 
 /* What the text behind "path =" stands for, in its place. */

@@ -5,7 +5,6 @@
  */
 #include <criterion/criterion.h>
 #include <math.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,30 +69,6 @@ static char root[256];
 static struct rung_topology *topology;
 static int gpu_count;   /* that are simulated */
 
-static unsigned first_cpu(void)
-{
-	cpu_set_t set;
-	unsigned cpu = 0;
-
-	cr_assert_eq(sched_getaffinity(0, sizeof(set), &set), 0);
-	while (!CPU_ISSET(cpu, &set))
-		cpu++;
-	return cpu;
-}
-
-static void put_node(unsigned node, const char *cpus)
-{
-	char name[100], text[200];
-
-	snprintf(name, sizeof(name), "/sys/devices/system/node/node%u/cpulist", node);
-	support_put(root, name, cpus);
-	snprintf(name, sizeof(name), "/sys/devices/system/node/node%u/meminfo", node);
-	snprintf(text, sizeof(text), "Node %u MemTotal: %llu kB\nNode %u MemFree: %llu kB\n", node, FREE_KIB, node, FREE_KIB);
-	support_put(root, name, text);
-	snprintf(name, sizeof(name), "/sys/devices/system/node/node%u/distance", node);
-	support_put(root, name, node ? "20 10\n" : "10 20\n");
-}
-
 static void put_gpu(const char *bus_id, unsigned node)
 {
 	char name[100], target[100], text[20];
@@ -118,15 +93,15 @@ static void set_up(void)
 
 	gpu_count = gpus ? atoi(gpus) : 1;
 	cr_assert_eq(support_tempdir(root, sizeof(root)), 0);
-	snprintf(text, sizeof(text), "Cpus_allowed_list:\t%u\nMems_allowed_list:\t0-1\n", first_cpu());
+	snprintf(text, sizeof(text), "Cpus_allowed_list:\t%u\nMems_allowed_list:\t0-1\n", support_first_cpu());
 	support_put(root, "/proc/self/status", text);
 	snprintf(text, sizeof(text), "MemTotal: %llu kB\nMemFree: %llu kB\nMemAvailable: %llu kB\n", 2 * FREE_KIB, 2 * FREE_KIB, 2 * FREE_KIB);
 	support_put(root, "/proc/meminfo", text);
-	snprintf(text, sizeof(text), "%u\n", first_cpu());
+	snprintf(text, sizeof(text), "%u\n", support_first_cpu());
 	support_put(root, "/sys/devices/system/cpu/online", text);
 	support_put(root, "/sys/devices/system/node/online", "0-1\n");
-	put_node(0, "\n");
-	put_node(1, text);
+	support_put_node(root, 0, "\n", FREE_KIB, FREE_KIB);
+	support_put_node(root, 1, text, FREE_KIB, FREE_KIB);
 	for (int i = 0; i < gpu_count; i++) {
 		snprintf(text, sizeof(text), "0000:1%d:00.0", i);
 		put_gpu(text, (unsigned)i % 2);

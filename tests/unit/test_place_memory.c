@@ -6,7 +6,6 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <math.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include "machine.h"
 #include "store_fixture.h"
 
+#define NODE_KIB (64u << 10)
 #define VERTICES 16000
 #define WIDTH 512
 #define HOST_BYTES (6ull << 20)
@@ -102,30 +102,6 @@ long __wrap_get_mempolicy(int *mode, unsigned long *mask, unsigned long bits, vo
 static char root[256];
 static struct store_fixture f;
 
-static void put_node(unsigned node, const char *cpus, unsigned free_mib)
-{
-	char name[100], text[200];
-
-	snprintf(name, sizeof(name), "/sys/devices/system/node/node%u/cpulist", node);
-	support_put(root, name, cpus);
-	snprintf(name, sizeof(name), "/sys/devices/system/node/node%u/meminfo", node);
-	snprintf(text, sizeof(text), "Node %u MemTotal: %u kB\nNode %u MemFree: %u kB\n", node, 64 * 1024, node, free_mib * 1024);
-	support_put(root, name, text);
-	snprintf(name, sizeof(name), "/sys/devices/system/node/node%u/distance", node);
-	support_put(root, name, node ? "20 10\n" : "10 20\n");
-}
-
-static unsigned first_cpu(void)
-{
-	cpu_set_t set;
-	unsigned cpu = 0;
-
-	cr_assert_eq(sched_getaffinity(0, sizeof(set), &set), 0);
-	while (!CPU_ISSET(cpu, &set))
-		cpu++;
-	return cpu;
-}
-
 /* The CPU that there is for sure is node 1's; the drive hangs there; node 1 has 4 MiB to be left alone, and `free_mib` less. */
 static void put_machine(unsigned free_mib)
 {
@@ -133,14 +109,14 @@ static void put_machine(unsigned free_mib)
 	struct stat st;
 
 	cr_assert_eq(support_tempdir(root, sizeof(root)), 0);
-	snprintf(text, sizeof(text), "Cpus_allowed_list:\t%u\nMems_allowed_list:\t0-1\n", first_cpu());
+	snprintf(text, sizeof(text), "Cpus_allowed_list:\t%u\nMems_allowed_list:\t0-1\n", support_first_cpu());
 	support_put(root, "/proc/self/status", text);
 	support_put(root, "/proc/meminfo", "MemTotal: 131072 kB\nMemFree: 120000 kB\nMemAvailable: 120000 kB\n");
-	snprintf(text, sizeof(text), "%u\n", first_cpu());
+	snprintf(text, sizeof(text), "%u\n", support_first_cpu());
 	support_put(root, "/sys/devices/system/cpu/online", text);
 	support_put(root, "/sys/devices/system/node/online", "0-1\n");
-	put_node(0, "\n", 60);
-	put_node(1, text, free_mib);
+	support_put_node(root, 0, "\n", NODE_KIB, 60 << 10);
+	support_put_node(root, 1, text, NODE_KIB, free_mib << 10);
 	cr_assert_eq(stat(f.dir, &st), 0);
 	snprintf(link, sizeof(link), "/sys/dev/block/%u:%u", major(st.st_dev), minor(st.st_dev));
 	support_put(root, "/sys/devices/pci0000:80/0000:80:01.0/block/sdz/size", "8\n");
@@ -340,7 +316,7 @@ Test(place_memory, a_cpuset_of_one_node_is_kept_and_is_what_there_is_room_in)
 	support_put(root, "/proc/self/status", "Cpus_allowed_list:\t0-9\nMems_allowed_list:\t1\n");
 	cr_assert_eq(reopen(&opts, NULL), 0, "%s", rung_last_error());
 	cr_assert_eq(bound_on(f.store->host_view.base, 1), stats_of().places[0].place.bytes);
-	put_node(1, "\n", 5);
+	support_put_node(root, 1, "\n", NODE_KIB, 5 << 10);
 	cr_assert_eq(reopen(&opts, NULL), RUNG_E_NOMEM);
 	opts.host_bytes = 0;   /* half of what is free there */
 	cr_assert_eq(reopen(&opts, NULL), 0, "%s", rung_last_error());

@@ -32,6 +32,8 @@ int rung__plan_look_at_machine(struct rung_plan *plan, const struct rung_plan_op
 	rc = rung__places_begin(places, &plan->bound, &plan->only, topology_out);
 	if (rc == 0 && *topology_out)
 		rung__placement_near_cpus(*topology_out, &plan->cpu_nodes);
+	if (rc == 0 && *topology_out && opts->numa == RUNG_NUMA_NODE)
+		rc = check_node(*topology_out, opts->numa_node);
 	if (opts->numa == RUNG_NUMA_NODE) {   /* as if the process were bound to it */
 		rung__nodes_add(&plan->bound, opts->numa_node);
 		plan->only = &plan->bound;
@@ -154,13 +156,10 @@ int rung__plan_place_memory(struct rung_plan *plan, const struct rung_plan_opts 
 	int rc = 0;
 
 	if (topology) {
-		if (opts->numa == RUNG_NUMA_NODE)
-			rc = check_node(topology, opts->numa_node);
 		rung__rooms_find(topology, plan->only, &rooms);
 		rung__places_decide_slots(&plan->places, &sizes, &rooms);
 		place_frames(&plan->places, &sizes, &rooms);
-		if (rc == 0)
-			rc = place_rows(plan, opts, &sizes, &rooms);
+		rc = place_rows(plan, opts, &sizes, &rooms);
 	}
 	if (plan->has_choice)
 		rung__spread_say(plan, &plan->choice);

@@ -365,6 +365,9 @@ Test(place_memory, a_node_that_there_is_not_is_a_mistake)
 	opts.numa_node = 2;
 	cr_assert_eq(reopen(&opts, NULL), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "NUMA node 2"), "%s", rung_last_error());
+	opts.host_bytes = 0;   /* of what that node has: it is what is said, not that half of nothing is too little */
+	cr_assert_eq(reopen(&opts, NULL), RUNG_E_INVAL);
+	cr_assert(strstr(rung_last_error(), "NUMA node 2"), "%s", rung_last_error());
 	opts.numa_node = RUNG_NODES_MAX;
 	cr_assert_eq(reopen(&opts, NULL), RUNG_E_INVAL);
 	opts.numa = (enum rung_numa)4;

@@ -44,6 +44,24 @@ void rung__announcer_destroy(struct rung__announcer *announcer)
 	rung__free(announcer);
 }
 
+static int outside(const struct rung_store *store, uint64_t id, uint64_t idx)
+{
+	return rung__fail(RUNG_E_RANGE, "prefetch: id %" PRId64 " at index %" PRIu64 " is not in 0..%" PRIu64, (int64_t)id, idx,
+	                  store->shape.vertex_count - 1);
+}
+
+/* Where nothing can be kept: what is wrong is wrong there, too. */
+static int check_ids(const struct rung_store *store, const struct rung_ids *ids)
+{
+	for (uint64_t i = 0; i < ids->count; i++) {
+		const uint64_t id = rung__gather_id(ids->data, ids->dtype, i);
+
+		if (id >= store->shape.vertex_count)
+			return outside(store, id, i);
+	}
+	return 0;
+}
+
 /* Cold rows of ids first .. first + count. */
 static int find_cold(const struct rung_store *store, const struct rung_ids *ids, uint64_t first, uint64_t count, uint64_t *cold_out)
 {
@@ -55,8 +73,7 @@ static int find_cold(const struct rung_store *store, const struct rung_ids *ids,
 		uint64_t id = rung__gather_id(ids->data, ids->dtype, i);
 
 		if (id >= store->shape.vertex_count)
-			return rung__fail(RUNG_E_RANGE, "prefetch: id %" PRId64 " at index %" PRIu64 " is not in 0..%" PRIu64, (int64_t)id, i,
-			                  store->shape.vertex_count - 1);
+			return outside(store, id, i);
 		id = map ? rung__id_get(map, map_bytes, id) : id;
 		if (id >= rank_first)
 			store->announcer->ranks[cold++] = id;
@@ -110,8 +127,10 @@ int rung__prefetch(struct rung_store *store, const struct rung_ids *ids, uint64_
 	int rc = rung__gather_check(store, ids);
 
 	*batch_count_out = 0;
-	if (rc < 0 || !store->cache)
+	if (rc < 0)
 		return rc;
+	if (!store->cache)
+		return check_ids(store, ids);
 	pthread_mutex_lock(&store->announcer->lock);
 	store->announcer->batch_count = 0;
 	for (uint64_t first = 0; first < ids->count && rc == 0; first += store->opts.batch_rows_max)

@@ -168,6 +168,10 @@ Test(store_cache, without_a_cache_nothing_is_kept_and_prefetching_is_no_error)
 	open_store(0, (struct rung_store_opts){ 0 });
 	fixture_random_ids(&f, ids, ASKED, 1);
 	cr_assert_eq(prefetch(ids, ASKED), 0);
+	ids[7] = ROWS;   /* is one with a cache, too */
+	cr_assert_eq(prefetch(ids, ASKED), RUNG_E_RANGE);
+	cr_assert(strstr(rung_last_error(), "id 4000 at index 7 is not in 0..3999"), "%s", rung_last_error());
+	ids[7] = 7;
 	fixture_gather_and_check(&f, ids, ASKED);
 	fixture_gather_and_check(&f, ids, ASKED);
 	cr_assert_eq(stats_now().read_rows, 2 * distinct_cold(ids, ASKED));

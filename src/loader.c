@@ -348,6 +348,38 @@ void rung_loader_put(struct rung_loader *loader, const struct rung_loader_batch 
 	rung__feed_give_batch(loader, batch);
 }
 
+/* @return 0 or RUNG_E_NOMEM; held: NULL where a batch failed, or there is none left */
+static int hold_batches(struct rung_loader *loader, const struct rung_loader_batch **held, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		if (rung_loader_next(loader, &held[i]) == RUNG_E_NOMEM)
+			return RUNG_E_NOMEM;
+	}
+	return 0;
+}
+
+int rung_loader_warm_up(struct rung_loader *loader, const struct rung_loader_pass *pass)
+{
+	const uint32_t count = loader->opts.gathers + RUNG__FEED_HELD;
+	const struct rung_loader_batch **held = rung__zalloc(count * sizeof(*held));
+	int rc;
+
+	if (!held)
+		return rung__fail(RUNG_E_NOMEM, "loader: no memory to warm up");
+	rc = rung_loader_begin(loader, pass);
+	if (rc == 0) {
+		rc = hold_batches(loader, held, count);
+		for (uint32_t i = 0; i < count; i++)
+			rung_loader_put(loader, held[i]);
+		rung_loader_end(loader);
+		pthread_mutex_lock(&loader->lock);
+		loader->counters = (struct rung__feed_counters){ 0 };
+		pthread_mutex_unlock(&loader->lock);
+	}
+	rung__free(held);
+	return rc;
+}
+
 /* ---- counters ---- */
 
 static double seconds(uint64_t ns)

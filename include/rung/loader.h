@@ -161,6 +161,16 @@ RUNG_API void rung_loader_put(struct rung_loader *loader, const struct rung_load
  */
 RUNG_API int rung_loader_end(struct rung_loader *loader);
 
+/**
+ * Before the first pass: make its first batches and put them back, as many as are in memory at a time, so that none of the pass waits for memory
+ * that is touched first, and what of their cold rows is kept is there. The pass on its way, if there is one, is ended; the counters
+ * count nothing of it, those of the store do.
+ *
+ * @param pass  as it will be begun, or another one with batches of the same size
+ * @return 0, what rung_loader_begin() returns, RUNG_E_NOMEM. What is wrong with a batch is for the pass to tell
+ */
+RUNG_API int rung_loader_warm_up(struct rung_loader *loader, const struct rung_loader_pass *pass);
+
 /** Counters of the pass on its way, or of the last one; each is exact, together they are of one moment. */
 struct rung_loader_stats {
 	size_t size;               /**< sizeof(struct rung_loader_stats), set by the caller */

@@ -1,175 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loader: batches and rows are those of the sampler and the dataset, in order, whatever works on them; what ends a pass; what is refused. */
-#include <criterion/criterion.h>
-#include <errno.h>
+/* The loader: batches and rows are those of the sampler and the dataset, in order, whatever works on them, and announced ahead. */
 #include <pthread.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "fault_tier.h"
-#include "says.h"
-#include "store_fixture.h"
-
-#define ROWS 3000u
-#define WIDTH 512u
-#define HOST_BYTES 500000u   /* of 1.5 MB, less slots and cache */
-#define SEEDS 330u
-#define BATCH 32u
-#define BATCHES ((SEEDS + BATCH - 1) / BATCH)
-#define HOPS 2
-#define KEY_FIRST 100u
-
-static const uint32_t fanouts[HOPS] = { 4, 3 };
-
-static struct store_fixture f;
-static struct rung_graph *graph;
-static uint64_t seeds[SEEDS];
-static struct rung_batch *expected[BATCHES];   /* by rung_sampler_sample() */
-
-static void sample_expected(void)
-{
-	struct rung_sampler_opts opts = RUNG_SAMPLER_OPTS_INIT;
-	struct rung_sampler *sampler;
-
-	opts.fanouts = fanouts;
-	opts.hop_count = HOPS;
-	opts.seed = 3;
-	cr_assert_eq(rung_sampler_create(rung_graph_csc(graph), &opts, &sampler), 0);
-	for (uint64_t b = 0; b < BATCHES; b++) {
-		cr_assert_eq(rung_batch_create(&expected[b]), 0);
-		cr_assert_eq(rung_sampler_sample(sampler, seeds + b * BATCH, RUNG__MIN(BATCH, SEEDS - b * BATCH), KEY_FIRST + b, expected[b]), 0);
-	}
-	rung_sampler_destroy(sampler);
-}
-
-static void open_store(uint64_t host_bytes, struct rung_store_opts opts)
-{
-	opts.size = sizeof(opts);
-	support_fault_reset();
-	fixture_open(&f, ROWS, WIDTH, host_bytes, &opts, &support_fault_tier);
-	cr_assert_eq(rung_dataset_load_graph(f.ds, &graph), 0);
-	for (uint64_t i = 0; i < SEEDS; i++)
-		seeds[i] = (i * 1237 + 11) % ROWS;
-	sample_expected();
-}
-
-static void close_store(void)
-{
-	for (uint64_t b = 0; b < BATCHES; b++)
-		rung_batch_destroy(expected[b]);
-	rung_graph_destroy(graph);
-	fixture_close(&f);
-}
-
-static struct rung_loader_opts loader_opts(uint32_t threads, uint32_t ahead, uint32_t gathers)
-{
-	struct rung_loader_opts opts = RUNG_LOADER_OPTS_INIT;
-
-	opts.sampler.fanouts = fanouts;
-	opts.sampler.hop_count = HOPS;
-	opts.sampler.seed = 3;
-	opts.batch_size = BATCH;
-	opts.threads = threads;
-	opts.ahead = ahead;
-	opts.gathers = gathers;
-	return opts;
-}
-
-static struct rung_loader *make_loader_of(struct rung_loader_opts opts)
-{
-	struct rung_loader *loader;
-
-	cr_assert_eq(rung_loader_create(f.store, rung_graph_csc(graph), &opts, &loader), 0, "%s", rung_last_error());
-	return loader;
-}
-
-static struct rung_loader *make_loader(uint32_t threads, uint32_t ahead, uint32_t gathers)
-{
-	return make_loader_of(loader_opts(threads, ahead, gathers));
-}
-
-static struct rung_loader_pass whole_pass(void)
-{
-	struct rung_loader_pass pass = RUNG_LOADER_PASS_INIT;
-
-	pass.seeds = seeds;
-	pass.seed_count = SEEDS;
-	pass.key_first = KEY_FIRST;
-	return pass;
-}
-
-static void begin(struct rung_loader *loader, struct rung_loader_pass pass)
-{
-	cr_assert_eq(rung_loader_begin(loader, &pass), 0, "%s", rung_last_error());
-}
-
-static const struct rung_loader_batch *next(struct rung_loader *loader)
-{
-	const struct rung_loader_batch *batch = NULL;
-
-	cr_assert_eq(rung_loader_next(loader, &batch), 1, "%s", rung_last_error());
-	return batch;
-}
-
-static void check_end(struct rung_loader *loader)
-{
-	const struct rung_loader_batch *batch = NULL;
-
-	for (int again = 0; again < 2; again++)
-		cr_assert_eq(rung_loader_next(loader, &batch), 0);
-	cr_assert_null(batch);
-}
-
-static void check_rows(const struct rung_loader_batch *batch)
-{
-	cr_assert(fixture_on_cuda() || !batch->request);
-	if (batch->request)
-		cr_assert_eq(rung_request_wait(batch->request, -1), 0, "%s", rung_last_error());
-	cr_assert_eq(fixture_wrong_rows(&f, batch->ranks, batch->rank_count, batch->rows, WIDTH), 0, "batch %" PRIu64, batch->batch_idx);
-}
-
-static void check_batch(const struct rung_loader_batch *batch, uint64_t idx)
-{
-	uint64_t count;
-	const uint64_t *vertices = rung_batch_vertices(expected[idx], &count);
-
-	cr_assert_eq(batch->batch_idx, idx);
-	cr_assert_eq(batch->rank_count, count);
-	cr_assert_arr_eq(batch->ranks, vertices, count * sizeof(*vertices));
-	cr_assert_eq(batch->seed_count, RUNG__MIN(BATCH, SEEDS - idx * BATCH));
-	cr_assert_arr_eq(batch->seeds, seeds + idx * BATCH, batch->seed_count * sizeof(*seeds));
-	cr_assert_eq(batch->block_count, HOPS);
-	for (uint32_t hop = 0; hop < HOPS; hop++) {
-		const struct rung_block *got = batch->blocks[hop], *want = rung_batch_block(expected[idx], hop);
-
-		cr_assert(got->dst_count == want->dst_count && got->src_count == want->src_count && got->edge_count == want->edge_count);
-		cr_assert_arr_eq(got->indptr, want->indptr, (want->dst_count + 1) * sizeof(*want->indptr));
-		cr_assert_arr_eq(got->indices, want->indices, want->edge_count * sizeof(*want->indices));
-	}
-	check_rows(batch);
-}
-
-static void run_pass(struct rung_loader *loader, struct rung_loader_pass pass)
-{
-	begin(loader, pass);
-	for (uint64_t b = pass.batch_first; b < BATCHES; b++) {
-		const struct rung_loader_batch *batch = next(loader);
-
-		check_batch(batch, b);
-		rung_loader_put(loader, batch);
-	}
-	check_end(loader);
-}
-
-static struct rung_loader_stats stats_of(const struct rung_loader *loader)
-{
-	struct rung_loader_stats stats = { .size = sizeof(stats) };
-
-	cr_assert_eq(rung_loader_stats(loader, &stats), 0);
-	return stats;
-}
+#include "loader_fixture.h"
 
 Test(loader, batches_are_those_of_the_sampler_and_their_rows_those_of_the_dataset)
 {
@@ -220,6 +56,46 @@ Test(loader, counters_are_of_the_pass)
 	cr_assert_eq(rung_loader_stats(loader, &stats), RUNG_E_INVAL);
 	stats.size = sizeof(stats) + 8;
 	cr_assert_eq(rung_loader_stats(loader, &stats), RUNG_E_ABI);
+	rung_loader_destroy(loader);
+	close_store();
+}
+
+static uint64_t store_requests(void)
+{
+	struct rung_store_stats stats = { .size = sizeof(stats) };
+
+	cr_assert_eq(rung_store_stats(f.store, &stats), 0);
+	return stats.requests;
+}
+
+Test(loader, what_warms_up_is_not_of_the_pass_and_the_pass_is_the_same)
+{
+	struct rung_loader_pass pass = whole_pass();
+	struct rung_loader *loader;
+	struct rung_loader_stats stats;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
+	loader = make_loader(2, 4, 2);
+	for (unsigned again = 0; again < 3; again++) {
+		const uint64_t before = store_requests();
+
+		cr_assert_eq(rung_loader_warm_up(loader, &pass), 0, "%s", rung_last_error());
+		stats = stats_of(loader);
+		cr_assert(stats.batches == 0 && stats.rows == 0 && stats.sample_s == 0 && stats.seconds == 0);
+		cr_assert_geq(store_requests(), before + 4);   /* two that are gathered ahead, and two that the caller has */
+		cr_assert_eq(rung_loader_next(loader, &(const struct rung_loader_batch *){ NULL }), RUNG_E_INVAL);
+		run_pass(loader, whole_pass());
+		cr_assert_eq(stats_of(loader).announced, BATCHES, "nothing that was announced is left");
+	}
+	begin(loader, pass);   /* one on its way */
+	rung_loader_put(loader, next(loader));
+	pass.seed_count = BATCH;   /* fewer batches than are held */
+	cr_assert_eq(rung_loader_warm_up(loader, &pass), 0);
+	pass.seed_count = 0;
+	cr_assert_eq(rung_loader_warm_up(loader, &pass), 0);
+	pass = whole_pass();
+	pass.batch_first = BATCHES + 1;
+	assert_says(rung_loader_warm_up(loader, &pass), RUNG_E_INVAL, "a pass of 11 batches");
 	rung_loader_destroy(loader);
 	close_store();
 }
@@ -492,6 +368,38 @@ Test(loader, without_edges_a_batch_is_its_seeds)
 	close_store();
 }
 
+Test(loader, batches_larger_than_a_request_are_split)
+{
+	struct rung_loader *loader;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ .batch_rows_max = 100 });
+	loader = make_loader(2, 4, 2);
+	run_pass(loader, whole_pass());
+	cr_assert_eq(stats_of(loader).announced, BATCHES);
+	rung_loader_destroy(loader);
+	close_store();
+}
+
+Test(loader, it_goes_on_while_others_have_all_requests_of_the_store)
+{
+	struct rung_request *taken[3];
+	struct rung_loader *loader;
+	struct rung_ids ids;
+	void *out;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ .requests_max = 3 });
+	ids = fixture_ids(&f, seeds, 10, RUNG_U64, RUNG_RANKS);
+	out = fixture_memory(&f, 10 * WIDTH);
+	for (unsigned i = 0; i < 3; i++)
+		cr_assert_eq(rung_gather_submit(f.store, &ids, out, 0, NULL, &taken[i]), 0);
+	loader = make_loader(2, 4, 2);
+	run_pass(loader, whole_pass());
+	for (unsigned i = 0; i < 3; i++)
+		rung_request_put(taken[i]);
+	rung_loader_destroy(loader);
+	close_store();
+}
+
 Test(loader, batches_are_announced_where_cold_rows_may_be_kept)
 {
 	struct rung_loader_pass pass = whole_pass();
@@ -586,276 +494,5 @@ Test(loader, what_was_announced_of_a_pass_that_is_left_is_taken_back)
 	run_pass(loader, whole_pass());
 	cr_assert_eq(stats_of(loader).announced, BATCHES);
 	rung_loader_destroy(loader);
-	close_store();
-}
-
-static bool wants(uint64_t idx, uint64_t rank)
-{
-	uint64_t count;
-	const uint64_t *vertices = rung_batch_vertices(expected[idx], &count);
-
-	for (uint64_t i = 0; i < count; i++) {
-		if (vertices[i] == rank)
-			return true;
-	}
-	return false;
-}
-
-/* A cold row that some batches want, and others do not. */
-static uint64_t find_rank(void)
-{
-	const struct rung_plan_tier *cold = rung_plan_tier(f.plan, fixture_tier(&f, "nvme"));
-
-	for (uint64_t rank = cold->rank_first; rank < ROWS; rank++) {
-		uint64_t wanted = 0;
-
-		for (uint64_t b = 0; b < BATCHES; b++)
-			wanted += wants(b, rank);
-		if (wanted >= 2 && wanted < BATCHES)
-			return rank;
-	}
-	cr_assert_fail("no such row");
-	return 0;
-}
-
-Test(loader, a_row_that_cannot_be_read_fails_the_batches_that_want_it)
-{
-	struct rung_loader *loader;
-	char words[64];
-	uint64_t rank;
-
-	if (fixture_in_place())
-		cr_skip_test("a row's neighbours are not those of its rank where rows stay in place");
-	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
-	rank = find_rank();
-	snprintf(words, sizeof(words), "row of rank %" PRIu64 " ", rank);
-	support_fault.bad_offset = 4096 + rank * WIDTH;
-	loader = make_loader(2, 4, 2);
-	begin(loader, whole_pass());
-	for (uint64_t b = 0; b < BATCHES; b++) {
-		const struct rung_loader_batch *batch = NULL;
-		int rc = rung_loader_next(loader, &batch);
-
-		if (batch && batch->request)
-			rc = rung_request_wait(batch->request, -1) < 0 ? RUNG_E_IO : rc;
-		cr_assert_eq(rc, wants(b, rank) ? RUNG_E_IO : 1, "batch %" PRIu64 ": %d: %s", b, rc, rung_last_error());
-		if (rc < 0) {
-			cr_assert(strstr(rung_last_error(), words) && strstr(rung_last_error(), strerror(ENODATA)), "%s", rung_last_error());
-		} else {
-			check_batch(batch, b);
-		}
-		rung_loader_put(loader, batch);
-	}
-	check_end(loader);
-	support_fault.bad_offset = 0;
-	run_pass(loader, whole_pass());
-	rung_loader_destroy(loader);
-	close_store();
-}
-
-Test(loader, a_batch_that_cannot_be_sampled_is_left_out)
-{
-	struct rung_loader *loader;
-
-	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
-	seeds[3 * BATCH + 5] = ROWS;
-	seeds[6 * BATCH + 7] = seeds[6 * BATCH + 2];
-	for (uint32_t threads = 1; threads <= 4; threads++) {
-		loader = make_loader(threads, 4, 2);
-		begin(loader, whole_pass());
-		for (uint64_t b = 0; b < BATCHES; b++) {
-			const struct rung_loader_batch *batch = NULL;
-			int rc = rung_loader_next(loader, &batch);
-
-			if (b == 3) {
-				assert_says(rc, RUNG_E_RANGE, "batch 3: sampling: seed 5 is 3000");
-			} else if (b == 6) {
-				assert_says(rc, RUNG_E_INVAL, "batch 6: sampling: seeds 2 and 7");
-			} else {
-				cr_assert_eq(rc, 1);
-				check_batch(batch, b);
-			}
-			rung_loader_put(loader, batch);
-		}
-		check_end(loader);
-		cr_assert_eq(stats_of(loader).batches, BATCHES - 2);
-		rung_loader_destroy(loader);
-	}
-	close_store();
-}
-
-Test(loader, batches_larger_than_a_request_are_split)
-{
-	struct rung_loader *loader;
-
-	open_store(HOST_BYTES, (struct rung_store_opts){ .batch_rows_max = 100 });
-	loader = make_loader(2, 4, 2);
-	run_pass(loader, whole_pass());
-	cr_assert_eq(stats_of(loader).announced, BATCHES);
-	rung_loader_destroy(loader);
-	close_store();
-}
-
-Test(loader, it_goes_on_while_others_have_all_requests_of_the_store)
-{
-	struct rung_request *taken[3];
-	struct rung_loader *loader;
-	struct rung_ids ids;
-	void *out;
-
-	open_store(HOST_BYTES, (struct rung_store_opts){ .requests_max = 3 });
-	ids = fixture_ids(&f, seeds, 10, RUNG_U64, RUNG_RANKS);
-	out = fixture_memory(&f, 10 * WIDTH);
-	for (unsigned i = 0; i < 3; i++)
-		cr_assert_eq(rung_gather_submit(f.store, &ids, out, 0, NULL, &taken[i]), 0);
-	loader = make_loader(2, 4, 2);
-	run_pass(loader, whole_pass());
-	for (unsigned i = 0; i < 3; i++)
-		rung_request_put(taken[i]);
-	rung_loader_destroy(loader);
-	close_store();
-}
-
-static void refuse(struct rung_loader_opts opts, const struct rung_csc *csc, int status, const char *words)
-{
-	struct rung_loader *loader = NULL;
-
-	assert_says(rung_loader_create(f.store, csc, &opts, &loader), status, words);
-	cr_assert_null(loader);
-}
-
-Test(loader, options_that_cannot_be_are_refused)
-{
-	const struct rung_loader_opts good = loader_opts(0, 0, 0);
-	struct rung_loader_opts opts = good;
-	struct rung_csc csc;
-	struct {
-		struct rung_loader_opts opts;
-		uint64_t more;
-	} longer = { good, 1 };
-	struct rung_loader *loader = NULL;
-
-	open_store(HOST_BYTES, (struct rung_store_opts){ .requests_max = 4 });
-	csc = *rung_graph_csc(graph);
-	opts.size = 3;
-	refuse(opts, &csc, RUNG_E_INVAL, "size");
-	opts = good;
-	opts.sampler.size = 0;
-	refuse(opts, &csc, RUNG_E_INVAL, "size of the sampler's options");
-	opts = good;
-	opts.threads = RUNG_LOADER_THREADS_MAX + 1;
-	refuse(opts, &csc, RUNG_E_INVAL, "threads");
-	opts = good;
-	opts.ahead = RUNG_LOADER_AHEAD_MAX + 1;
-	refuse(opts, &csc, RUNG_E_INVAL, "4097 batches ahead");
-	opts = good;
-	opts.gathers = 4;
-	refuse(opts, &csc, RUNG_E_INVAL, "at most 3");
-	opts = good;
-	opts.sampler.hop_count = RUNG_HOPS_MAX + 1;
-	refuse(opts, &csc, RUNG_E_INVAL, "hops");
-	opts = good;
-	opts.sampler.fanouts = NULL;
-	refuse(opts, &csc, RUNG_E_INVAL, "hops");
-	opts = good;
-	opts.sampler.draws = (enum rung_draws)7;
-	refuse(opts, &csc, RUNG_E_INVAL, "draws");
-	refuse(good, NULL, RUNG_E_INVAL, "no graph");
-	csc.vertex_count--;
-	refuse(good, &csc, RUNG_E_INVAL, "2999 vertices");
-	longer.opts.size = sizeof(longer);
-	cr_assert_eq(rung_loader_create(f.store, rung_graph_csc(graph), &longer.opts, &loader), RUNG_E_ABI);
-	longer.more = 0;
-	cr_assert_eq(rung_loader_create(f.store, rung_graph_csc(graph), &longer.opts, &loader), 0);
-	rung_loader_destroy(loader);
-	opts = good;
-	opts.gathers = 3;
-	loader = make_loader_of(opts);
-	run_pass(loader, whole_pass());
-	rung_loader_destroy(loader);
-	close_store();
-}
-
-Test(loader, a_store_of_one_request_is_enough)
-{
-	struct rung_loader_opts opts = loader_opts(2, 2, 2);
-	struct rung_loader *loader;
-
-	open_store(HOST_BYTES, (struct rung_store_opts){ .requests_max = 1 });
-	refuse(opts, rung_graph_csc(graph), RUNG_E_INVAL, "at most 1");
-	loader = make_loader(2, 2, 0);
-	run_pass(loader, whole_pass());
-	rung_loader_destroy(loader);
-	close_store();
-}
-
-Test(loader, passes_that_cannot_be_are_refused_and_the_one_on_its_way_goes_on)
-{
-	struct rung_loader_pass pass = whole_pass();
-	const struct rung_loader_batch *batch;
-	struct rung_loader *loader;
-
-	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
-	loader = make_loader(2, 2, 2);
-	begin(loader, pass);
-	pass.seeds = NULL;
-	cr_assert_eq(rung_loader_begin(loader, &pass), RUNG_E_INVAL);
-	pass = whole_pass();
-	pass.size = 2;
-	cr_assert_eq(rung_loader_begin(loader, &pass), RUNG_E_INVAL);
-	for (uint64_t b = 0; b < BATCHES; b++) {
-		batch = next(loader);
-		check_batch(batch, b);
-		rung_loader_put(loader, batch);
-	}
-	rung_loader_destroy(loader);
-	close_store();
-}
-
-/* @return batches handed over, less those that had no memory */
-static uint64_t run_short_of_memory(struct rung_loader *loader, bool *begun_out)
-{
-	const struct rung_loader_pass pass = whole_pass();
-	const struct rung_loader_batch *batch;
-	uint64_t good = 0;
-	int rc = rung_loader_begin(loader, &pass);
-
-	*begun_out = rc == 0;
-	cr_assert(rc == 0 || rc == RUNG_E_NOMEM);
-	for (uint64_t b = 0; b < BATCHES && *begun_out; b++) {
-		rc = rung_loader_next(loader, &batch);
-		cr_assert(rc == 1 || rc == RUNG_E_NOMEM, "%d: %s", rc, rung_last_error());
-		if (rc != 1)
-			continue;
-		check_batch(batch, b);
-		good++;
-		rung_loader_put(loader, batch);
-	}
-	return good;
-}
-
-Test(loader, every_allocation_may_fail)
-{
-	uint64_t good = 0, limit;
-
-	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
-	for (limit = 0; good < BATCHES && limit < 1000; limit += 1 + limit / 16) {
-		const struct rung_loader_opts opts = loader_opts(2, 3, 2);
-		struct rung_loader *loader;
-		bool begun;
-		int rc;
-
-		rung__alloc_limit((int64_t)limit);
-		rc = rung_loader_create(f.store, rung_graph_csc(graph), &opts, &loader);
-		if (rc == 0) {
-			good = run_short_of_memory(loader, &begun);
-			rung__alloc_limit(-1);
-			run_pass(loader, whole_pass());
-			rung_loader_destroy(loader);
-		}
-		rung__alloc_limit(-1);
-		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%d: %s", rc, rung_last_error());
-	}
-	cr_assert(limit > 20 && limit < 1000, "loader, workers, batches and their arrays, rows: %" PRIu64, limit);
 	close_store();
 }

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The loader: what cannot be read, sampled or had memory for fails the batches that want it; what cannot be asked for is refused. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "loader_fixture.h"
+
+static bool wants(uint64_t idx, uint64_t rank)
+{
+	uint64_t count;
+	const uint64_t *vertices = rung_batch_vertices(expected[idx], &count);
+
+	for (uint64_t i = 0; i < count; i++) {
+		if (vertices[i] == rank)
+			return true;
+	}
+	return false;
+}
+
+/* A cold row that some batches want, and others do not. */
+static uint64_t find_rank(void)
+{
+	const struct rung_plan_tier *cold = rung_plan_tier(f.plan, fixture_tier(&f, "nvme"));
+
+	for (uint64_t rank = cold->rank_first; rank < ROWS; rank++) {
+		uint64_t wanted = 0;
+
+		for (uint64_t b = 0; b < BATCHES; b++)
+			wanted += wants(b, rank);
+		if (wanted >= 2 && wanted < BATCHES)
+			return rank;
+	}
+	cr_assert_fail("no such row");
+	return 0;
+}
+
+Test(loader_faults, a_row_that_cannot_be_read_fails_the_batches_that_want_it)
+{
+	const struct rung_loader_pass pass = whole_pass();
+	struct rung_loader *loader;
+	char words[64];
+	uint64_t rank;
+
+	if (fixture_in_place())
+		cr_skip_test("a row's neighbours are not those of its rank where rows stay in place");
+	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
+	rank = find_rank();
+	snprintf(words, sizeof(words), "row of rank %" PRIu64 " ", rank);
+	support_fault.bad_offset = 4096 + rank * WIDTH;
+	loader = make_loader(2, 4, 2);
+	cr_assert_eq(rung_loader_warm_up(loader, &pass), 0, "it is for the pass to tell");
+	begin(loader, pass);
+	for (uint64_t b = 0; b < BATCHES; b++) {
+		const struct rung_loader_batch *batch = NULL;
+		int rc = rung_loader_next(loader, &batch);
+
+		if (batch && batch->request)
+			rc = rung_request_wait(batch->request, -1) < 0 ? RUNG_E_IO : rc;
+		cr_assert_eq(rc, wants(b, rank) ? RUNG_E_IO : 1, "batch %" PRIu64 ": %d: %s", b, rc, rung_last_error());
+		if (rc < 0) {
+			cr_assert(strstr(rung_last_error(), words) && strstr(rung_last_error(), strerror(ENODATA)), "%s", rung_last_error());
+		} else {
+			check_batch(batch, b);
+		}
+		rung_loader_put(loader, batch);
+	}
+	check_end(loader);
+	support_fault.bad_offset = 0;
+	run_pass(loader, whole_pass());
+	rung_loader_destroy(loader);
+	close_store();
+}
+
+Test(loader_faults, a_batch_that_cannot_be_sampled_is_left_out)
+{
+	struct rung_loader *loader;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
+	seeds[3 * BATCH + 5] = ROWS;
+	seeds[6 * BATCH + 7] = seeds[6 * BATCH + 2];
+	for (uint32_t threads = 1; threads <= 4; threads++) {
+		loader = make_loader(threads, 4, 2);
+		begin(loader, whole_pass());
+		for (uint64_t b = 0; b < BATCHES; b++) {
+			const struct rung_loader_batch *batch = NULL;
+			int rc = rung_loader_next(loader, &batch);
+
+			if (b == 3) {
+				assert_says(rc, RUNG_E_RANGE, "batch 3: sampling: seed 5 is 3000");
+			} else if (b == 6) {
+				assert_says(rc, RUNG_E_INVAL, "batch 6: sampling: seeds 2 and 7");
+			} else {
+				cr_assert_eq(rc, 1);
+				check_batch(batch, b);
+			}
+			rung_loader_put(loader, batch);
+		}
+		check_end(loader);
+		cr_assert_eq(stats_of(loader).batches, BATCHES - 2);
+		rung_loader_destroy(loader);
+	}
+	close_store();
+}
+
+static void refuse(struct rung_loader_opts opts, const struct rung_csc *csc, int status, const char *words)
+{
+	struct rung_loader *loader = NULL;
+
+	assert_says(rung_loader_create(f.store, csc, &opts, &loader), status, words);
+	cr_assert_null(loader);
+}
+
+Test(loader_faults, options_that_cannot_be_are_refused)
+{
+	const struct rung_loader_opts good = loader_opts(0, 0, 0);
+	struct rung_loader_opts opts = good;
+	struct rung_csc csc;
+	struct {
+		struct rung_loader_opts opts;
+		uint64_t more;
+	} longer = { good, 1 };
+	struct rung_loader *loader = NULL;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ .requests_max = 4 });
+	csc = *rung_graph_csc(graph);
+	opts.size = 3;
+	refuse(opts, &csc, RUNG_E_INVAL, "size");
+	opts = good;
+	opts.sampler.size = 0;
+	refuse(opts, &csc, RUNG_E_INVAL, "size of the sampler's options");
+	opts = good;
+	opts.threads = RUNG_LOADER_THREADS_MAX + 1;
+	refuse(opts, &csc, RUNG_E_INVAL, "threads");
+	opts = good;
+	opts.ahead = RUNG_LOADER_AHEAD_MAX + 1;
+	refuse(opts, &csc, RUNG_E_INVAL, "4097 batches ahead");
+	opts = good;
+	opts.gathers = 4;
+	refuse(opts, &csc, RUNG_E_INVAL, "at most 3");
+	opts = good;
+	opts.sampler.hop_count = RUNG_HOPS_MAX + 1;
+	refuse(opts, &csc, RUNG_E_INVAL, "hops");
+	opts = good;
+	opts.sampler.fanouts = NULL;
+	refuse(opts, &csc, RUNG_E_INVAL, "hops");
+	opts = good;
+	opts.sampler.draws = (enum rung_draws)7;
+	refuse(opts, &csc, RUNG_E_INVAL, "draws");
+	refuse(good, NULL, RUNG_E_INVAL, "no graph");
+	csc.vertex_count--;
+	refuse(good, &csc, RUNG_E_INVAL, "2999 vertices");
+	longer.opts.size = sizeof(longer);
+	cr_assert_eq(rung_loader_create(f.store, rung_graph_csc(graph), &longer.opts, &loader), RUNG_E_ABI);
+	longer.more = 0;
+	cr_assert_eq(rung_loader_create(f.store, rung_graph_csc(graph), &longer.opts, &loader), 0);
+	rung_loader_destroy(loader);
+	opts = good;
+	opts.gathers = 3;
+	loader = make_loader_of(opts);
+	run_pass(loader, whole_pass());
+	rung_loader_destroy(loader);
+	close_store();
+}
+
+Test(loader_faults, a_store_of_one_request_is_enough)
+{
+	struct rung_loader_opts opts = loader_opts(2, 2, 2);
+	struct rung_loader *loader;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ .requests_max = 1 });
+	refuse(opts, rung_graph_csc(graph), RUNG_E_INVAL, "at most 1");
+	loader = make_loader(2, 2, 0);
+	run_pass(loader, whole_pass());
+	rung_loader_destroy(loader);
+	close_store();
+}
+
+Test(loader_faults, passes_that_cannot_be_are_refused_and_the_one_on_its_way_goes_on)
+{
+	struct rung_loader_pass pass = whole_pass();
+	const struct rung_loader_batch *batch;
+	struct rung_loader *loader;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
+	loader = make_loader(2, 2, 2);
+	begin(loader, pass);
+	pass.seeds = NULL;
+	cr_assert_eq(rung_loader_begin(loader, &pass), RUNG_E_INVAL);
+	pass = whole_pass();
+	pass.size = 2;
+	cr_assert_eq(rung_loader_begin(loader, &pass), RUNG_E_INVAL);
+	for (uint64_t b = 0; b < BATCHES; b++) {
+		batch = next(loader);
+		check_batch(batch, b);
+		rung_loader_put(loader, batch);
+	}
+	rung_loader_destroy(loader);
+	close_store();
+}
+
+/* @return batches handed over, less those that had no memory */
+static uint64_t run_short_of_memory(struct rung_loader *loader, bool *begun_out)
+{
+	const struct rung_loader_pass pass = whole_pass();
+	const struct rung_loader_batch *batch;
+	uint64_t good = 0;
+	int rc = rung_loader_begin(loader, &pass);
+
+	*begun_out = rc == 0;
+	cr_assert(rc == 0 || rc == RUNG_E_NOMEM);
+	for (uint64_t b = 0; b < BATCHES && *begun_out; b++) {
+		rc = rung_loader_next(loader, &batch);
+		cr_assert(rc == 1 || rc == RUNG_E_NOMEM, "%d: %s", rc, rung_last_error());
+		if (rc != 1)
+			continue;
+		check_batch(batch, b);
+		good++;
+		rung_loader_put(loader, batch);
+	}
+	return good;
+}
+
+Test(loader_faults, every_allocation_may_fail)
+{
+	uint64_t good = 0, limit;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
+	for (limit = 0; good < BATCHES && limit < 1000; limit += 1 + limit / 16) {
+		const struct rung_loader_opts opts = loader_opts(2, 3, 2);
+		struct rung_loader *loader;
+		bool begun;
+		int rc;
+
+		rung__alloc_limit((int64_t)limit);
+		rc = rung_loader_create(f.store, rung_graph_csc(graph), &opts, &loader);
+		if (rc == 0) {
+			const struct rung_loader_pass pass = whole_pass();
+
+			if (limit % 2)
+				rc = rung_loader_warm_up(loader, &pass);
+			good = run_short_of_memory(loader, &begun);
+			rung__alloc_limit(-1);
+			run_pass(loader, whole_pass());
+			rung_loader_destroy(loader);
+		}
+		rung__alloc_limit(-1);
+		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%d: %s", rc, rung_last_error());
+	}
+	cr_assert(limit > 20 && limit < 1000, "loader, workers, batches and their arrays, rows: %" PRIu64, limit);
+	close_store();
+}

@@ -12,10 +12,12 @@ from .dtypes import DType
 from .errors import (AbiError, AgainError, BusyError, CanceledError, ClosedError, CorruptError, Error, ExistsError, ForkError, FormatError,
                      InvalidError, LibraryError, NoDeviceError, NoMemoryError, NoSpaceError, NotFoundError, NotSupportedError, RangeError,
                      ReadError, TimedOutError)
+from .gather import Gather
 from .loader import Batch, EpochStats, Loader
 from .sampler import Block, NeighborSampler, Sample
 from .staging import StageResult, stage
-from .store import Gather, Stats, Store, Tier, attach, open   # pylint: disable=redefined-builtin
+from .stats import Stats, Tier
+from .store import Store, attach, open   # pylint: disable=redefined-builtin
 
 # not in __all__: a star import would need torch
 _LAZY = {"FeatureStore": "pyg", "Feature": "graphbolt"}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import os
-from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint, c_uint32, c_uint64, c_ulonglong, c_void_p
+from ctypes import CFUNCTYPE, POINTER, c_char, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint, c_uint32, c_uint64, c_ulonglong, c_void_p
 from typing import NoReturn
 
 from .errors import InvalidError, LibraryError, error_of
@@ -21,6 +21,9 @@ TIERS_MAX = 8
 LATENCY_BUCKETS = 64
 STAGES = ("queue", "device", "copy")
 ENGINE_STEPS_MAX = 8
+PROFILE_ROWS_MAX = PROFILE_READS_MAX = 1024
+PROFILE_GPU_ROWS_MAX = PROFILE_DRIVES_MAX = 16
+DRIVE_NAME_BYTES = 64
 PHASES_MAX = 8
 
 RANKS, VERTICES = 0, 1
@@ -128,12 +131,42 @@ class DatasetInfo(Struct):
                 ("features_path", c_char_p), ("features_offset", c_uint64), ("features_file_bytes", c_uint64)]
 
 
+class ProfileRows(Struct):
+    _c_name_ = "rung_profile_rows"
+    _fields_ = [("all_cores", c_int), ("threads", c_uint32), ("cpu_node", c_uint32), ("memory_node", c_uint32), ("row_bytes", c_uint64),
+                ("rows_per_s", c_double)]
+
+
+class ProfileGpuRows(Struct):
+    _c_name_ = "rung_profile_gpu_rows"
+    _fields_ = [("row_bytes", c_uint64), ("rows_per_s", c_double)]
+
+
+class ProfileDrive(Struct):
+    _c_name_ = "rung_profile_drive"
+    _fields_ = [("name", c_char * DRIVE_NAME_BYTES)]
+
+
+class ProfileReads(Struct):
+    _c_name_ = "rung_profile_reads"
+    _fields_ = [("drive", c_uint32), ("read_bytes", c_uint64), ("depth", c_uint32), ("reads_per_s", c_double)]
+
+
+class Profile(Struct):
+    _c_name_ = "rung_profile"
+    _fields_ = [("size", c_size_t), ("rows_count", c_uint32), ("rows", ProfileRows * PROFILE_ROWS_MAX), ("drive_count", c_uint32),
+                ("drives", ProfileDrive * PROFILE_DRIVES_MAX), ("reads_count", c_uint32), ("reads", ProfileReads * PROFILE_READS_MAX),
+                ("gpu_rows_count", c_uint32), ("peer_rows_count", c_uint32), ("link_rows_count", c_uint32),
+                ("gpu_rows", ProfileGpuRows * PROFILE_GPU_ROWS_MAX), ("peer_rows", ProfileGpuRows * PROFILE_GPU_ROWS_MAX),
+                ("link_rows", ProfileGpuRows * PROFILE_GPU_ROWS_MAX)]
+
+
 class PlanOpts(Struct):
     _c_name_ = "rung_plan_opts"
     _fields_ = [("size", c_size_t), ("host_bytes", c_uint64), ("queue_depth", c_uint32), ("device", c_int), ("gpus", POINTER(c_int)),
                 ("gpu_count", c_uint32), ("gpu_bytes", c_uint64), ("gpu_spare_bytes", c_uint64), ("replicate_bytes", c_uint64),
                 ("sample_on_gpu", c_int), ("vertex_ids", c_int), ("cache_bytes", c_uint64), ("numa", c_int), ("numa_node", c_uint32),
-                ("profile", c_void_p)]
+                ("profile", POINTER(Profile))]
 
 
 class PlanDevice(Struct):
@@ -233,6 +266,7 @@ FUNCTIONS = {
     "rung_dataset_load_graph": (c_int, [_P, POINTER(_P)]),
     "rung_graph_csc": (POINTER(Csc), [_P]),
     "rung_graph_destroy": (None, [_P]),
+    "rung_profile_load": (c_int, [c_char_p, POINTER(Profile)]),
     "rung_plan_create": (c_int, [_P, POINTER(PlanOpts), POINTER(_P)]),
     "rung_plan_destroy": (None, [_P]),
     "rung_plan_device": (POINTER(PlanDevice), [_P]),
@@ -265,6 +299,7 @@ FUNCTIONS = {
     "rung_loader_next": (c_int, [_P, POINTER(POINTER(LoaderBatch))]),
     "rung_loader_put": (None, [_P, POINTER(LoaderBatch)]),
     "rung_loader_end": (c_int, [_P]),
+    "rung_loader_warm_up": (c_int, [_P, POINTER(LoaderPass)]),
     "rung_loader_stats": (c_int, [_P, POINTER(LoaderStats)]),
 }
 

@@ -5,267 +5,28 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
 import threading
 import weakref
 from collections.abc import Sequence
-from ctypes import POINTER, byref, c_int, c_void_p, cast
-from dataclasses import dataclass
+from ctypes import POINTER, byref, c_int, c_void_p, cast, pointer
 from math import ceil
 from typing import Any, Optional, Union
 
 import numpy as np
 
-from ._library import (BYTES_NONE, DEVICES, ENGINES, NUMA_POLICIES, RANKS, STAGES, UINT32_MAX, VERTICES, Ids, PlanOpts, StoreInfo, StoreOpts, StoreStats,
-                       check, lib, raise_last, string, text)
-from .arrays import CPU, CUDA, HOST_READABLE, Array, Foreign
+from ._library import (BYTES_NONE, DEVICES, ENGINES, NUMA_POLICIES, RANKS, UINT32_MAX, VERTICES, Ids, PlanOpts, Profile, StoreInfo, StoreOpts, check, lib, string,
+                       text)
+from .arrays import CUDA
 from .dataset import Dataset
-from .dtypes import BY_CODE, ID_DLPACK, ID_NUMPY, ID_TORCH, DType, numpy_dtype
-from .errors import ClosedError, ForkError, InvalidError, error_of
+from .dtypes import BY_CODE, DType
+from .errors import ClosedError, ForkError, InvalidError
 from .forks import watch
+from .gather import Flight, Gather, stream_address
+from .ids import Listed, list_ids, torch_of
+from .rows import StoreMemory, make_rows
 from .sizes import Size, size_bytes, whole_number
-
-_ID_CURE = "ids are int32, uint32, int64 or uint64, in one dimension"
-
-
-@dataclass(frozen=True)
-class Tier:
-    """A rung of the ladder: `rows` it holds, `hits` it served, their `bytes`."""
-
-    name: str
-    rows: int
-    hits: int
-    bytes: int
-
-
-@dataclass(frozen=True)
-class Stats:
-    """Counters of a store since it was opened. Each is exact; together they are of about the same moment."""
-
-    tiers: tuple[Tier, ...]
-    requests: int
-    request_errors: int
-    device_reads: int
-    device_read_bytes: int
-    merged_rows: int
-    duplicate_rows: int
-    retries: int
-    queue_depth: int
-    engine: str
-    engine_why: str
-    direct: bool
-    cache_hits: int
-    joined_rows: int
-    read_rows: int
-    failed_rows: int
-    cache_rows: int
-    cache_rows_filled: int
-    host_waits: int
-    scatters: int
-    latency: tuple[int, ...]
-    stages: dict[str, tuple[int, ...]]
-
-    @property
-    def rows(self) -> int:
-        """Rows served, by all tiers."""
-        return sum(tier.hits for tier in self.tiers)
-
-    def hit_share(self, name: str) -> float:
-        """Share of the rows served that a tier served; NaN before the first."""
-        return sum(tier.hits for tier in self.tiers if tier.name == name) / self.rows if self.rows else float("nan")
-
-
-class _Listed:
-    """A list of ids as the library takes it, and what keeps its memory. `kind` is what the rows come back as."""
-
-    __slots__ = ("ids", "keeps", "kind", "device")
-
-    def __init__(self, ids: Ids, keeps: Any, kind: str, device: tuple[int, int] = (CPU, 0)):
-        self.ids, self.keeps, self.kind, self.device = ids, keeps, kind, device
-
-
-def _torch_of(value: Any):
-    """torch when `value` is one of its tensors: then it was imported, else it is left alone."""
-    torch = sys.modules.get("torch")
-    return torch if torch is not None and isinstance(value, torch.Tensor) else None
-
-
-def _torch_device(tensor) -> tuple[int, int]:
-    return (CUDA, tensor.device.index or 0) if tensor.device.type == "cuda" else (CPU, 0)
-
-
-def _list_ids(ids: Any, space: int) -> _Listed:
-    torch = _torch_of(ids)
-    if torch is not None:
-        if ids.dtype == torch.bool and ids.dim() == 1:
-            raise InvalidError("ids are a mask: give mask.nonzero().flatten()")
-        code = ID_TORCH.get(str(ids.dtype))
-        if code is None or ids.dim() != 1 or ids.device.type not in ("cpu", "cuda") or ids.layout != torch.strided:
-            raise InvalidError(f"ids {list(ids.shape)} {ids.dtype} on {ids.device}: {_ID_CURE}, on the CPU or a CUDA device")
-        if not ids.is_contiguous():
-            ids = ids.contiguous()
-        return _Listed(Ids(ids.data_ptr(), ids.shape[0], code, space), ids, "torch", _torch_device(ids))
-    if not isinstance(ids, (np.ndarray, list, tuple, range)) and hasattr(ids, "__dlpack__"):
-        foreign = Foreign(ids)
-        code = ID_DLPACK.get(foreign.dtype.dlpack) if foreign.dtype else None
-        if code is None or len(foreign.shape) != 1 or not foreign.contiguous:
-            raise InvalidError(f"ids {list(foreign.shape)}: {_ID_CURE}, without gaps")
-        if foreign.device[0] not in (*HOST_READABLE, CUDA):
-            raise InvalidError(f"ids are on device {foreign.device} of DLPack: give host or CUDA memory")
-        return _Listed(Ids(foreign.data, foreign.shape[0], code, space), foreign, "rung", foreign.device)
-    try:
-        array = np.asarray(ids)
-    except ValueError as error:   # lists of lists
-        raise InvalidError(f"ids: {error}; {_ID_CURE}") from None
-    if array.size == 0 and array.ndim == 1 and not isinstance(ids, np.ndarray):
-        array = array.astype(np.int64)
-    code = ID_NUMPY.get(array.dtype)
-    if code is None or array.ndim != 1:
-        raise InvalidError(f"ids {list(array.shape)} {array.dtype}: {_ID_CURE}")
-    array = np.ascontiguousarray(array)
-    return _Listed(Ids(array.ctypes.data, array.shape[0], code, space), array, "numpy")
-
-
-def _told(out: Any) -> str:
-    """What somebody gave, in a few words."""
-    return f"{list(out.shape)} {getattr(out, 'dtype', '')}".strip() if hasattr(out, "shape") else f"of type {type(out).__name__}"
-
-
-class _Out:
-    """Memory of the store's device (rung_store_alloc), freed when nobody holds it. The store's own memory stays for as long."""
-
-    __slots__ = ("_store", "_handle", "_pid", "data")
-
-    def __init__(self, store: Store, size: int):
-        data = c_void_p()
-        with store._using() as handle:
-            check(lib.rung_store_alloc(handle, max(size, 1), byref(data)))
-            store._lend()
-        self._store, self._handle, self._pid, self.data = store, handle, os.getpid(), data.value or 0
-
-    def __del__(self):
-        data = getattr(self, "data", None)
-        if data and os.getpid() == self._pid:
-            lib.rung_store_free(self._handle, data)
-            self._store._take_back()
-
-
-class _Flight:
-    """A request that the library works on, and what it reads and writes. Ended once: by its Gather, or by its store when that is closed.
-
-    The lock is held while one of them waits; a collection meanwhile may drop the Gather on the same thread.
-    """
-
-    __slots__ = ("_lock", "_request", "_keeps", "failed")
-
-    def __init__(self, request: c_void_p, keeps: Any):
-        self._lock = threading.RLock()
-        self._request: Optional[c_void_p] = request
-        self._keeps = keeps
-        self.failed: Optional[tuple[int, str]] = None   # status and sentence
-
-    def done(self) -> bool:
-        if not self._lock.acquire(blocking=False):   # somebody waits for it
-            return False
-        try:
-            return self._request is None or bool(lib.rung_request_poll(self._request))
-        finally:
-            self._lock.release()
-
-    def wait(self, timeout_ns: int) -> None:
-        """End it. TimedOutError leaves it as it is."""
-        with self._lock:
-            if self._request is None:
-                return
-            status = lib.rung_request_wait(self._request, timeout_ns)
-            if status < 0:
-                if not lib.rung_request_poll(self._request):
-                    raise_last(status)
-                status = lib.rung_request_wait(self._request, -1)   # it came just then, or that is what it failed with
-            request, self._request = self._request, None
-            kept, self._keeps = self._keeps, None   # let go behind the lock
-            if status < 0:
-                self.failed = status, text(lib.rung_request_error(request))
-            lib.rung_request_put(request)
-        del kept
-
-    def wait_stream(self, address: Optional[int]) -> bool:
-        """False: it has ended."""
-        with self._lock:
-            if self._request is None:
-                return False
-            check(lib.rung_request_wait_stream(self._request, address))
-            return True
-
-    def forked(self) -> None:
-        """In a child nobody works on it, and the library's side is the parent's."""
-        self._lock = threading.RLock()
-        self._request = None
-        self.failed = 0, ""
-
-
-class Gather:
-    """Rows on their way, of `Store.gather_async()`. Threads: one at a time.
-
-    On the CPU `wait()` gives them. On a GPU `wait_stream()` lets later work on a CUDA stream wait for them, the host does not.
-    One that is dropped is waited for: its memory is written to until then. Rows of one that its store's `close()` has waited for are there.
-    """
-
-    def __init__(self, store: Store, flight: _Flight, rows: Any):
-        self._store, self._flight, self._rows = store, flight, rows
-
-    def done(self) -> bool:
-        """Whether the rows are there, or have failed. Never blocks."""
-        return self._flight.done()
-
-    def wait(self, timeout: Optional[float] = None) -> Any:
-        """The rows, [len(ids), ...]: torch when ids were torch, numpy when they were numpy or a list, else `rung.Array`.
-
-        Args:
-            timeout: seconds; None: as long as it takes. TimedOutError leaves the rows on their way.
-
-        Raises ReadError and others, with row, file and offset; also each time it is called again. RangeError (GPU: of ids outside).
-        ForkError in a forked child.
-        """
-        self._flight.wait(-1 if timeout is None else _nanoseconds(timeout))
-        self._store._flights.discard(self._flight)
-        if self._flight.failed is not None:
-            self._rows = None
-            status, sentence = self._flight.failed
-            if status == 0:
-                raise ForkError(f"{self._store.path}: these rows are the parent process's; gather in the child")
-            raise error_of(status, text(lib.rung_status_name(status)), sentence)
-        return self._rows
-
-    result = wait
-
-    def wait_stream(self, stream: Any = None) -> Any:
-        """The rows, for work that is put on a CUDA stream behind this call (default: torch's current one). On the CPU as `wait()`."""
-        if self._store.device == "cpu" or not self._flight.wait_stream(stream_address(self._store, stream)):
-            return self.wait()
-        return self._rows
-
-    def __del__(self):
-        if hasattr(self, "_flight"):
-            self._flight.wait(-1)   # nothing may write to memory that goes with us
-            self._store._flights.discard(self._flight)
-
-
-def _nanoseconds(seconds: float) -> int:
-    if not seconds >= 0:   # NaN, too
-        raise InvalidError(f"timeout={seconds!r}: give seconds, 0 or more, or None")
-    return int(min(seconds, 1e9) * 1e9)
-
-
-def stream_address(store: Store, stream: Any) -> Optional[int]:
-    """Of a CUDA stream: torch's, or an address; None: torch's current one, or without torch the store's own."""
-    if stream is None:
-        torch = sys.modules.get("torch")
-        if torch is None or not torch.cuda.is_available():
-            return None
-        return torch.cuda.current_stream(store.gpu).cuda_stream
-    return getattr(stream, "cuda_stream", stream)
+from .stats import Stats, read_stats
 
 
 class Store:
@@ -284,7 +45,7 @@ class Store:
         self._users = 0   # threads inside a call
         self._handle: Optional[c_void_p] = None
         self._parents = False   # a forked child's, not opened again yet
-        self._flights: set[_Flight] = set()
+        self._flights: set[Flight] = set()
         self._lent = 0   # pieces of the store's memory that others hold
         self._closing: Optional[c_void_p] = None   # closed, but for those
         self._own_folder: Optional[weakref.finalize] = None   # removes it, at the latest when the program ends
@@ -306,7 +67,7 @@ class Store:
         self.device: str = "cpu" if info.device == 0 else f"cuda:{info.gpu}"
 
     def _open(self, path, host, gpu, gpus, device, cache, share, vertex_ids, queue_depth, engine, numa, requests, batch_rows, gap, buffered,
-              read_timeout) -> c_void_p:
+              read_timeout, profile) -> c_void_p:
         plan_opts, opts = PlanOpts(), StoreOpts()
         plan, handle = c_void_p(), c_void_p()
         with Dataset(path) as dataset:
@@ -328,6 +89,10 @@ class Store:
                 plan_opts.numa = _index(numa, [policy for policy in NUMA_POLICIES if policy != "node"], "numa", NUMA_POLICIES)
             else:
                 plan_opts.numa, plan_opts.numa_node = NUMA_POLICIES.index("node"), whole_number(numa, "numa")
+            if profile is not None:
+                figures = Profile()
+                check(lib.rung_profile_load(string(profile, "profile"), byref(figures)))
+                plan_opts.profile = pointer(figures)
             opts.engine = _index(engine, ENGINES, "engine")
             opts.requests_max, opts.batch_rows_max = whole_number(requests, "requests"), whole_number(batch_rows, "batch_rows")
             opts.gap_bytes, opts.buffered = whole_number(gap, "gap"), bool(buffered)
@@ -436,14 +201,14 @@ class Store:
 
         The GIL is given up meanwhile. On a GPU the work is put behind torch's current stream, and waited for.
         """
-        listed = _list_ids(ids, RANKS if ranks else VERTICES)
+        listed = list_ids(ids, RANKS if ranks else VERTICES)
         if self.gpu >= 0:
             if listed.device[0] != CUDA:
                 return self._gather_staged(listed, out)
             gather = self._submit(listed, out)
             gather.wait_stream()
             return gather.wait()
-        rows, address = self._room(listed, out)
+        rows, address = make_rows(self, listed, out)
         with self._using() as handle:
             check(lib.rung_gather(handle, listed.ids, address, 0))
         return rows
@@ -457,64 +222,31 @@ class Store:
         Raises AgainError when `requests` gathers are in flight: wait for one. Lists are of at most `batch_rows` ids.
         On a GPU ids must be there.
         """
-        listed = _list_ids(ids, RANKS if ranks else VERTICES)
+        listed = list_ids(ids, RANKS if ranks else VERTICES)
         if self.gpu >= 0 and listed.device[0] != CUDA:
             raise InvalidError(f"ids are in host memory, the store gathers on {self.device}: move them there, or use gather()")
         return self._submit(listed, out, stream)
 
-    def _submit(self, listed: _Listed, out: Any, stream: Any = None) -> Gather:
-        rows, address = self._room(listed, out)
+    def _submit(self, listed: Listed, out: Any, stream: Any = None) -> Gather:
+        rows, address = make_rows(self, listed, out)
         request = c_void_p()
         with self._using() as handle:
             check(lib.rung_gather_submit(handle, listed.ids, address, 0, None if self.gpu < 0 else stream_address(self, stream), byref(request)))
-            flight = _Flight(request, (listed, rows))
+            flight = Flight(request, (listed, rows))
             self._flights.add(flight)   # before close() can go on
         return Gather(self, flight, rows)
 
-    def _gather_staged(self, listed: _Listed, out: Any) -> Any:
+    def _gather_staged(self, listed: Listed, out: Any) -> Any:
         """Ids of the host on a store that gathers on a GPU: through memory of its own, and back."""
-        rows, address = self._room(listed, out)
+        rows, address = make_rows(self, listed, out)
         count = listed.ids.count
         with self._using() as handle:
             id_bytes = count * (4 if listed.ids.dtype in (6, 7) else 8)
-            there, back = _Out(self, id_bytes), _Out(self, count * self.row_bytes)
+            there, back = StoreMemory(self, id_bytes), StoreMemory(self, count * self.row_bytes)
             check(lib.rung_store_copy(handle, there.data, listed.ids.data, id_bytes))
             check(lib.rung_gather(handle, Ids(there.data, count, listed.ids.dtype, listed.ids.space), back.data, 0))
             check(lib.rung_store_copy(handle, address, back.data, count * self.row_bytes))
         return rows
-
-    def _room(self, listed: _Listed, out: Any) -> tuple[Any, int]:
-        """Rows to be, and their address; `out` when it is as it has to be."""
-        shape = (listed.ids.count, *self.shape[1:])
-        if self.gpu < 0 and listed.device[0] == CUDA:
-            raise InvalidError(f"ids are on cuda:{listed.device[1]}, the store gathers on the CPU{' (' + self.why_cpu + ')' if self.why_cpu else ''}: give "
-                               "them on the CPU, as ids.cpu(), or open it with gpu=...")
-        if listed.kind == "torch":
-            torch, device = sys.modules["torch"], listed.keeps.device
-            if out is None:
-                out = torch.empty(shape, dtype=getattr(torch, self.dtype.torch), device=device)
-            elif (not isinstance(out, torch.Tensor) or tuple(out.shape) != shape or str(out.dtype) != "torch." + self.dtype.torch or out.device != device
-                  or not out.is_contiguous()):
-                raise InvalidError(f"out {_told(out)}: wanted a contiguous tensor {list(shape)} torch.{self.dtype.torch} on {device}")
-            return out, out.data_ptr()
-        if listed.kind == "numpy":
-            dtype = numpy_dtype(self.dtype)
-            if out is None:
-                out = np.empty(shape, dtype)
-            elif (not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype or not out.flags.c_contiguous or not out.flags.writeable):
-                raise InvalidError(f"out {_told(out)}: wanted a numpy array {list(shape)} {dtype}, in C order and writeable")
-            return out, out.ctypes.data
-        if out is None:
-            memory = _Out(self, listed.ids.count * self.row_bytes)
-            return Array(memory.data, shape, self.dtype, memory, (CPU, 0) if self.gpu < 0 else (CUDA, self.gpu)), memory.data
-        wanted = f"wanted {list(shape)} {self.dtype.name} on device {listed.device} of DLPack, contiguous and writeable"
-        if not hasattr(out, "__dlpack__"):
-            raise InvalidError(f"out {_told(out)}: {wanted}")
-        foreign = Foreign(out)
-        if foreign.shape != shape or foreign.dtype != self.dtype or foreign.device != listed.device or not foreign.contiguous or foreign.read_only:
-            raise InvalidError(f"out {_told(out)} on device {foreign.device}: {wanted}")
-        listed.keeps = (listed.keeps, foreign)
-        return out, foreign.data
 
     def __getitem__(self, ids: Any) -> Any:
         """`store[5]` one row [...], `store[2:9]` rows of a range, `store[ids]` as `gather(ids)`, `store[mask]` those where it is true."""
@@ -525,7 +257,7 @@ class Store:
             return self.gather(np.array([index % len(self)], np.int64))[0]
         if isinstance(ids, slice):
             return self.gather(np.arange(*ids.indices(len(self)), dtype=np.int64))
-        torch = _torch_of(ids)
+        torch = torch_of(ids)
         if (torch is not None and ids.dtype == torch.bool) or (isinstance(ids, np.ndarray) and ids.dtype == bool):
             if tuple(ids.shape) != self.shape[:1]:
                 raise InvalidError(f"a mask of {list(ids.shape)}: wanted [{len(self)}]")
@@ -537,7 +269,7 @@ class Store:
 
         Raises AgainError when enough is announced: gather some first. On a GPU store, too, ids are host memory.
         """
-        listed = _list_ids(ids, RANKS if ranks else VERTICES)
+        listed = list_ids(ids, RANKS if ranks else VERTICES)
         if listed.device[0] == CUDA:
             raise InvalidError("prefetch() reads ids on the host: give ids.cpu()")
         with self._using() as handle:
@@ -545,15 +277,8 @@ class Store:
 
     def stats(self) -> Stats:
         """Counters since it was opened."""
-        found = StoreStats()
         with self._using() as handle:
-            check(lib.rung_store_stats(handle, byref(found)))
-            tiers = tuple(Tier(text(tier.name), tier.rows, tier.hits, tier.bytes) for tier in found.tiers[: found.tier_count])
-            engine, why = text(found.engine), text(found.engine_why)
-        plain = ("requests", "request_errors", "device_reads", "device_read_bytes", "merged_rows", "duplicate_rows", "retries", "queue_depth", "cache_hits",
-                 "joined_rows", "read_rows", "failed_rows", "cache_rows", "cache_rows_filled", "host_waits", "scatters")
-        return Stats(tiers=tiers, engine=engine, engine_why=why, direct=bool(found.direct), latency=tuple(found.latency),
-                     stages={name: tuple(found.stages[i]) for i, name in enumerate(STAGES)}, **{name: getattr(found, name) for name in plain})
+            return read_stats(handle)
 
     # ---- end ----
 
@@ -653,7 +378,7 @@ def _attach(share_path: str, vertex_ids: bool, requests: int, batch_rows: int) -
 def open(path: Union[str, os.PathLike], *, host: Optional[Size] = None, gpu: Optional[Size] = None, gpus: Sequence[int] = (),   # pylint: disable=redefined-builtin
          device: Optional[str] = None, cache: Optional[Size] = None, share: Union[bool, str, os.PathLike] = False, vertex_ids: bool = True,
          queue_depth: int = 0, engine: str = "auto", numa: Union[str, int] = "auto", requests: int = 0, batch_rows: int = 0, gap: int = 0,
-         buffered: bool = False, read_timeout: float = 0) -> Store:
+         buffered: bool = False, read_timeout: float = 0, profile: Union[str, os.PathLike, None] = None) -> Store:
     """Open a staged data set's features: the hottest rows are read into memory, the others stay in the file.
 
     Args:
@@ -666,13 +391,14 @@ def open(path: Union[str, os.PathLike], *, host: Optional[Size] = None, gpu: Opt
         share: let other processes attach: True (workers that this one forks or spawns) or the path of a socket
         vertex_ids: ids are original vertices; False: ranks only, which spares 4 bytes a vertex
         queue_depth, engine, numa, gap, buffered, read_timeout: see rung-bench(1); numa "auto", "interleave", "none" or a node
+        profile: what `rung numa --json` measured on this machine: queue_depth, gap and numa are chosen by it, where they are not given
         requests: `gather_async()`s in flight at most (default 8).  batch_rows: ids of each at most (default 1 Mi)
 
     Raises NotFoundError, FormatError, CorruptError, InvalidError (a budget too small: `least_bytes` would do), NoMemoryError, NoDeviceError.
     """
     return Store(dict(path=os.path.abspath(os.fsdecode(path)), host=host, gpu=gpu, gpus=tuple(gpus), device=device, cache=cache, share=share, vertex_ids=vertex_ids,
                       queue_depth=queue_depth, engine=engine, numa=numa, requests=requests, batch_rows=batch_rows, gap=gap, buffered=buffered,
-                      read_timeout=read_timeout))
+                      read_timeout=read_timeout, profile=None if profile is None else os.path.abspath(os.fsdecode(profile))))
 
 
 def attach(share_path: Union[str, os.PathLike], *, vertex_ids: bool = True, requests: int = 0, batch_rows: int = 0) -> Store:

@@ -2,13 +2,15 @@
 """What goes wrong arrives as the exception that fits, with the library's sentence: file, place, value and cure."""
 
 import ctypes
+import json
 import os
+import pickle
 import re
 import shutil
 
 import numpy as np
 import pytest
-from conftest import stage_small
+from conftest import same, stage_small
 
 import rung
 from rung import _library, errors
@@ -137,7 +139,7 @@ def test_memory_that_is_not_there(staged):
     ({"queue_depth": 2**32}, "queue_depth="), ({"queue_depth": 5000}, "queue depth 5000 is above 4096"), ({"requests": -1}, "requests=-1"),
     ({"requests": 1.0}, "requests=1.0"), ({"requests": 5000}, "requests_max 5000"), ({"batch_rows": "9"}, "batch_rows='9'"), ({"gap": -1}, "gap=-1"),
     ({"read_timeout": -1}, "read_timeout=-1"), ({"read_timeout": float("nan")}, "read_timeout=nan"), ({"read_timeout": float("inf")}, "read_timeout=inf"),
-    ({"gpus": [-1]}, "gpus=-1"), ({"gpus": [0.5]}, "gpus=0.5")])
+    ({"gpus": [-1]}, "gpus=-1"), ({"gpus": [0.5]}, "gpus=0.5"), ({"numa": 900}, "NUMA node 900")])
 def test_options_that_cannot_be(staged, options, says):
     with pytest.raises(rung.InvalidError, match=says):
         rung.open(staged.path, **options)
@@ -150,6 +152,26 @@ def test_options_that_cannot_be(staged, options, says):
 def test_options_that_can_be(staged, options):
     with rung.open(staged.path, **options) as store:
         assert store.gather(np.arange(3000)).shape == (3000, 16) and store.device == "cpu" and store.gpu == -1
+
+
+def test_a_profile_chooses_what_is_not_given(staged, tmp_path):
+    path = tmp_path / "machine.json"
+    rows = {"matrix": "gather", "cores": "one", "cpu_node": 0, "memory_node": 0, "absent": None, "row_bytes": 256, "rows_per_s": {"median": 1e7}}
+    reads = [{"drive": None, "file": "f", "row_bytes": size, "queue_depth": depth, "reads_per_s": 1e7 / size}
+             for size in (512, 131072) for depth in (1, 16)]   # of a drive that does one thing at a time
+    path.write_text(json.dumps({"schema": 1, "measured": {}, "results": [rows], "nvme_read": reads}), encoding="utf-8")
+    with rung.open(staged.path, host="90%") as store, rung.open(staged.path, host="90%", profile=path) as chosen:
+        assert store.stats().queue_depth > 3 and chosen.stats().queue_depth == 1
+        assert same(chosen.gather(np.arange(3000)), staged.features)
+        with pickle.loads(pickle.dumps(chosen)) as again:
+            assert again.stats().queue_depth == 1
+    with rung.open(staged.path, host="90%", profile=path, queue_depth=3) as store:
+        assert store.stats().queue_depth == 3
+    with pytest.raises(rung.NotFoundError, match="none.json"):
+        rung.open(staged.path, profile=tmp_path / "none.json")
+    path.write_text("{}", encoding="utf-8")
+    with pytest.raises(rung.FormatError, match="machine.json"):
+        rung.open(staged.path, profile=path)
 
 
 def built_with_cuda():

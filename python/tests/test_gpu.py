@@ -12,6 +12,7 @@ import numpy as np
 import rung
 from rung import _library
 from rung.arrays import Foreign
+from rung.rows import StoreMemory
 
 path = sys.argv[1]
 expected = np.load(sys.argv[2])
@@ -24,7 +25,7 @@ def open_store(**options):
 
 def on_gpu(store, array):
     # an array there, as another library would hand it over
-    memory = rung.store._Out(store, array.nbytes)
+    memory = StoreMemory(store, array.nbytes)
     with store._using() as handle:
         _library.check(_library.lib.rung_store_copy(handle, memory.data, array.ctypes.data, array.nbytes))
     names = {str(np.dtype(dtype.numpy)): dtype for dtype in rung.dtypes.DTYPES}

@@ -13,7 +13,7 @@ from conftest import SOURCE, compiler
 from rung import _library, dtypes, errors
 from rung._library import FUNCTIONS, ProgressFn, Struct, TierStats
 
-SCALARS = {"int": ctypes.c_int, "unsigned": ctypes.c_uint, "unsigned int": ctypes.c_uint, "size_t": ctypes.c_size_t, "double": ctypes.c_double,
+SCALARS = {"int": ctypes.c_int, "char": ctypes.c_char, "unsigned": ctypes.c_uint, "unsigned int": ctypes.c_uint, "size_t": ctypes.c_size_t, "double": ctypes.c_double,
            "uint32_t": ctypes.c_uint32, "uint64_t": ctypes.c_uint64, "int64_t": ctypes.c_int64, "unsigned long long": ctypes.c_ulonglong,
            "rung_progress_fn": ProgressFn, "void": None}
 TWINS = {"rung_stage_split": ["rung_stage_split", "rung_stage_array"]}   # one mirror for both
@@ -24,7 +24,10 @@ ENUMS = {"rung_device": ("RUNG_DEVICE_", _library.DEVICES), "rung_engine": ("RUN
          "rung_dtype": ("RUNG_", ("dtype_none", *(dtype.name for dtype in dtypes.DTYPES), "dtype_count"))}
 CONSTANTS = {"RUNG_BYTES_MAX": _library.BYTES_MAX, "RUNG_BYTES_NONE": _library.BYTES_NONE, "UINT32_MAX": _library.UINT32_MAX,
              "RUNG_DIMS_MAX": _library.DIMS_MAX, "RUNG_TIERS_MAX": _library.TIERS_MAX, "RUNG_LATENCY_BUCKETS": _library.LATENCY_BUCKETS,
-             "RUNG_ENGINE_STEPS_MAX": _library.ENGINE_STEPS_MAX, "RUNG_STAGE_PHASES_MAX": _library.PHASES_MAX,
+             "RUNG_ENGINE_STEPS_MAX": _library.ENGINE_STEPS_MAX,
+             "RUNG_PROFILE_ROWS_MAX": _library.PROFILE_ROWS_MAX, "RUNG_PROFILE_READS_MAX": _library.PROFILE_READS_MAX,
+             "RUNG_PROFILE_GPU_ROWS_MAX": _library.PROFILE_GPU_ROWS_MAX, "RUNG_PROFILE_DRIVES_MAX": _library.PROFILE_DRIVES_MAX,
+             "RUNG_DRIVE_NAME_BYTES": _library.DRIVE_NAME_BYTES, "RUNG_STAGE_PHASES_MAX": _library.PHASES_MAX,
              "RUNG_RANKS": _library.RANKS, "RUNG_VERTICES": _library.VERTICES}
 
 INCLUDE = os.path.join(SOURCE, "include")

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a store has done since it was opened."""
+
+from __future__ import annotations
+
+from ctypes import byref, c_void_p
+from dataclasses import dataclass
+
+from ._library import STAGES, StoreStats, check, lib, text
+
+
+@dataclass(frozen=True)
+class Tier:
+    """A rung of the ladder: `rows` it holds, `hits` it served, their `bytes`."""
+
+    name: str
+    rows: int
+    hits: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Counters of a store since it was opened. Each is exact; together they are of about the same moment."""
+
+    tiers: tuple[Tier, ...]
+    requests: int
+    request_errors: int
+    device_reads: int
+    device_read_bytes: int
+    merged_rows: int
+    duplicate_rows: int
+    retries: int
+    queue_depth: int
+    engine: str
+    engine_why: str
+    direct: bool
+    cache_hits: int
+    joined_rows: int
+    read_rows: int
+    failed_rows: int
+    cache_rows: int
+    cache_rows_filled: int
+    host_waits: int
+    scatters: int
+    latency: tuple[int, ...]
+    stages: dict[str, tuple[int, ...]]
+
+    @property
+    def rows(self) -> int:
+        """Rows served, by all tiers."""
+        return sum(tier.hits for tier in self.tiers)
+
+    def hit_share(self, name: str) -> float:
+        """Share of the rows served that a tier served; NaN before the first."""
+        return sum(tier.hits for tier in self.tiers if tier.name == name) / self.rows if self.rows else float("nan")
+
+
+def read_stats(handle: c_void_p) -> Stats:
+    """Of an open store."""
+    found = StoreStats()
+    check(lib.rung_store_stats(handle, byref(found)))
+    plain = ("requests", "request_errors", "device_reads", "device_read_bytes", "merged_rows", "duplicate_rows", "retries", "queue_depth", "cache_hits",
+             "joined_rows", "read_rows", "failed_rows", "cache_rows", "cache_rows_filled", "host_waits", "scatters")
+    return Stats(tiers=tuple(Tier(text(tier.name), tier.rows, tier.hits, tier.bytes) for tier in found.tiers[: found.tier_count]),
+                 engine=text(found.engine), engine_why=text(found.engine_why), direct=bool(found.direct), latency=tuple(found.latency),
+                 stages={name: tuple(found.stages[i]) for i, name in enumerate(STAGES)}, **{name: getattr(found, name) for name in plain})

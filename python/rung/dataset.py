@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from ctypes import byref, c_void_p
 from typing import Optional
 
@@ -69,6 +70,10 @@ class Graph:
         self.indices = Array(csc.indices, (csc.edge_count,), BY_CODE[6 if csc.index_bytes == 4 else 8], self.memory).numpy()
 
 
+# Of each data set, for as long as anything has it: it is by far the largest thing that loaders and samplers have in common. By its manifest's file.
+_graphs: weakref.WeakValueDictionary[tuple[int, ...], Graph] = weakref.WeakValueDictionary()
+
+
 class Dataset:
     """A staged data set, `Dataset(path)`. A context manager. Threads: any.
 
@@ -83,6 +88,8 @@ class Dataset:
         self._memory: Optional[_DatasetMemory] = _DatasetMemory(self.path)
         self._lock = threading.Lock()
         self._graph: Optional[Graph] = None
+        found = os.stat(os.path.join(self.path, "manifest.json"))
+        self._identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
         watch(self)
         info = lib.rung_dataset_info(self._memory.handle).contents
         self.vertex_count: int = info.vertex_count
@@ -131,16 +138,18 @@ class Dataset:
         return self.array("labels")[self.array("rank_of_vertex")]
 
     def graph(self) -> Graph:
-        """The relabelled graph, loaded once and checked. Takes 8 bytes a vertex and 4 or 8 an edge.
+        """The relabelled graph, checked; in memory once for all that use it. Takes 8 bytes a vertex and 4 or 8 an edge.
 
         Raises FormatError, RangeError (an entry that cannot be), ReadError, NoMemoryError, ClosedError.
         """
         with self._lock:
             memory = self._open()
+            if self._graph is None:   # two threads may load one each: a lock of all would be one more that a forked child could find held
+                self._graph = _graphs.get(self._identity)
             if self._graph is None:
                 handle = c_void_p()
                 check(lib.rung_dataset_load_graph(memory.handle, byref(handle)))
-                self._graph = Graph(handle)
+                self._graph = _graphs[self._identity] = Graph(handle)
             return self._graph
 
     def close(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import sys
-import weakref
 from collections.abc import Iterator, Sequence
 from ctypes import POINTER, byref, c_void_p
 from dataclasses import dataclass
@@ -15,27 +14,14 @@ import numpy as np
 
 from ._library import LoaderBatch, LoaderOpts, LoaderPass, LoaderStats, check, lib
 from .arrays import CPU, CUDA, Array
-from .dataset import Dataset, Graph
+from .dataset import Dataset
 from .dtypes import BY_NAME
 from .errors import ForkError, InvalidError
+from .gather import stream_address
 from .sampler import Block, as_kind, edges_of, sampler_opts
-from .store import Store, stream_address
+from .store import Store
 
 _I64 = BY_NAME["i64"]
-
-# Of each store, for as long as a loader has it: it is by far the largest thing that loaders of training, validation and test have in common.
-_graphs: weakref.WeakKeyDictionary[Store, weakref.ref[Graph]] = weakref.WeakKeyDictionary()
-
-
-def _graph_of(store: Store, dataset: Dataset) -> Graph:
-    """Two threads that begin at the same time may load one each: a lock would be one more that a forked child could find held."""
-    held = _graphs.get(store)
-    graph = held() if held else None
-    if graph is None:
-        graph = dataset.graph()
-        _graphs[store] = weakref.ref(graph)
-    return graph
-
 
 @dataclass(frozen=True)
 class EpochStats:
@@ -124,7 +110,7 @@ class Loader:
     trainer computes. What batches hold follows from `seed` and the epoch's number alone: not from threads, tiers or time.
 
     Args:
-        store: the rows. Its data set's graph is loaded once for all its loaders (8 bytes a vertex, 4 or 8 an edge), except with `fanouts=()`
+        store: the rows. Its data set's graph is loaded once for all who use it (8 bytes a vertex, 4 or 8 an edge), except with `fanouts=()`
         seeds: name of a split ("train"), or original vertices [n], each at most once
         fanouts: hop 0 (from the seeds) first; -1: all neighbours; (): no edges (default: as staged)
         batch_size: seeds of a batch (default: as staged)
@@ -139,6 +125,7 @@ class Loader:
             others are left out each epoch). Default: those of torch.distributed when it is initialised, else one rank
         ahead, gathers, threads: batches sampled and announced ahead (16), gathered ahead (2: each takes the memory of its rows), threads that
             sample. 0: default
+        warm_up: make the first epoch's first batches at once, and let them go, so that its memory is there before the trainer waits for any
         progress: show each epoch with tqdm
 
     An epoch that is left early (`break`) ends there; the next `for` begins the next one. One epoch at a time.
@@ -147,7 +134,7 @@ class Loader:
     def __init__(self, store: Store, seeds: Union[str, Any] = "train", *, fanouts: Optional[Sequence[int]] = None, batch_size: int = 0,
                  draws: Optional[str] = None, shuffle: bool = True, drop_last: bool = False, seed: int = 0, form: str = "blocks",
                  arrays: Optional[str] = None, labels: bool = True, rank: Optional[int] = None, world_size: Optional[int] = None, ahead: int = 0,
-                 gathers: int = 0, threads: int = 0, progress: bool = False):
+                 gathers: int = 0, threads: int = 0, warm_up: bool = True, progress: bool = False):
         if form not in ("blocks", "pyg"):
             raise InvalidError(f"form={form!r}: give blocks or pyg")
         self._kind = "torch" if form == "pyg" else arrays or ("torch" if "torch" in sys.modules else "numpy")
@@ -171,9 +158,12 @@ class Loader:
             self.batch_size = batch_size or dataset.batch_size or 1024
             opts = LoaderOpts(batch_size=self.batch_size, threads=threads, ahead=ahead, gathers=gathers)
             opts.sampler, keep = sampler_opts(dataset, fanouts, draws, seed, 1)
-            graph = _graph_of(store, dataset) if opts.sampler.hop_count else None
+            graph = dataset.graph() if opts.sampler.hop_count else None
         self._handle = _Handle(store, byref(graph.csc) if graph else None, opts, (graph, keep))
         self._running: Optional[object] = None
+        if warm_up:
+            ranks = self._ranks[self._order()]
+            check(lib.rung_loader_warm_up(self._handle.pointer, byref(self._pass(ranks))))
 
     def _take_seeds(self, dataset: Dataset, seeds: Union[str, Any], labels: bool) -> None:
         if isinstance(seeds, str):
@@ -207,23 +197,24 @@ class Loader:
         share = count // self._world
         return order[: share * self._world][self._rank :: self._world]
 
+    def _pass(self, ranks: np.ndarray) -> LoaderPass:
+        """Of the next epoch, over seeds that the caller keeps. Keys of a rank's batches are its own: batches of the same number draw differently."""
+        return LoaderPass(seeds=ranks.ctypes.data, seed_count=len(ranks), drop_last=self._drop_last,
+                          key_first=(self.epoch * self._world + self._rank) * max(len(self), 1))
+
     def __iter__(self) -> Iterator[Any]:
         if os.getpid() != self._pid:
             raise ForkError("a loader has threads, which a forked child has not: make one there")
         order = self._order()
         ranks = self._ranks[order]
-        # keys of a rank's batches are its own: batches of the same number draw differently
-        batches = len(self)
-        start = LoaderPass(seeds=ranks.ctypes.data, seed_count=len(ranks), drop_last=self._drop_last,
-                           key_first=(self.epoch * self._world + self._rank) * max(batches, 1))
         running = self._running = object()
-        check(lib.rung_loader_begin(self._handle.pointer, byref(start)))
+        check(lib.rung_loader_begin(self._handle.pointer, byref(self._pass(ranks))))
         self.epoch += 1
         bar = None
         if self._progress:
             from tqdm import tqdm
 
-            bar = tqdm(total=batches, desc=f"epoch {self.epoch}", unit="batch")
+            bar = tqdm(total=len(self), desc=f"epoch {self.epoch}", unit="batch")
         try:
             while True:
                 found = POINTER(LoaderBatch)()
@@ -256,7 +247,7 @@ class Loader:
             import torch
 
             seeds, labels = torch.from_numpy(seeds), torch.from_numpy(labels) if labels is not None else None
-        if self._pyg is None:
+        if self._pyg is None or self._vertex_of_rank is None:
             return Batch(batch.batch_idx, seeds, labels, ranks, features, blocks[::-1])
         counts = [batch.seed_count, *(block.src_count - block.dst_count for block in blocks)]
         return self._pyg(x=features, edge_index=edges_of(blocks), y=labels, num_nodes=batch.rank_count, batch_size=batch.seed_count,

@@ -60,6 +60,16 @@ def test_batches_hold_rows_labels_and_edges_of_the_graph(store, folder, made):
     assert len(seen) == 900 and len(set(seen)) == 900
 
 
+def test_what_warms_up_is_not_of_the_epoch(folder):
+    with rung.open(folder / "g", host="30%") as cold, rung.open(folder / "g", host="30%") as warm:
+        plain, loader = rung.Loader(cold, arrays="numpy", seed=3, warm_up=False), rung.Loader(warm, arrays="numpy", seed=3)
+        assert cold.stats().requests == 0 and warm.stats().requests >= 4
+        assert loader.stats().batches == loader.stats().rows == 0 and loader.epoch == 0
+        assert contents(loader) == contents(plain)
+        assert loader.stats().batches == plain.stats().batches == len(loader)
+        assert len(rung.Loader(warm, np.arange(0), arrays="numpy", labels=False)) == 0
+
+
 def test_only_seed_and_epoch_decide(folder):
     found = []
     for options in ({"threads": 1, "ahead": 1, "gathers": 1}, {"threads": 3, "ahead": 9, "gathers": 4}):

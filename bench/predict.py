@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Seconds that a machine profile predicts beside those that rung bench takes, for the same ids, with shares of the rows in host memory.
 
-One JSON object on stdout. Budget 0 is the least that works. Without --profile the machine is measured first.
+One JSON object on stdout. Budget 0 is the least that works. Without --profile the machine is measured at the beginning of each round.
     predict.py --rows 1000000 --edges 8000000
 """
 import argparse
@@ -28,36 +28,42 @@ def least(args, dataset):
 def measure_machine(args, folder, features):
     if args.profile:
         return args.profile
-    say("measuring the machine")
     path = os.path.join(folder, "machine.json")
     with open(path, "w", encoding="utf-8") as out:
         subprocess.run([args.rung, "numa", "--json", "--only", "latency,gather,nvme", "--nvme", features, "--rows", str(args.row_bytes)], stdout=out, check=True)
     return path
 
 
-def run_budget(args, dataset, profile, percent, host):
-    runs = []
+def run_budget(args, dataset, profile, seed, host):
+    report = run_json([args.rung, "bench", "--json", "--host", str(host), "--rows", str(args.gathered), "--seed", str(seed), "--profile", profile, dataset])
+    predicted = report["predicted"]
+    return {"seconds": report["seconds"], "predicted": predicted["seconds"], "bound": predicted["bound"], "device_reads": report["device_reads"],
+            "predicted_reads": predicted["device_reads"], "ratio": report["seconds"] / predicted["seconds"]}
+
+
+def run_rounds(args, folder, dataset, features):
+    """Each round measures the machine and then runs every budget: what else goes on in the machine changes by the minute, and is in both."""
+    hosts = {percent: args.rows * args.row_bytes * percent // 100 or least(args, dataset) for percent in (0, 5, 10, 50, 100)}
+    runs = {percent: [] for percent in hosts}
     for seed in range(1, args.runs + 1):
-        report = run_json([args.rung, "bench", "--json", "--host", str(host), "--rows", str(args.gathered), "--seed", str(seed), "--profile",
-                           profile, dataset])
-        predicted = report["predicted"]
-        runs.append({"seconds": report["seconds"], "predicted": predicted["seconds"], "bound": predicted["bound"],
-                     "device_reads": report["device_reads"], "predicted_reads": predicted["device_reads"],
-                     "ratio": report["seconds"] / predicted["seconds"]})
-    return {"percent": percent, "host_bytes": host, "runs": runs, "measured_over_predicted": spread([run["ratio"] for run in runs]),
-            "seconds": spread([run["seconds"] for run in runs]), "predicted": spread([run["predicted"] for run in runs])}
+        say(f"round {seed} of {args.runs}")
+        profile = measure_machine(args, folder, features)
+        for percent, host in hosts.items():
+            runs[percent].append(run_budget(args, dataset, profile, seed, host))
+    return [{"percent": percent, "host_bytes": hosts[percent], "runs": of, "measured_over_predicted": spread([run["ratio"] for run in of]),
+             "seconds": spread([run["seconds"] for run in of]), "predicted": spread([run["predicted"] for run in of])} for percent, of in runs.items()]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"), help="the command (default: build/rung)")
     parser.add_argument("--dir", type=os.path.abspath, default=".", help="where files of twice the features fit, on the disk in question")
-    parser.add_argument("--profile", help="of this machine (default: it is measured)")
+    parser.add_argument("--profile", help="of this machine (default: it is measured, once a round)")
     parser.add_argument("--rows", type=int, default=200000)
     parser.add_argument("--row-bytes", type=int, default=1536)
     parser.add_argument("--edges", type=int, default=1000000)
-    parser.add_argument("--gathered", type=int, default=300000, help="rows of a run")
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--gathered", type=int, default=4000000, help="rows of a run; a few hundred thousand tell of a cold start")
+    parser.add_argument("--runs", type=int, default=3)
     args = parser.parse_args()
     total = args.rows * args.row_bytes
     with temporary_folder(args.dir) as folder:
@@ -71,8 +77,7 @@ def main():
                   f"raw:{features},u8,{args.rows}x{args.row_bytes}", "--split", f"train=raw:{train},u32,{args.rows // 16}", "--score",
                   "wrpagerank", "--out", dataset])
         drop_cached(features)
-        profile = measure_machine(args, folder, features)
-        budgets = [run_budget(args, dataset, profile, percent, total * percent // 100 or least(args, dataset)) for percent in (0, 5, 10, 50, 100)]
+        budgets = run_rounds(args, folder, dataset, features)
         found = record("predict", "predict.py", args.rung, folder)
     by_measured = sorted(budgets, key=lambda one: one["seconds"]["median"])
     by_predicted = sorted(budgets, key=lambda one: one["predicted"]["median"])

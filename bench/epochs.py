@@ -110,7 +110,7 @@ def main():
     parser.add_argument("--memmap-batches", type=int, default=2, help="of the memory map's epoch, which is then taken in proportion")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
-    if subprocess.run([args.python, "-c", "import torch, numpy, rung"], env=os.environ, capture_output=True, check=False).returncode:
+    if subprocess.run([args.python, "-c", "import torch, numpy, rung; rung.Loader"], env=os.environ, capture_output=True, check=False).returncode:
         say(f"skipped: {args.python} has no torch, numpy or rung")
         return 77
     with temporary_folder(args.dir) as folder:
@@ -127,17 +127,18 @@ def main():
             runs[name] = train(command, limit)
         batches = runs["rung"]["epochs"][0]["batches"]
         resident = size(args.host) // (2 * args.row_width)
-        found["uring_rows"] = uring_rows(args, out, resident, batches)
+        cold = any(epoch["hits"].get("nvme") for epoch in runs["rung"]["epochs"])
+        found["uring_rows"] = uring_rows(args, out, resident, batches) if cold else None
     wait = {name: [epoch["feature_wait_s"] * batches / epoch["batches"] for epoch in run["epochs"]] for name, run in runs.items()}
     total = {name: [epoch["seconds"] for epoch in run["epochs"]] for name, run in runs.items()}
     found.update(runs=runs, wait_s={name: spread(values) for name, values in wait.items()}, seconds={name: spread(values) for name, values in total.items()},
                  memmap_over_rung=wait["memmap"][0] / spread(wait["rung"])["median"],
                  epoch_over_memory=spread(total["rung"])["median"] / total["memory"][-1],
                  first_over_second=wait["rung"][0] / wait["rung"][1],
-                 uring_rows_over_rung=found["uring_rows"]["seconds"] / spread(wait["rung"])["median"],
+                 uring_rows_over_rung=found["uring_rows"]["seconds"] / spread(wait["rung"])["median"] if cold else None,
                  loss_falls=all(a["loss"] > b["loss"] for a, b in zip(runs["rung"]["epochs"], runs["rung"]["epochs"][1:])))
     for name in ("memmap_over_rung", "epoch_over_memory", "first_over_second", "uring_rows_over_rung"):
-        say(f"{name} {found[name]:.2f}")
+        say(f"{name} {'-' if found[name] is None else format(found[name], '.2f')}")
     print(json.dumps(found, indent=1))
     return 0
 

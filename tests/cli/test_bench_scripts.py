@@ -91,7 +91,7 @@ class BenchScripts(CliTest):
                                                                  "row_bytes": 700, "rows_per_s": {"median": 5e6}}],
                        "nvme_read": [{"drive": None, "file": "f", "row_bytes": 4096, "queue_depth": 64, "reads_per_s": 1e5}]}, out)
         record = self.run_script("predict.py", "--dir", self.folder, "--rows", "20000", "--row-bytes", "700", "--edges", "60000", "--gathered", "5000",
-                                 "--runs", "1", "--profile", profile)
+                                 "--runs", "1", "--seconds", "0", "--profile", profile)
         self.assertEqual([one["percent"] for one in record["budgets"]], [0, 5, 10, 50, 100])
         self.assertEqual(record["budgets"][-1]["runs"][0]["predicted_reads"], 0)
         for one in record["budgets"]:

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
+import weakref
 from typing import Any, Optional, Union
 
 import torch.distributed as dist
@@ -41,6 +43,8 @@ def open(path: Union[str, os.PathLike], *, share: Optional[Union[str, os.PathLik
         try:
             if turn and int(os.environ["LOCAL_RANK"]) == 0:
                 store = open_store(path, share=share_path, vertex_ids=vertex_ids, **options)
+                if share is None:
+                    store._own_folder = weakref.finalize(store, shutil.rmtree, os.path.dirname(share_path), ignore_errors=True)
             elif not turn and store is None and error is None:
                 store = attach(share_path, vertex_ids=vertex_ids, **{name: options[name] for name in ("requests", "batch_rows") if name in options})
         except Exception as found:   # pylint: disable=broad-exception-caught   # raised below, once all ranks know

@@ -74,14 +74,14 @@ def folder(tmp_path_factory):
     return path
 
 
-def run_ranks(script, *arguments, ranks=2):
+def run_ranks(script, *arguments, ranks=2, **variables):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     package = os.path.dirname(os.path.dirname(rung.__file__))
     started = [subprocess.Popen([sys.executable, "-W", "ignore", "-c", script, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                 env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
-                                     "MASTER_PORT": str(port), "PYTHONPATH": package}) for rank in range(ranks)]
+                                     "MASTER_PORT": str(port), "PYTHONPATH": package, **variables}) for rank in range(ranks)]
     done = [process.communicate(timeout=240) for process in started]
     return [(process.returncode, *texts) for process, texts in zip(started, done)]
 
@@ -89,8 +89,11 @@ def run_ranks(script, *arguments, ranks=2):
 def test_two_ranks_share_a_store(folder, tmp_path):
     import json
 
-    for code, _, errors in run_ranks(RANK, folder / "g", folder / "x.npy", tmp_path):
+    temporary = tmp_path / "t"
+    temporary.mkdir()
+    for code, _, errors in run_ranks(RANK, folder / "g", folder / "x.npy", tmp_path, TMPDIR=str(temporary)):
         assert code == 0, errors
+    assert not list(temporary.glob("rung-*"))
     found = [json.loads((tmp_path / str(rank)).read_text()) for rank in range(2)]
     assert [one["attached"] for one in found] == [False, True]
     assert found[0]["host"] == found[1]["host"] > 0

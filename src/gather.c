@@ -15,7 +15,7 @@
 #define AHEAD 16u              /* rows */
 /*
  * Where rows are copied in blocks, each block asks for one of a later row, and into the second level: what waits there is not in the way of
- * the few lines that a core can wait for at its first. Measured: 1.3 to 2 times as fast as 16 rows into the first, whether the output goes past
+ * the few lines that a core can wait for at its first. Measured: 1.2 to 2 times as fast as 16 rows into the first, whether the output goes past
  * the caches or not (gather_hits.py; rung bench --host max --ids uniform --batch 256 to 4096); distances of 4 to 32 KiB are alike.
  */
 #define AHEAD_BYTES 8192u

@@ -145,7 +145,7 @@ int rung__row_loader_rows(const struct rung__row_loader *loader, uint64_t first,
 
 		/* behind a file's last row there may be nothing */
 		rc = rung__row_loader_read(loader, (uint32_t)file_idx, offset,
-		                       RUNG__MIN(run * layout->row_stride, layout->file_bytes[file_idx] - offset), to);
+		                           RUNG__MIN(run * layout->row_stride, layout->file_bytes[file_idx] - offset), to);
 		first += run;
 		rows -= run;
 		to += run * layout->row_stride;

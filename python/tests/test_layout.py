@@ -13,8 +13,8 @@ from conftest import SOURCE, compiler
 from rung import _library, dtypes, errors
 from rung._library import FUNCTIONS, ProgressFn, Struct, TierStats
 
-SCALARS = {"int": ctypes.c_int, "char": ctypes.c_char, "unsigned": ctypes.c_uint, "unsigned int": ctypes.c_uint, "size_t": ctypes.c_size_t, "double": ctypes.c_double,
-           "uint32_t": ctypes.c_uint32, "uint64_t": ctypes.c_uint64, "int64_t": ctypes.c_int64, "unsigned long long": ctypes.c_ulonglong,
+SCALARS = {"int": ctypes.c_int, "char": ctypes.c_char, "unsigned": ctypes.c_uint, "unsigned int": ctypes.c_uint, "size_t": ctypes.c_size_t,
+           "double": ctypes.c_double, "uint32_t": ctypes.c_uint32, "uint64_t": ctypes.c_uint64, "int64_t": ctypes.c_int64, "unsigned long long": ctypes.c_ulonglong,
            "rung_progress_fn": ProgressFn, "void": None}
 TWINS = {"rung_stage_split": ["rung_stage_split", "rung_stage_array"]}   # one mirror for both
 ENUMS = {"rung_device": ("RUNG_DEVICE_", _library.DEVICES), "rung_engine": ("RUNG_ENGINE_", _library.ENGINES),

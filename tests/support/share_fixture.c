@@ -134,10 +134,13 @@ ssize_t share_message_receive(const char *path, struct share_message *message_ou
 	struct cmsghdr *rights;
 	int fd = unix_socket(path, &address);
 	ssize_t got = -1;
+	char more;
 
 	message_out->fd_count = 0;
 	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
 		got = recvmsg(fd, &header, MSG_CMSG_CLOEXEC);
+	if (got > 0)
+		need(recv(fd, &more, 1, 0) == 0, "the end of the answer");   /* a creator in this process has closed its end then */
 	close(fd);
 	message_out->bytes = got > 0 ? (size_t)got : 0;
 	rights = got > 0 ? CMSG_FIRSTHDR(&header) : NULL;

@@ -41,7 +41,7 @@ struct share_message {
 	unsigned fd_count;
 };
 
-/** Connect as an attacher does, and keep what comes. @return its bytes, or -1 */
+/** Connect as an attacher does, keep what comes, and wait until the creator has hung up. @return its bytes, or -1 */
 ssize_t share_message_receive(const char *path, struct share_message *message_out);
 void share_message_close(const struct share_message *message);
 

@@ -11,9 +11,9 @@ Builds in build/ and runs the tests there.
 
   --all           also: the build with clang, with AddressSanitizer and UBSan, the race programs with ThreadSanitizer,
                   the build with every option off, each with its tests, and the parsers under libFuzzer for RUNG_FUZZ_SECONDS
-                  each (60; build-clang/, build-asan/, build-tsan/, build-minimal/, build-fuzz/); and the Python package as pip
-                  installs it, with torch and PyG, into build-python/venv: some GB from where pip is told to look; skipped
-                  where that takes more than 10 minutes or does not work
+                  each (20; build-clang/, build-asan/, build-tsan/, build-minimal/, build-fuzz/); and the Python package as pip
+                  installs it beside the tests of the default build, with torch and PyG, into build-python/venv: some GB from
+                  where pip is told to look; skipped where that takes more than 15 minutes or does not work
   --no-install    install no packages
   --install-only  install the packages and stop
   --jobs N        parallel jobs (as many as there are processors)
@@ -62,7 +62,8 @@ run_ctest() {
 	if [ "$folder" = build-tsan ] && [ "$bits" -gt 28 ] && setarch -R true 2>/dev/null; then
 		prefix=(setarch -R)
 	fi
-	"${prefix[@]}" ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel "$jobs" "$@"
+	# one more than there are processors: tests wait for drives, other programs, and time limits
+	"${prefix[@]}" ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel $((jobs + 1)) "$@"
 }
 
 passed=() failed=() skipped=() target=all
@@ -86,27 +87,36 @@ check() {
 
 # The package as users have it: the wheel that pip builds, with the library in it, beside torch and PyG.
 install_python() {
-	[ -x build-python/venv/bin/python ] || python3 -m venv build-python/venv || return
-	timeout 600 build-python/venv/bin/pip install --disable-pip-version-check './python[pyg,progress,test]'
+	[ -x build-python/venv/bin/python ] || python3 -m venv build-python/venv || exit
+	exec timeout 900 build-python/venv/bin/pip install --disable-pip-version-check './python[pyg,progress,test]'
+}
+
+# Downloads take their time: the default build and its tests go on beside it.
+begin_python() {
+	mkdir -p build-python
+	install_python >build-python/install.log 2>&1 &
+	installing=$!
+	trap 'kill $installing 2>/dev/null || true' EXIT
 }
 
 check_python() {
 	local what="Python with torch and PyG" start=$SECONDS
 	printf '\n== build-python: %s\n' "$what"
-	mkdir -p build-python
-	if ! (install_python) >build-python/install.log 2>&1; then
+	if ! wait "$installing"; then
 		tail -n 5 build-python/install.log
 		skipped+=("build-python: $what: it could not be installed in time, or at all: see build-python/install.log")
 		return
 	fi
 	if env -u PYTHONPATH -u RUNG_LIBRARY OMP_WAIT_POLICY=passive RUNG="$PWD/build/rung" RUNG_SIM_LIBRARY="$PWD/build/tests/librung_sim.so" \
-		build-python/venv/bin/python -B -m pytest -p no:cacheprovider -q -rs -o faulthandler_timeout=600 python/tests; then
+		build-python/venv/bin/python -B -m pytest -p no:cacheprovider -q -rs -o faulthandler_timeout=600 --numprocesses "$jobs" --dist worksteal \
+		python/tests; then
 		passed+=("build-python: $what, $((SECONDS - start)) s")
 	else
 		failed+=("build-python: $what, $((SECONDS - start)) s")
 	fi
 }
 
+[ $all = no ] || begin_python
 check "the default build" build
 if [ $all = yes ]; then
 	off=(-DRUNG_IO_URING=OFF -DRUNG_NUMA=OFF -DRUNG_OPENMP=OFF -DRUNG_CUDA=OFF -DRUNG_BLAS=OFF)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """run.py TARGET PROGRAM FOLDER [--fuzz [OPTION...]]: make the seeds in FOLDER/seeds-TARGET and give them to the program: the replay,
-or with --fuzz libFuzzer for RUNG_FUZZ_SECONDS (60), with more options of its own. What it found new stays in FOLDER/corpus-TARGET for the next run, and an input that
+or with --fuzz libFuzzer for RUNG_FUZZ_SECONDS (20), with more options of its own. What it found new stays in FOLDER/corpus-TARGET for the next run, and an input that
 ends the program is FOLDER/found-TARGET-*. Standard library only."""
 import os
 import subprocess
@@ -20,7 +20,7 @@ def main():
         return subprocess.run([program, seeds], check=False).returncode
     grown = os.path.join(folder, "corpus-" + target)
     os.makedirs(grown, exist_ok=True)
-    command = [program, "-max_total_time=" + os.environ.get("RUNG_FUZZ_SECONDS", "60"), "-timeout=%d" % ONE_INPUT_SECONDS,
+    command = [program, "-max_total_time=" + os.environ.get("RUNG_FUZZ_SECONDS", "20"), "-timeout=%d" % ONE_INPUT_SECONDS,
                "-rss_limit_mb=%d" % MEMORY_MIB, "-print_final_stats=1", "-verbosity=0", "-artifact_prefix=%s" % os.path.join(folder, "found-%s-" % target),
                *sys.argv[5:], grown, seeds]
     return subprocess.run(command, check=False).returncode

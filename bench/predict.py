@@ -35,7 +35,8 @@ def measure_machine(args, folder, features):
 
 
 def run_once(args, dataset, profile, seed, host):
-    report = run_json([args.rung, "bench", "--json", "--host", str(host), "--rows", str(args.gathered), "--seed", str(seed), "--profile", profile, dataset])
+    report = run_json([args.rung, "bench", "--json", "--host", str(host), "--rows", str(args.gathered), "--warmup", str(args.warmup),
+                       "--seed", str(seed), "--profile", profile, dataset])
     predicted = report["predicted"]
     return {"seconds": report["seconds"], "predicted": predicted["seconds"], "bound": predicted["bound"], "device_reads": report["device_reads"],
             "predicted_reads": predicted["device_reads"], "ratio": report["seconds"] / predicted["seconds"]}
@@ -71,7 +72,8 @@ def main():
     parser.add_argument("--rows", type=int, default=200000)
     parser.add_argument("--row-bytes", type=int, default=1536)
     parser.add_argument("--edges", type=int, default=1000000)
-    parser.add_argument("--gathered", type=int, default=4000000, help="rows of a run; a few hundred thousand tell of a cold start")
+    parser.add_argument("--gathered", type=int, default=4000000, help="rows of a run (default: 4000000)")
+    parser.add_argument("--warmup", type=int, default=0, help="rows before them, which do not count: without, all that a store does for the first time does (default: 0)")
     parser.add_argument("--seconds", type=float, default=2, help="of gathers of a budget in a round, at least")
     parser.add_argument("--runs", type=int, default=3)
     args = parser.parse_args()
@@ -91,7 +93,7 @@ def main():
         found = record("predict", "predict.py", args.rung, folder)
     by_measured = sorted(budgets, key=lambda one: one["seconds"]["median"])
     by_predicted = sorted(budgets, key=lambda one: one["predicted"]["median"])
-    found.update(rows=args.rows, row_bytes=args.row_bytes, edges=args.edges, gathered=args.gathered, budgets=budgets,
+    found.update(rows=args.rows, row_bytes=args.row_bytes, edges=args.edges, gathered=args.gathered, warmup=args.warmup, budgets=budgets,
                  order_is_right=[one["percent"] for one in by_measured] == [one["percent"] for one in by_predicted],
                  worst=max(abs(one["measured_over_predicted"]["median"] - 1) for one in budgets))
     print(json.dumps(found, indent=1))

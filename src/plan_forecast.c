@@ -303,6 +303,17 @@ static int prepare(struct forecast *f, const uint64_t *starts, uint64_t batch_co
 	return 0;
 }
 
+/* What the batches for warm-up took; what they left in the cache stays. */
+static void forget_times(struct forecast *f)
+{
+	f->out->reads = f->out->read_bytes = f->out->cache_hits = 0;
+	f->out->gpu_seconds = f->out->peer_seconds = f->out->link_seconds = 0;
+	f->cpu_ns = 0;
+	memset(f->nvme_ns, 0, sizeof(f->nvme_ns));
+	for (uint32_t s = 0; s < f->spread_count; s++)
+		memset(f->spreads[s].hits, 0, sizeof(f->spreads[s].hits));
+}
+
 static int memory_seconds(struct forecast *f)
 {
 	double ns[2] = { f->cpu_ns, 0 };   /* that of a GPU has no spreads */
@@ -340,8 +351,11 @@ static int add_all(struct forecast *f, const uint64_t *ranks, const uint64_t *st
 {
 	int rc = prepare(f, starts, batch_count);
 
-	for (uint64_t b = 0; b < batch_count && rc == 0; b++)
+	for (uint64_t b = 0; b < batch_count && rc == 0; b++) {
+		if (b == f->opts.warmup_batches)
+			forget_times(f);
 		rc = add_batch(f, ranks + starts[b], starts[b + 1] - starts[b]);
+	}
 	if (rc < 0)
 		return rc;
 	for (uint32_t file = 0; file < RUNG__FILES_MAX; file++)
@@ -362,6 +376,8 @@ int rung_plan_forecast(struct rung_plan *plan, const struct rung_forecast_opts *
 		return rc;
 	if (!f.opts.profile)
 		return rung__fail(RUNG_E_INVAL, "forecast: there is no profile to predict by; rung_profile_assume() has figures of a common machine");
+	if (f.opts.warmup_batches && f.opts.warmup_batches >= batch_count)
+		return rung__fail(RUNG_E_INVAL, "forecast: %" PRIu64 " batches for warm-up, of %" PRIu64 ": none is left", f.opts.warmup_batches, batch_count);
 	rc = rung__profile_check(f.opts.profile);
 	if (rc < 0)
 		return rc;

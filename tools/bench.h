@@ -9,6 +9,7 @@ struct bench_args {
 	const char *dir;
 	const char *ids;                /* "trace", "uniform", "zipf", or a file */
 	uint64_t rows;                  /* 0: not given */
+	uint64_t warmup;                /* rows before the clock starts, at least */
 	uint32_t batch;                 /* rows of a request; trace: seeds of a batch; 0: not given */
 	uint32_t in_flight;             /* requests of each thread */
 	uint32_t prefetch;              /* batches announced before the one that is submitted */
@@ -22,15 +23,22 @@ struct bench_args {
 	struct tool_common common;      /* threads: those that submit; set when they are not given */
 };
 
-/** The ids of all requests, made before the clock starts. Request i is ids[starts[i] .. starts[i+1]). */
+/** The ids of all requests, made before the clock starts. Request i is ids[starts[i] .. starts[i+1]); the first ones are the warm-up. */
 struct bench_ids {
 	enum rung_id_space space;
 	uint64_t *ids;
 	uint64_t count;
 	uint64_t *starts;      /* [batch_count + 1] */
 	uint64_t batch_count;
+	uint64_t warmup_count; /* of the batches */
 	uint64_t rows_max;     /* of one request */
 };
+
+/** Rows of the timed requests. */
+static inline uint64_t bench_ids_timed(const struct bench_ids *ids)
+{
+	return ids->count - ids->starts[ids->warmup_count];
+}
 
 /** Nonzero when they are vertex ids, of a file, and not ranks. */
 int bench_ids_are_vertices(const struct bench_args *args);
@@ -63,7 +71,7 @@ struct bench_result {
 	double cpu_seconds;
 	uint64_t wrong_rows;
 	uint64_t first_wrong;               /* id; valid while wrong_rows > 0 */
-	uint64_t *latency_ns;               /* [batch_count], ascending */
+	uint64_t *latency_ns;               /* [batch_count - warmup_count], ascending */
 	struct rung_store_info info;
 	struct rung_store_stats before, after;
 };

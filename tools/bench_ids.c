@@ -56,6 +56,12 @@ static uint64_t draw_zipf(struct draws *draws, uint64_t count)
 	}
 }
 
+/* Whole requests of `batch`. */
+static uint64_t warmup_rows(const struct bench_args *args, uint64_t batch)
+{
+	return (args->warmup / batch + (args->warmup % batch != 0)) * batch;
+}
+
 static int out_of_memory(const char *name)
 {
 	tool_error(name, TOOL_FAILED, "no memory for the ids; give fewer --rows");
@@ -63,8 +69,9 @@ static int out_of_memory(const char *name)
 }
 
 /* Cut `count` ids into requests of `batch`. */
-static int cut(const char *name, struct bench_ids *out, uint64_t batch)
+static int cut(const char *name, const struct bench_args *args, struct bench_ids *out, uint64_t batch)
 {
+	out->warmup_count = warmup_rows(args, batch) / batch;
 	out->batch_count = out->count / batch + (out->count % batch != 0);
 	out->rows_max = out->count < batch ? out->count : batch;
 	out->starts = malloc((out->batch_count + 1) * sizeof(*out->starts));
@@ -78,15 +85,16 @@ static int cut(const char *name, struct bench_ids *out, uint64_t batch)
 
 static int make_drawn(const char *name, const struct bench_args *args, uint64_t vertex_count, int zipf, struct bench_ids *out)
 {
+	const uint64_t batch = args->batch ? args->batch : BATCH_DEFAULT;
 	struct draws draws = { args->seed };
 
-	out->count = args->rows ? args->rows : ROWS_DEFAULT;
+	out->count = warmup_rows(args, batch) + (args->rows ? args->rows : ROWS_DEFAULT);
 	out->ids = calloc(out->count, sizeof(*out->ids));
 	if (!out->ids)
 		return out_of_memory(name);
 	for (uint64_t i = 0; i < out->count; i++)
 		out->ids[i] = zipf ? draw_zipf(&draws, vertex_count) : draw_below(&draws, vertex_count);
-	return cut(name, out, args->batch ? args->batch : BATCH_DEFAULT);
+	return cut(name, args, out, batch);
 }
 
 /* Ids of any integer dtype, as unsigned: a negative one becomes too large and is refused by the store. */
@@ -112,6 +120,7 @@ static int check_id(const char *name, const struct bench_args *args, const struc
 
 static int make_of_file(const char *name, const struct bench_args *args, uint64_t vertex_count, struct bench_ids *out)
 {
+	const uint64_t batch = args->batch ? args->batch : BATCH_DEFAULT, warmup = warmup_rows(args, batch);
 	const struct rung_array_info *info;
 	struct rung_source *src;
 	void *data = NULL;
@@ -130,8 +139,14 @@ static int make_of_file(const char *name, const struct bench_args *args, uint64_
 		rc = RUNG_E_FORMAT;
 		goto close_source;
 	}
+	if (warmup >= info->row_count) {
+		tool_error(name, TOOL_FAILED, "%s: has %llu ids, and --warmup takes the first %llu: give fewer, or more ids", args->ids,
+			   (unsigned long long)info->row_count, (unsigned long long)warmup);
+		rc = RUNG_E_INVAL;
+		goto close_source;
+	}
 	out->space = RUNG_VERTICES;
-	out->count = args->rows && args->rows < info->row_count ? args->rows : info->row_count;
+	out->count = args->rows && args->rows < info->row_count - warmup ? warmup + args->rows : info->row_count;
 	data = calloc(out->count, info->row_bytes);
 	out->ids = calloc(out->count, sizeof(*out->ids));
 	if (!data || !out->ids) {
@@ -149,7 +164,7 @@ static int make_of_file(const char *name, const struct bench_args *args, uint64_
 	}
 	if (rc < 0)
 		goto close_source;
-	rc = cut(name, out, args->batch ? args->batch : BATCH_DEFAULT);
+	rc = cut(name, args, out, batch);
 close_source:
 	free(data);
 	rung_source_close(src);
@@ -238,15 +253,15 @@ static int append_batch(const char *name, struct trace *trace, struct bench_ids 
 	return 0;
 }
 
-/* Whole batches until there are enough rows. */
+/* Whole batches until there are enough rows, for the warm-up and then for the clock. */
 static int sample_trace(const char *name, const struct bench_args *args, uint64_t batch, struct trace *trace,
 			struct tool_progress *progress, struct bench_ids *out)
 {
 	struct draws draws = { args->seed };
-	uint64_t wanted = args->rows ? args->rows : ROWS_DEFAULT, from = trace->seed_count;
+	uint64_t wanted = args->rows ? args->rows : ROWS_DEFAULT, warmup = 0, from = trace->seed_count;
 	int rc;
 
-	while (out->count < wanted) {
+	while (out->count < warmup + wanted) {
 		uint64_t left;
 		if (from == trace->seed_count) {
 			shuffle(trace->seeds, trace->seed_count, &draws);
@@ -262,7 +277,11 @@ static int sample_trace(const char *name, const struct bench_args *args, uint64_
 		if (rc < 0)
 			return rc;
 		from += left;
-		if (tool_progress(progress, "sampling", out->count, wanted))
+		if (warmup < args->warmup) {
+			warmup = out->count;
+			out->warmup_count = out->batch_count;
+		}
+		if (tool_progress(progress, "sampling", out->count, args->warmup + wanted))
 			return tool_error(name, TOOL_FAILED, "canceled while sampling"), RUNG_E_CANCELED;
 	}
 	return 0;

@@ -106,7 +106,7 @@ static void set_settings(json_t *root, const struct bench_args *args, const stru
 	tool_json_set(root, "gap_bytes", tool_json_u64(stats->gap_bytes));
 	tool_json_set(root, "read_bytes_max", tool_json_u64(stats->read_bytes_max));
 	tool_json_set(root, "ids", tool_json_text(args->ids));
-	tool_json_set(root, "requests", tool_json_u64(ids->batch_count));
+	tool_json_set(root, "requests", tool_json_u64(ids->batch_count - ids->warmup_count));
 	tool_json_set(root, "in_flight", tool_json_u64(args->in_flight));
 	tool_json_set(root, "threads", tool_json_u64(args->common.threads));
 	tool_json_set(root, "seed", tool_json_u64(args->seed));
@@ -178,19 +178,20 @@ static json_t *forecast_json(const struct bench_args *args, const struct rung_fo
 static json_t *bench_json(const struct bench_args *args, const struct tool_data *data, const struct bench_ids *ids,
                           const struct rung_forecast *forecast, const struct bench_result *result)
 {
-	uint64_t row_bytes = result->info.features.row_bytes;
+	uint64_t row_bytes = result->info.features.row_bytes, requests = ids->batch_count - ids->warmup_count, rows = bench_ids_timed(ids);
 	struct rung_store_stats stats = difference(result);
 	json_t *root = json_object(), *latency = json_object();
 
-	tool_json_set(latency, "p50", tool_json_real(percentile_us(result, ids->batch_count, 0.5)));
-	tool_json_set(latency, "p99", tool_json_real(percentile_us(result, ids->batch_count, 0.99)));
-	tool_json_set(latency, "max", tool_json_real(percentile_us(result, ids->batch_count, 1)));
-	tool_json_set(root, "rows", tool_json_u64(ids->count));
+	tool_json_set(latency, "p50", tool_json_real(percentile_us(result, requests, 0.5)));
+	tool_json_set(latency, "p99", tool_json_real(percentile_us(result, requests, 0.99)));
+	tool_json_set(latency, "max", tool_json_real(percentile_us(result, requests, 1)));
+	tool_json_set(root, "rows", tool_json_u64(rows));
+	tool_json_set(root, "warmup_rows", tool_json_u64(ids->count - rows));
 	tool_json_set(root, "row_bytes", tool_json_u64(row_bytes));
 	tool_json_set(root, "seconds", tool_json_real(result->seconds));
 	tool_json_set(root, "predicted", forecast_json(args, forecast));
-	tool_json_set(root, "rows_per_s", tool_json_real((double)ids->count / result->seconds));
-	tool_json_set(root, "bytes_per_s", tool_json_real((double)ids->count * (double)row_bytes / result->seconds));
+	tool_json_set(root, "rows_per_s", tool_json_real((double)rows / result->seconds));
+	tool_json_set(root, "bytes_per_s", tool_json_real((double)rows * (double)row_bytes / result->seconds));
 	tool_json_set(root, "device_reads", tool_json_u64(stats.device_reads));
 	tool_json_set(root, "device_read_bytes", tool_json_u64(stats.device_read_bytes));
 	tool_json_set(root, "merged_rows", tool_json_u64(stats.merged_rows));
@@ -228,17 +229,17 @@ static void print_stages(const struct rung_store_stats *stats)
 
 static void print_bench(const struct bench_args *args, const struct bench_ids *ids, const struct bench_result *result)
 {
-	uint64_t row_bytes = result->info.features.row_bytes;
+	uint64_t row_bytes = result->info.features.row_bytes, requests = ids->batch_count - ids->warmup_count;
 	struct rung_store_stats stats = difference(result);
 	char text[TOOL_TEXT_BYTES], more[TOOL_TEXT_BYTES];
-	double rows = (double)ids->count;
+	double rows = (double)bench_ids_timed(ids);
 
 	tool_print_hits(&stats);
 	print_gpu(&result->info, &stats);
 	tool_print_places(&stats);
 	tool_print_engine(&stats);
-	printf("%llu rows of %llu bytes in %llu requests: %s", (unsigned long long)ids->count, (unsigned long long)row_bytes,
-	       (unsigned long long)ids->batch_count, tool_seconds_text(text, result->seconds));
+	printf("%llu rows of %llu bytes in %llu requests: %s", (unsigned long long)bench_ids_timed(ids), (unsigned long long)row_bytes,
+	       (unsigned long long)requests, tool_seconds_text(text, result->seconds));
 	printf(", %s rows/s, %s/s\n", tool_count_text(text, rows / result->seconds),
 	       tool_bytes_text(more, rows * (double)row_bytes / result->seconds));
 	printf("device: %s reads", tool_count_text(text, (double)stats.device_reads));
@@ -248,8 +249,8 @@ static void print_bench(const struct bench_args *args, const struct bench_ids *i
 	printf(", %s hits", tool_count_text(text, (double)stats.cache_hits));
 	printf(", %s rows waited for another request's read\n", tool_count_text(text, (double)stats.joined_rows));
 	print_stages(&stats);
-	printf("request: p50 %.0f us, p99 %.0f us, max %.0f us; CPU %.2f s\n", percentile_us(result, ids->batch_count, 0.5),
-	       percentile_us(result, ids->batch_count, 0.99), percentile_us(result, ids->batch_count, 1), result->cpu_seconds);
+	printf("request: p50 %.0f us, p99 %.0f us, max %.0f us; CPU %.2f s\n", percentile_us(result, requests, 0.5),
+	       percentile_us(result, requests, 0.99), percentile_us(result, requests, 1), result->cpu_seconds);
 	if (args->check)
 		printf("checked: %llu wrong rows (times include the check)\n", (unsigned long long)result->wrong_rows);
 }

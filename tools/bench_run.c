@@ -37,6 +37,7 @@ struct run {
 	uint64_t buffer_bytes;             /* of one flight */
 	uint64_t *latency_ns;
 	pthread_barrier_t ready, go;
+	uint64_t end_batch;                /* of the warm-up, and then of all; set between the barriers */
 	pthread_mutex_t announce_lock;     /* of announced, and of their order */
 	uint64_t announced;                /* batches before it */
 	pthread_mutex_t lock;              /* of running, error, text */
@@ -205,7 +206,7 @@ static void gather_all(struct worker *worker)
 		while (newest - oldest < depth && !atomic_load_explicit(&run->stop, memory_order_relaxed)) {
 			uint64_t idx = atomic_fetch_add_explicit(&run->next_batch, 1, memory_order_relaxed);
 			int rc;
-			if (idx >= run->ids->batch_count)
+			if (idx >= run->end_batch)
 				break;
 			rc = submit(worker, &worker->flights[newest % depth], idx);
 			if (rc < 0) {
@@ -228,14 +229,16 @@ static void *work(void *ctx)
 	struct worker *worker = ctx;
 	struct run *run = worker->run;
 
-	pthread_barrier_wait(&run->ready);
-	pthread_barrier_wait(&run->go);
-	gather_all(worker);
-	worker->ended_ns = tool_now_ns();
-	pthread_mutex_lock(&run->lock);
-	run->running--;
-	pthread_cond_signal(&run->ended);
-	pthread_mutex_unlock(&run->lock);
+	for (int leg = run->ids->warmup_count ? 0 : 1; leg < 2; leg++) {   /* the warm-up, if there is one; what is timed */
+		pthread_barrier_wait(&run->ready);
+		pthread_barrier_wait(&run->go);
+		gather_all(worker);
+		worker->ended_ns = tool_now_ns();
+		pthread_mutex_lock(&run->lock);
+		run->running--;
+		pthread_cond_signal(&run->ended);
+		pthread_mutex_unlock(&run->lock);
+	}
 	return NULL;
 }
 
@@ -316,22 +319,25 @@ static int worker_init(struct run *run, struct worker *worker)
 	return rc;
 }
 
-/* Start the threads, let them go at once, and wait for them. */
-static void race(struct run *run, struct worker *workers, uint32_t started, struct tool_progress *progress,
-		 struct bench_result *result)
+/* Let the threads go at once, from batch `first` on, and wait until all have come to `end`. */
+static void race(struct run *run, const struct worker *workers, uint64_t first, uint64_t end, struct tool_progress *progress,
+                 struct bench_result *result)
 {
+	const uint32_t thread_count = run->args->common.threads;
 	uint64_t begun_ns, ended_ns = 0;
 	double cpu;
 
 	pthread_barrier_wait(&run->ready);
+	run->running = thread_count;
+	run->end_batch = end;
+	atomic_store(&run->next_batch, first);
 	rung_store_stats(run->store, &result->before);
 	cpu = cpu_seconds();
 	begun_ns = tool_now_ns();
 	pthread_barrier_wait(&run->go);
 	watch(run, progress);
 	result->cpu_seconds = cpu_seconds() - cpu;
-	for (uint32_t i = 0; i < started; i++) {
-		pthread_join(workers[i].thread, NULL);
+	for (uint32_t i = 0; i < thread_count; i++) {
 		if (workers[i].ended_ns > ended_ns)
 			ended_ns = workers[i].ended_ns;
 	}
@@ -346,9 +352,9 @@ static int compare_times(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static int run_workers(const char *name, struct run *run, uint32_t thread_count, struct tool_progress *progress,
-		       struct bench_result *result)
+static int run_workers(const char *name, struct run *run, struct tool_progress *progress, struct bench_result *result)
 {
+	const uint32_t thread_count = run->args->common.threads;
 	struct worker *workers = calloc(thread_count, sizeof(*workers));
 	uint32_t ready = 0, started = 0;
 
@@ -360,7 +366,6 @@ static int run_workers(const char *name, struct run *run, uint32_t thread_count,
 		goto free_workers;
 	pthread_barrier_init(&run->ready, NULL, thread_count + 1);
 	pthread_barrier_init(&run->go, NULL, thread_count + 1);
-	run->running = thread_count;
 	for (; started < thread_count; started++) {
 		int err = pthread_create(&workers[started].thread, NULL, work, &workers[started]);
 		if (err) {   /* those started wait at a barrier that will never be full */
@@ -368,7 +373,11 @@ static int run_workers(const char *name, struct run *run, uint32_t thread_count,
 			exit(TOOL_FAILED);
 		}
 	}
-	race(run, workers, started, progress, result);
+	if (run->ids->warmup_count)
+		race(run, workers, 0, run->ids->warmup_count, progress, result);
+	race(run, workers, run->ids->warmup_count, run->ids->batch_count, progress, result);   /* over at once after a failure */
+	for (uint32_t i = 0; i < started; i++)
+		pthread_join(workers[i].thread, NULL);
 	pthread_barrier_destroy(&run->ready);
 	pthread_barrier_destroy(&run->go);
 free_workers:
@@ -407,7 +416,7 @@ static int run_on_device(const char *name, struct run *run, struct tool_progress
 	if (rc < 0)
 		give_up(run, rc, rung_last_error());
 	else
-		rc = run_workers(name, run, run->args->common.threads, progress, result);
+		rc = run_workers(name, run, progress, result);
 	rung_store_free(run->store, placed);
 	return rc;
 }
@@ -418,6 +427,7 @@ int bench_run(const char *name, const struct bench_args *args, struct rung_store
 	struct run run = {
 		.args = args, .store = store, .ids = ids, .truth = args->check ? truth : NULL, .row_bytes = truth->row_bytes
 	};
+	const uint64_t timed = ids->batch_count - ids->warmup_count;
 	uint64_t bytes;
 	int rc;
 
@@ -443,7 +453,8 @@ int bench_run(const char *name, const struct bench_args *args, struct rung_store
 		free(run.latency_ns);
 		return rc;
 	}
-	qsort(run.latency_ns, ids->batch_count, sizeof(*run.latency_ns), compare_times);
+	memmove(run.latency_ns, run.latency_ns + ids->warmup_count, timed * sizeof(*run.latency_ns));
+	qsort(run.latency_ns, timed, sizeof(*run.latency_ns), compare_times);
 	result->latency_ns = run.latency_ns;
 	result->wrong_rows = atomic_load(&run.wrong_rows);
 	result->first_wrong = atomic_load(&run.first_wrong);

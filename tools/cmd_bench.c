@@ -11,7 +11,7 @@
 #define PREFETCH_MAX 4096u       /* what a store takes */
 #define HOLD_LOOK_NS 100000000   /* between looks for a signal */
 
-enum { KEY_IDS = 0x1001, KEY_ROWS, KEY_BATCH, KEY_IN_FLIGHT, KEY_PREFETCH, KEY_FANOUT, KEY_SEED, KEY_CHECK, KEY_SHARE, KEY_HOLD, KEY_ATTACH };
+enum { KEY_IDS = 0x1001, KEY_ROWS, KEY_WARMUP, KEY_BATCH, KEY_IN_FLIGHT, KEY_PREFETCH, KEY_FANOUT, KEY_SEED, KEY_CHECK, KEY_SHARE, KEY_HOLD, KEY_ATTACH };
 
 static const struct argp_option options[] = {
 	{ "ids", KEY_IDS, "KIND|SRC", 0,
@@ -19,6 +19,7 @@ static const struct argp_option options[] = {
 	  "vertex ids in a file", 1 },
 	{ "rows", KEY_ROWS, "N", 0,
 	  "Rows to gather (default: 1048576; of a file: all); trace goes on to the end of its last batch", 1 },
+	{ "warmup", KEY_WARMUP, "N", 0, "Rows to gather before, which count nowhere, in whole requests (default: 0)", 1 },
 	{ "batch", KEY_BATCH, "N", 0,
 	  "Rows of a request (default: 4096); of trace: seeds of a batch (default: as it was staged)", 1 },
 	{ "fanout", KEY_FANOUT, "LIST", 0, "Neighbours drawn per hop by trace (default: as staged)", 1 },
@@ -66,6 +67,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_ROWS:
 		args->rows = tool_arg_u64(state, "--rows", arg, 1, UINT64_MAX / 16);
+		return 0;
+	case KEY_WARMUP:
+		args->warmup = tool_arg_u64(state, "--warmup", arg, 0, UINT64_MAX / 16);
 		return 0;
 	case KEY_BATCH:
 		args->batch = tool_arg_u32(state, "--batch", arg, 1, UINT32_MAX);
@@ -205,6 +209,7 @@ static int forecast(const char *name, const struct bench_args *args, const struc
 	opts.gap_bytes = args->store.gap_bytes;
 	opts.no_merge = args->store.no_merge;
 	opts.threads = args->common.threads;
+	opts.warmup_batches = ids->warmup_count;
 	rc = rung_plan_forecast(data->plan, &opts, ids->ids, ids->starts, ids->batch_count, out);
 	return rc < 0 ? tool_fail(name, rc) : TOOL_DONE;
 }

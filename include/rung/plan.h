@@ -180,6 +180,7 @@ struct rung_forecast_opts {
 	uint32_t gap_bytes;      /**< as in rung_store_opts; 0: as the profile says */
 	uint32_t threads;        /**< that gather, each a batch; 0: as many as the plan has chosen, else 1 */
 	int no_merge;            /**< as in rung_store_opts */
+	uint64_t warmup_batches; /**< the first of the batches: they fill the cache, and neither their time nor their reads count */
 };
 
 #ifdef __cplusplus
@@ -222,8 +223,8 @@ RUNG_API int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *cs
  * @param opts    with a profile
  * @param ranks   [starts[batch_count]] of all batches, one behind the other, a rank that comes twice in a batch is read once
  * @param starts  [batch_count + 1]
- * @return 0, RUNG_E_INVAL (a rank that is none; no profile, or one that is not whole; the plan has rows in files and the profile no reads),
- *         RUNG_E_NOMEM, RUNG_E_ABI
+ * @return 0, RUNG_E_INVAL (a rank that is none; no profile, or one that is not whole; the plan has rows in files and the profile no reads; no
+ *         batch behind those for warm-up), RUNG_E_NOMEM, RUNG_E_ABI
  */
 RUNG_API int rung_plan_forecast(struct rung_plan *plan, const struct rung_forecast_opts *opts, const uint64_t *ranks, const uint64_t *starts,
                                 uint64_t batch_count, struct rung_forecast *forecast_out);

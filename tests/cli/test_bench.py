@@ -112,6 +112,36 @@ class Widths(CliTest):
         bench = self.check(staged, "--host", "max", "--rows", 50000, "--ids", "uniform", "--threads", 3)
         self.assertEqual((bench["device_reads"], bench["engine"]), (0, "none"))
 
+    def test_what_warms_up_counts_nowhere(self):
+        staged = self.stage(Graph(self.folder, vertices=8000, edges=20000, row_bytes=400))
+        for kind in ("uniform", "zipf"):
+            bench = self.check(staged, "--host", "30%", "--ids", kind, "--batch", 100, "--warmup", 250, "--rows", 1050, "--threads", 3, rows=1050)
+            self.assertEqual((bench["warmup_rows"], bench["requests"]), (300, 11))
+        warm = self.json_of("bench", staged, "--host", "30%", "--rows", 20000, "--warmup", 5000, "--batch", 50)
+        self.assertGreaterEqual(warm["warmup_rows"], 5000)
+        self.assertGreaterEqual(warm["rows"], 20000)
+        total = warm["rows"] + warm["warmup_rows"]
+        self.assertLess(total, 26000)   # whole batches of 50 seeds
+        trace = self.json_of("bench", staged, "--host", "30%", "--rows", total, "--batch", 50)
+        self.assertEqual(trace["rows"], total)   # the same batches
+        self.assertGreater(trace["requests"], warm["requests"])
+        self.assertEqual(sum(tier["hits"] for tier in warm["tiers"]), warm["rows"])
+
+    def test_what_warms_up_fills_the_cache(self):
+        graph = Graph(self.folder, vertices=8000, edges=2000, row_bytes=400)
+        staged = self.stage(graph)
+        ids = graph.write("twice.npy", "<i4", (400,), struct.pack("<400i", *list(range(200)) * 2))
+        budget = ["--host", "1MiB", "--cache", "512KiB", "--ids", ids, "--batch", 50]
+        cold = self.check(staged, *budget, "--rows", 200, rows=200)
+        self.assertEqual(cold["read_rows"], cold["tiers"][1]["hits"])
+        self.assertGreater(cold["read_rows"], 0)
+        warm = self.check(staged, *budget, "--warmup", 200, rows=200)
+        self.assertEqual((warm["read_rows"], warm["device_reads"], warm["warmup_rows"]), (0, 0, 200))
+        self.assertEqual(warm["cache_hits"], cold["read_rows"])
+        self.assertEqual(self.check(staged, *budget, "--warmup", 200, "--rows", 70)["rows"], 70)
+        self.check(staged, *budget, "--warmup", 200, "--prefetch", 3, "--threads", 2, rows=200)
+        self.fails("bench", staged, *budget, "--warmup", 351, code=2, says="has 400 ids, and --warmup takes the first 400: give fewer, or more ids")
+
     def test_check_sees_rows_that_are_wrong(self):
         """The store keeps the rows it read at its opening; the file changes meanwhile, so that they are wrong."""
         staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=400))

@@ -85,6 +85,28 @@ Test(forecast, the_cache_has_what_the_batch_before_wanted_and_the_hottest, .init
 	cr_assert_eq(forecast_of(ranks, starts, 4).reads, 10);
 }
 
+Test(forecast, what_warms_up_fills_the_cache_and_does_not_count, .init = setup)
+{
+	const uint64_t ranks[] = { 5, 300, 500, 300, 500, 99, 900, 500 }, starts[] = { 0, 3, 5, 6, 8 };
+	struct rung_forecast out;
+
+	plan.cache.row_count = 2;
+	opts.warmup_batches = 1;
+	out = forecast_of(ranks, starts, 4);
+	cr_assert_eq(out.cache_hits, 2);   /* 300 and 500 were in the batch before, which does not count */
+	cr_assert_eq(out.reads, 2);
+	cr_assert_eq(out.read_bytes, 2 * 512);
+	cr_assert_float_eq(out.nvme_seconds, 2e-6, 1e-14);
+	cr_assert_float_eq(out.memory_seconds, (5 * ID_NS + 100 + 4 * MISS_NS) * 1e-9, 1e-15);
+	opts.warmup_batches = 3;
+	out = forecast_of(ranks, starts, 4);
+	cr_assert_eq(out.reads, 2);
+	cr_assert_float_eq(out.memory_seconds, (2 * ID_NS + 2 * MISS_NS) * 1e-9, 1e-15);
+	opts.warmup_batches = 4;
+	cr_assert_eq(rung_plan_forecast(&plan, &opts, ranks, starts, 4, &out), RUNG_E_INVAL);
+	cr_assert(strstr(rung_last_error(), "4 batches for warm-up, of 4: none is left"), "%s", rung_last_error());
+}
+
 Test(forecast, the_busiest_of_several_files_counts, .init = setup)
 {
 	const uint64_t ranks[] = { 150, 250, 350, 550 }, starts[] = { 0, 4 };
@@ -202,6 +224,17 @@ Test(forecast, a_gpu_reads_its_own_memory_and_others_and_its_link_side_by_side, 
 	out = gpu_forecast_of(ranks, 2);
 	cr_assert_str_eq(rung_bound_name(out.bound), "gpu memory");
 	cr_assert_eq(out.memory_seconds, 0);
+}
+
+Test(forecast, what_warms_up_a_gpu_does_not_count, .init = setup_gpu)
+{
+	const uint64_t ranks[] = { 5, 100, 400, 700, 99 }, starts[] = { 0, 4, 5 };
+	struct rung_forecast out = { .size = sizeof(out) };
+
+	opts.warmup_batches = 1;
+	cr_assert_eq(rung_plan_forecast(&plan, &opts, ranks, starts, 2, &out), 0, "%s", rung_last_error());
+	cr_assert_float_eq(out.gpu_seconds, 1e-9, 1e-16);
+	cr_assert_eq(out.peer_seconds + out.link_seconds + out.memory_seconds + out.nvme_seconds, 0);
 }
 
 Test(forecast, rows_of_a_gpu_take_the_time_between_two_sizes, .init = setup_gpu)

@@ -166,7 +166,7 @@ void rung__plan_choose(const struct rung_plan *plan, const struct rung_profile *
 
 	*choice_out = (struct rung_choice){ .drive_count = 0 };
 	choose_threads(plan, profile, choice_out);
-	rung__spread_say(plan, choice_out);
+	rung__host_spread_say(plan, choice_out);
 	if (profile->reads_count == 0) {
 		snprintf(choice_out->drive_why, RUNG_WHY_BYTES, "the profile has no reads of a drive");
 		return;

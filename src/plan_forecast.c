@@ -32,7 +32,7 @@ struct forecast {
 	uint64_t *cold, *tmp;              /* [rows_max] rows of a batch that are not in host memory, ascending, each once; later those to be read */
 	uint64_t *before;                  /* [before_count] those of the batch before */
 	uint64_t before_count;
-	struct rung__spread spreads[2];    /* of rows in host memory; the first alone where there is no choice */
+	struct rung__host_spread spreads[2];    /* of rows in host memory; the first alone where there is no choice */
 	uint32_t spread_count;
 	double cpu_ns;                     /* of the threads that gather, for all else; on a GPU of the one that looks after cold rows */
 	double gpu_ns, peer_ns, link_ns;   /* of a row, on a GPU */
@@ -320,9 +320,9 @@ static int memory_seconds(struct forecast *f)
 	int rc = 0;
 
 	for (uint32_t s = 0; s < f->spread_count; s++)
-		ns[s] = rung__spread_ns(f->plan, f->opts.profile, &f->spreads[s], f->cpu_ns, f->out->threads);
+		ns[s] = rung__host_spread_ns(f->plan, f->opts.profile, &f->spreads[s], f->cpu_ns, f->out->threads);
 	if (f->spread_count > 1)
-		rc = rung__spread_choose(f->plan, ns, &f->out->choice);
+		rc = rung__host_spread_choose(f->plan, ns, &f->out->choice);
 	f->out->memory_seconds = ns[f->out->choice.interleaved ? 1 : 0] * 1e-9;
 	return rc;
 }

@@ -61,7 +61,7 @@ int rung__plan_spread(struct rung_plan *plan, unsigned idx);
 /* ---- plan_spread.c ---- */
 
 /** A way to place rows, and how many of those that are asked for lie on each of its nodes. */
-struct rung__spread {
+struct rung__host_spread {
 	struct rung__placement place;
 	uint64_t hits[RUNG__PLACE_NODES_MAX];   /* by position in place.nodes; all in the first where it has no parts */
 };
@@ -70,14 +70,14 @@ struct rung__spread {
  * Nanoseconds that so many threads take for the rows, on the nodes whose CPUs may gather.
  * @param cpu_ns  of one thread, for all else that they do
  */
-double rung__spread_ns(const struct rung_plan *plan, const struct rung_profile *profile, const struct rung__spread *spread, double cpu_ns,
-                       uint32_t threads);
+double rung__host_spread_ns(const struct rung_plan *plan, const struct rung_profile *profile, const struct rung__host_spread *spread, double cpu_ns,
+                            uint32_t threads);
 
 /** Say in choice->spread_why why rows lie as they do while nobody has predicted seconds. */
-void rung__spread_say(const struct rung_plan *plan, struct rung_choice *choice);
+void rung__host_spread_say(const struct rung_plan *plan, struct rung_choice *choice);
 
 /** Take the one of plan->spreads that takes fewer nanoseconds, the first when it is all the same, and say why. @return 0 or RUNG_E_NOMEM */
-int rung__spread_choose(struct rung_plan *plan, const double ns[2], struct rung_choice *choice);
+int rung__host_spread_choose(struct rung_plan *plan, const double ns[2], struct rung_choice *choice);
 
 /** Choose device and GPUs. @param gpu_bytes_out  the budget of each GPU, 0 on the CPU */
 int rung__plan_choose_device(struct rung_plan *plan, const struct rung_plan_opts *opts, uint64_t *gpu_bytes_out);

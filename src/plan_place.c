@@ -162,7 +162,7 @@ int rung__plan_place_memory(struct rung_plan *plan, const struct rung_plan_opts 
 		rc = place_rows(plan, opts, &sizes, &rooms);
 	}
 	if (plan->has_choice)
-		rung__spread_say(plan, &plan->choice);
+		rung__host_spread_say(plan, &plan->choice);
 	return rc == 0 ? rung__places_list(&plan->places, &sizes, &plan->place_list, &plan->place_count) : rc;
 }
 

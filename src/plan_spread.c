@@ -61,7 +61,8 @@ static void add_node(const struct rung_plan *plan, const struct rung_profile *pr
 	*all = fmax(*all, hits * memory_ns(plan, profile, memory_node));
 }
 
-double rung__spread_ns(const struct rung_plan *plan, const struct rung_profile *profile, const struct rung__spread *spread, double cpu_ns, uint32_t threads)
+double rung__host_spread_ns(const struct rung_plan *plan, const struct rung_profile *profile, const struct rung__host_spread *spread, double cpu_ns,
+                            uint32_t threads)
 {
 	double one = cpu_ns, all = 0, near = 0;
 
@@ -102,7 +103,7 @@ static uint64_t bytes_of(const struct rung__placement *place)
 	return bytes;
 }
 
-void rung__spread_say(const struct rung_plan *plan, struct rung_choice *choice)
+void rung__host_spread_say(const struct rung_plan *plan, struct rung_choice *choice)
 {
 	const char *why = "in blocks over the nodes of the readers: no other node has memory";
 
@@ -119,7 +120,7 @@ void rung__spread_say(const struct rung_plan *plan, struct rung_choice *choice)
 	snprintf(choice->spread_why, sizeof(choice->spread_why), "%s", why);
 }
 
-int rung__spread_choose(struct rung_plan *plan, const double ns[2], struct rung_choice *choice)
+int rung__host_spread_choose(struct rung_plan *plan, const double ns[2], struct rung_choice *choice)
 {
 	const struct rung__placement *near = &plan->spreads[0], *dealt = &plan->spreads[1];
 	const uint64_t bytes = bytes_of(near), at_readers = bytes_near(plan, near);

@@ -88,7 +88,11 @@ if(RUNG_SANITIZE)
 endif()
 
 if(RUNG_FUZZ)
-  target_compile_options(rung_build INTERFACE -fsanitize=fuzzer-no-link -Wno-pass-failed)   # instrumented loops are not vectorised
+  target_compile_options(rung_build INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
+if(CMAKE_C_COMPILER_ID MATCHES "Clang" AND (RUNG_SANITIZE OR RUNG_FUZZ))
+  target_compile_options(rung_build INTERFACE -Wno-pass-failed)   # instrumented loops are not vectorised
 endif()
 
 add_library(rung_deps INTERFACE)

@@ -291,6 +291,7 @@ def test_ctrl_c(program, tmp_path, files):
         import numpy as np
         import rung
         folder, wanted = sys.argv[1], sys.argv[2]
+        signal.signal(signal.SIGINT, signal.default_int_handler)   # who runs tests in the background has it ignored
         def stop(name, done, total):
             if name == "features":
                 os.kill(os.getpid(), signal.SIGINT)

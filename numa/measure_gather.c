@@ -6,11 +6,17 @@
  *
  * By Little's law a core that gets r rows a second, each l seconds away, has r x l of them on their way. The loop asks for 8 KiB ahead, 16
  * or 32 rows at most, and a core has room for some tens of lines: one of the two is what small rows come up against.
+ *
+ * Tables are as large as those of trainings, where there is memory: what a core knows of where pages lie is soon exceeded, in a virtual machine the more so.
+ * Rows of 1536 bytes out of 2 GiB took a core a fifth longer than out of 256 MiB, either many times its caches.
  */
 #include <math.h>
 
 #include "gather.h"
 #include "measure.h"
+
+#define TABLE_BYTES       (2ull << 30)
+#define TABLE_BYTES_QUICK (512ull << 20)
 
 struct gather {
 	unsigned char *table, *out;
@@ -61,10 +67,25 @@ static void gather_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passe
 	}
 }
 
-/* Memory is two arrays of table, one of output, and the ids of as many rows of the smallest kind as fit an array. */
+/* Memory is a table, an array of output, and the ids of as many rows of the smallest kind as fit an array. */
 static uint64_t ids_bytes(const struct rung__measuring *m)
 {
 	return rung__align_up(m->array_bytes / m->rows[0] * sizeof(uint64_t), RUNG__MEASURE_HUGE_BYTES);
+}
+
+/* No less than two arrays; no more than all nodes have room for, so that all have the same. */
+static uint64_t table_bytes(const struct rung__measuring *m)
+{
+	const uint64_t others = m->array_bytes + ids_bytes(m);
+	uint64_t bytes = m->opts.quick ? TABLE_BYTES_QUICK : TABLE_BYTES;
+
+	for (size_t i = 0; i < m->node_count; i++) {
+		const uint64_t room = rung__measure_room(m, i);
+
+		if (m->nodes[i].node->has_memory)
+			bytes = RUNG__MIN(bytes, room > others ? room - others : 0);
+	}
+	return RUNG__MAX(rung__align_down(bytes, RUNG__MEASURE_HUGE_BYTES), 2 * m->array_bytes);
 }
 
 static struct rung_numa_result blank(const struct rung__measuring *m, size_t cpu_idx, size_t memory_idx, uint64_t row_bytes)
@@ -75,7 +96,7 @@ static struct rung_numa_result blank(const struct rung__measuring *m, size_t cpu
 	result.memory_node = (int)m->nodes[memory_idx].node->node;
 	result.all_cores = 1;
 	result.row_bytes = row_bytes;
-	result.buffer_bytes = 2 * m->array_bytes;
+	result.buffer_bytes = table_bytes(m);
 	return result;
 }
 
@@ -135,9 +156,9 @@ static int measure_rows(struct rung__measuring *m, const struct rung__measure_pl
 	struct rung_numa_result like = blank(m, place->cpu_idx, place->memory_idx, row_bytes);
 	struct gather gather = {
 		.table = place->memory->base,
-		.out = place->memory->base + 2 * m->array_bytes,
-		.ids = (uint64_t *)(void *)(place->memory->base + 3 * m->array_bytes),
-		.table_rows = 2 * m->array_bytes / row_bytes,
+		.out = place->memory->base + table_bytes(m),
+		.ids = (uint64_t *)(void *)(place->memory->base + table_bytes(m) + m->array_bytes),
+		.table_rows = table_bytes(m) / row_bytes,
 		.row_count = rung__align_down(m->array_bytes / row_bytes, 64),
 		.row_bytes = row_bytes,
 		.copy_bytes = m->array_bytes,
@@ -193,7 +214,7 @@ static int absent(struct rung__measuring *m, size_t cpu_idx, size_t memory_idx, 
 
 int rung__measure_gather(struct rung__measuring *m)
 {
-	const struct rung__measure_pairs pairs = { 3 * m->array_bytes + ids_bytes(m), measure, absent };
+	const struct rung__measure_pairs pairs = { table_bytes(m) + m->array_bytes + ids_bytes(m), measure, absent };
 
 	rung__measure_step(m, RUNG_NUMA_GATHER, m->node_count * m->node_count * m->row_count * 2);
 	return rung__measure_each(m, &pairs);

@@ -311,6 +311,7 @@ class Measuring(NumaTest):
         self.assertEqual([len(row) for row in top["latency_ns"]], [count] * count)
         self.assertEqual([gather["row_bytes"] for gather in top["bandwidth"]["gather"]], [64, 100, 256, 1024, 1536, 4096], "each once, ascending")
         medians = {}
+        arrays = max(result["buffer_bytes"] for result in top["results"] if result["matrix"] == "bandwidth")
         for result in top["results"]:
             if result["absent"]:
                 continue
@@ -321,6 +322,7 @@ class Measuring(NumaTest):
                 for bytes_s, rows_s in zip(result["bytes_per_s"]["samples"], result["rows_per_s"]["samples"]):
                     self.assertAlmostEqual(bytes_s / rows_s, 2 * result["row_bytes"])
                 self.assertGreater(result["of_copy"], 0)
+                self.assertGreaterEqual(result["buffer_bytes"], 2 * arrays)
             if result["matrix"] == "bandwidth" and result["cores"] == "all":
                 medians[result["kind"], result["cpu_node"], result["memory_node"]] = result["bytes_per_s"]["median"]
         self.assertTrue(medians)
@@ -413,6 +415,15 @@ class Measuring(NumaTest):
                      "first touch of fresh memory", "not measured:", "medians of 2 samples of 0.001 s; quick"):
             self.assertIn(what, said)
         self.assertFalse([line for line in said.splitlines() if line.endswith(" ")])
+
+    def test_gathers_take_no_more_memory_than_they_may(self):
+        roomy, tight = (self.profile("--only", "gather", "--memory", size)["results"] for size in ("2GiB", "300MiB"))
+        self.assertEqual(len(roomy), len(tight))
+        for more, less in zip(roomy, tight):
+            if not more["absent"] and not less["absent"]:
+                self.assertLess(less["buffer_bytes"], 300 * MIB)
+                self.assertLess(less["buffer_bytes"], more["buffer_bytes"])
+                self.assertLessEqual(more["buffer_bytes"], 512 * MIB)
 
     def test_csv_has_every_sample(self):
         done = self.run_rung("numa", *QUICK, "--quiet", "--only", "latency,touch,gpu", "--csv")

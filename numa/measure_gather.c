@@ -73,19 +73,19 @@ static uint64_t ids_bytes(const struct rung__measuring *m)
 	return rung__align_up(m->array_bytes / m->rows[0] * sizeof(uint64_t), RUNG__MEASURE_HUGE_BYTES);
 }
 
-/* No less than two arrays; no more than all nodes have room for, so that all have the same. */
+/* Two arrays at least, and no more than the nodes that have room for these have room for, so that all have the same. */
 static uint64_t table_bytes(const struct rung__measuring *m)
 {
-	const uint64_t others = m->array_bytes + ids_bytes(m);
+	const uint64_t others = m->array_bytes + ids_bytes(m), least = 2 * m->array_bytes;
 	uint64_t bytes = m->opts.quick ? TABLE_BYTES_QUICK : TABLE_BYTES;
 
 	for (size_t i = 0; i < m->node_count; i++) {
 		const uint64_t room = rung__measure_room(m, i);
 
-		if (m->nodes[i].node->has_memory)
-			bytes = RUNG__MIN(bytes, room > others ? room - others : 0);
+		if (m->nodes[i].node->has_memory && room >= others + least)
+			bytes = RUNG__MIN(bytes, room - others);
 	}
-	return RUNG__MAX(rung__align_down(bytes, RUNG__MEASURE_HUGE_BYTES), 2 * m->array_bytes);
+	return RUNG__MAX(rung__align_down(bytes, RUNG__MEASURE_HUGE_BYTES), least);
 }
 
 static struct rung_numa_result blank(const struct rung__measuring *m, size_t cpu_idx, size_t memory_idx, uint64_t row_bytes)

@@ -62,8 +62,7 @@ run_ctest() {
 	if [ "$folder" = build-tsan ] && [ "$bits" -gt 28 ] && setarch -R true 2>/dev/null; then
 		prefix=(setarch -R)
 	fi
-	# one more than there are processors: tests wait for drives, other programs, and time limits
-	"${prefix[@]}" ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel $((jobs + 1)) "$@"
+	"${prefix[@]}" ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel "$jobs" "$@"
 }
 
 passed=() failed=() skipped=() target=all

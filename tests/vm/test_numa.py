@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -18,7 +17,7 @@ sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
 from clitest import RUNG
 from machine import put
-from test_vm import LIMIT, kernel, missing, run, which
+from test_vm import emulate, kernel, missing, run, which
 
 RECORD = os.path.join(HERE, "..", "fixtures", "record.sh")
 GIB_PER_S = {0: {0: 200, 1: 100, 2: 20}, 1: {0: 100, 1: 200, 2: 30}}   # from socket to node
@@ -111,8 +110,7 @@ class Numa(unittest.TestCase):
                    "-kernel", kernel(), "-initrd", os.path.join(cls.folder, "initramfs"),
                    "-append", "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable", *device_options(disks),
                    "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-monitor", "none", "-no-reboot"]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, stdin=subprocess.DEVNULL, timeout=LIMIT)
-        return done.stdout.replace("\r", "") + done.stderr
+        return emulate(command)
 
     def part(self, name):
         """What was said between begin and end; it ended with 0."""

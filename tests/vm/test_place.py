@@ -5,14 +5,13 @@ The drive is at node 1. The larger machine has memory without CPUs, and nodes of
 without KVM takes some twenty seconds.
 """
 import os
-import subprocess
 import sys
 import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-from test_vm import LIMIT, kernel, make_disk, make_initramfs, missing, run, which
+from test_vm import emulate, kernel, make_disk, make_initramfs, missing, run, which
 
 GUEST = os.environ.get("RUNG_VM_PLACE_GUEST", "")
 
@@ -64,12 +63,7 @@ class Place(unittest.TestCase):
                    "-kernel", kernel(), "-initrd", self.path("initramfs"),
                    "-append", "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable",
                    "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-monitor", "none", "-no-reboot"]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, stdin=subprocess.DEVNULL,
-                                  timeout=LIMIT)
-        except subprocess.TimeoutExpired as late:
-            self.fail("the machine has not ended after %d s:\n%s" % (LIMIT, (late.stdout or b"")[-4000:].decode(errors="replace")))
-        return done.stdout.replace("\r", "") + done.stderr
+        return emulate(command)
 
     def places_are_kept(self, order, nodes, distances):
         make_initramfs(self.folder, INIT % order, GUEST)

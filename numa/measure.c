@@ -253,7 +253,7 @@ static void choose_array(struct rung__measuring *m)
 			least = RUNG__MIN(least, rung__measure_room(m, i));
 	}
 	cache = cache ? cache : CACHE_BYTES_UNKNOWN;
-	bytes = m->opts.quick ? CACHES_MIN * cache : RUNG__MAX(CACHES_MIN * cache, RUNG__MIN(CACHES * cache, least / 4));   /* gathers take a little more than 3 */
+	bytes = m->opts.quick ? CACHES_MIN * cache : RUNG__MAX(CACHES_MIN * cache, RUNG__MIN(CACHES * cache, least / 4));   /* gathers take a little more than 3, or more */
 	m->array_bytes = rung__align_up(RUNG__MAX(bytes, cores * CORE_BYTES), RUNG__MEASURE_HUGE_BYTES);
 }
 

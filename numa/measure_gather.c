@@ -8,7 +8,7 @@
  * or 32 rows at most, and a core has room for some tens of lines: one of the two is what small rows come up against.
  *
  * Tables are as large as those of trainings, where there is memory: what a core knows of where pages lie is soon exceeded, in a virtual machine the more so.
- * Rows of 1536 bytes out of 2 GiB took a core a fifth longer than out of 256 MiB, either many times its caches.
+ * bench/README.md has figures.
  */
 #include <math.h>
 

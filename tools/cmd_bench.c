@@ -19,7 +19,7 @@ static const struct argp_option options[] = {
 	  "vertex ids in a file", 1 },
 	{ "rows", KEY_ROWS, "N", 0,
 	  "Rows to gather (default: 1048576; of a file: all); trace goes on to the end of its last batch", 1 },
-	{ "warmup", KEY_WARMUP, "N", 0, "Rows to gather before, which count nowhere, in whole requests (default: 0)", 1 },
+	{ "warmup", KEY_WARMUP, "N", 0, "Rows to gather before the clock starts, in whole requests (default: 0)", 1 },
 	{ "batch", KEY_BATCH, "N", 0,
 	  "Rows of a request (default: 4096); of trace: seeds of a batch (default: as it was staged)", 1 },
 	{ "fanout", KEY_FANOUT, "LIST", 0, "Neighbours drawn per hop by trace (default: as staged)", 1 },

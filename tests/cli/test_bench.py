@@ -8,6 +8,7 @@ import random
 import struct
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from clitest import RUNG, SANITIZED, CliTest, Graph, main, read_npy
@@ -141,6 +142,20 @@ class Widths(CliTest):
         self.assertEqual(self.check(staged, *budget, "--warmup", 200, "--rows", 70)["rows"], 70)
         self.check(staged, *budget, "--warmup", 200, "--prefetch", 3, "--threads", 2, rows=200)
         self.fails("bench", staged, *budget, "--warmup", 351, code=2, says="has 400 ids, and --warmup takes the first 400: give fewer, or more ids")
+
+    def test_reads_that_fail_while_it_warms_up_end_it(self):
+        staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=400))
+        path = os.path.join(staged, next(name for name in os.listdir(staged) if name.startswith("features")))
+        socket = self.path("share", "socket")   # there once the store is open
+        process = self.start("bench", staged, "--quiet", "--host", "1MiB", "--cache", 0, "--ids", "uniform", "--warmup", 10000000, "--rows", 1000,
+                             "--threads", 3, "--share", socket)
+        while not os.path.exists(socket):
+            self.assertIsNone(process.poll())
+            time.sleep(0.01)
+        os.truncate(path, 4096)
+        output, message = process.communicate(timeout=300)
+        self.assertEqual((process.returncode, output), (1, ""), message)
+        self.assertIn(path, message)
 
     def test_check_sees_rows_that_are_wrong(self):
         """The store keeps the rows it read at its opening; the file changes meanwhile, so that they are wrong."""

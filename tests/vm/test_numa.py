@@ -16,8 +16,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
 from clitest import RUNG
+from emulate import emulate
 from machine import put
-from test_vm import emulate, kernel, missing, run, which
+from test_vm import kernel, missing, run, which
 
 RECORD = os.path.join(HERE, "..", "fixtures", "record.sh")
 GIB_PER_S = {0: {0: 200, 1: 100, 2: 20}, 1: {0: 100, 1: 200, 2: 30}}   # from socket to node

@@ -11,7 +11,8 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-from test_vm import emulate, kernel, make_disk, make_initramfs, missing, run, which
+from emulate import emulate
+from test_vm import kernel, make_disk, make_initramfs, missing, run, which
 
 GUEST = os.environ.get("RUNG_VM_PLACE_GUEST", "")
 

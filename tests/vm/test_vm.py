@@ -11,8 +11,9 @@ import struct
 import subprocess
 import sys
 import tempfile
-import threading
 import unittest
+
+from emulate import emulate
 
 GUEST = os.environ.get("RUNG_VM_GUEST", "")
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -21,8 +22,6 @@ TOOLS = ("qemu-system-x86_64", "busybox", "cpio", "mkfs.ext4", "debugfs", "ldd")
 PARTITION = 8 << 20        # where the file system begins on the disk
 DISK = 64 << 20
 ROWS_AT = 4096             # of the features file; guest.c has the same
-LIMIT = 240                # seconds for a machine: a slow one, not a stuck one
-START_LIMIT = 60           # until its first program says something
 BAD_ROW = 20000
 
 INIT = """#!/bin/busybox sh
@@ -61,32 +60,6 @@ def run(*command, **more):
     if done.returncode:
         raise AssertionError("%s: %s%s" % (" ".join(command), done.stdout, done.stderr))
     return done.stdout
-
-
-def emulate(command, attempts=3):
-    """What a machine says until it ends, without carriage returns. Emulated CPUs that wait for each other now and then lock up while the kernel starts: a
-    machine in which no program of ours has said anything for START_LIMIT is started again."""
-    said, begun = [], threading.Event()
-    with tempfile.TemporaryFile("w+", errors="replace") as errors, subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace") as machine:
-        limits = [threading.Timer(START_LIMIT, lambda: begun.is_set() or machine.kill()), threading.Timer(LIMIT, machine.kill)]
-        for limit in limits:
-            limit.start()
-        for line in machine.stdout:
-            said.append(line.replace("\r", ""))
-            if not re.match(r"\[ *[0-9]+\.[0-9]+\]|\s*$", line):   # not the kernel's
-                begun.set()
-        status = machine.wait()
-        for limit in limits:
-            limit.cancel()
-        errors.seek(0)
-        text = "".join(said) + errors.read()
-    if status < 0 and not begun.is_set() and attempts > 1:
-        print("the emulated machine has not started in %d s: once more" % START_LIMIT, file=sys.stderr)
-        return emulate(command, attempts - 1)
-    if status < 0:
-        raise AssertionError("the machine has not ended in %d s, or not started in %d s:\n%s" % (LIMIT, START_LIMIT, text[-4000:]))
-    return text
 
 
 def make_disk(disk, files, disk_block, fs_block, group_blocks):

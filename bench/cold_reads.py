@@ -14,8 +14,9 @@ import os
 import random
 import shutil
 
-from common import (ROOT, Failure, arxiv, as_typed, drop_cached, features_file, find_graph, numbers, record, rmat, run_json, run_main,
-                    run_text, say, size, spread, stage, stage_graph, temporary_folder, write_hole)
+from common import (ROOT, Failure, arxiv, as_typed, drop_cached, features_file, find_graph, numbers,
+                    record, rmat, run_json, run_main, run_text, say, sector_bytes, size, spread,
+                    stage, stage_graph, temporary_folder, write_hole)
 
 PARTS = ("dense", "trace", "lookahead")
 SPAN_ROWS = 8192
@@ -42,6 +43,13 @@ class Programs:
         self.cold = os.path.join(args.programs, "rung_cold_reads")
         built = run_text([self.cold, "strategies"]).split()
         self.baselines = {name: words for name, words in BASELINES.items() if words[0] in built}
+
+    def leave_out_slots(self, dataset, row_bytes):
+        """It reads whole sectors right to where a row goes."""
+        sector = sector_bytes(self.rung, dataset)
+        if "uring-slot" in self.baselines and row_bytes % sector:
+            say(f"uring-slot left out: rows of {row_bytes} bytes are not whole sectors of {sector}")
+            del self.baselines["uring-slot"]
 
     def call(self, *words):
         return [self.cold, *(str(word) for word in words)]
@@ -109,6 +117,7 @@ def dense(args, programs, folder):
     write_hole(f"{folder}/dense.features", vertices * args.row_bytes)
     stage(args.rung, f"{folder}/dense.features", vertices, args.row_bytes, dataset)
     run_text(programs.call("fill", dataset))
+    programs.leave_out_slots(dataset, args.row_bytes)
     path, results = features_file(args.rung, dataset), []
     for density in args.densities:
         span = min(round(SPAN_ROWS / density * 100), vertices - resident)
@@ -152,6 +161,7 @@ def stage_sampled(args, programs, folder, graph):
     say(f"staging {graph['name']}")
     stage_graph(args.rung, graph, args.row_bytes, args.score, graph["directions"].get("both directions", False), dataset)
     run_text(programs.call("fill", dataset))
+    programs.leave_out_slots(dataset, args.row_bytes)
     return dataset
 
 

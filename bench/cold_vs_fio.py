@@ -11,18 +11,19 @@ import os
 import shlex
 import shutil
 
-from common import (ROOT, Failure, as_typed, drop_cached, features_file, first_line, numbers, record, run_json, run_main, say, size, spread,
-                    stage, temporary_folder, write_random)
+from common import (ROOT, Failure, as_typed, drop_cached, features_file, first_line, numbers,
+                    record, run_json, run_main, say, sector_bytes, size, spread, stage,
+                    temporary_folder, write_random)
 
 BATCH_ROWS, IN_FLIGHT = 4096, 4
 
 
 # ---- the two runs ---------------------------------------------------------------------------------------------------
 
-def fio_command(args, path, row_bytes, depth):
+def fio_command(args, path, block_bytes, depth):
     return ["fio", "--name=r", f"--filename={path}", "--readonly", "--direct=1", "--time_based", f"--runtime={args.runtime}",
-            "--randrepeat=0", "--norandommap", "--rw=randread", f"--bs={row_bytes}", "--ioengine=io_uring",
-            f"--iodepth={depth}", "--output-format=json"]
+            "--randrepeat=0", "--norandommap", "--rw=randread", f"--bs={block_bytes}",
+            "--ioengine=io_uring", f"--iodepth={depth}", "--output-format=json"]
 
 
 def run_fio(command):
@@ -66,8 +67,8 @@ def run_pairs(args, path, fio, rung):
     return pairs[1:]
 
 
-def measure_depth(args, dataset, path, row_bytes, depth):
-    fio = fio_command(args, path, row_bytes, depth)
+def measure_depth(args, dataset, path, row_bytes, block_bytes, depth):
+    fio = fio_command(args, path, block_bytes, depth)
     drop_cached(path)
     rows = max(BATCH_ROWS, int(run_fio(fio)["iops"] * args.runtime))   # rung runs about as long as fio
     plain = bench_command(args, dataset, depth, args.host, rows, "--no-merge")
@@ -78,7 +79,8 @@ def measure_depth(args, dataset, path, row_bytes, depth):
     check = run_json(bench_command(args, dataset, depth, args.host, min(rows, 200_000), "--check"))
     if check["wrong_rows"] != 0:
         raise Failure(f"the data are wrong: {check['wrong_rows']} of {check['rows']} rows")
-    result = {"row_bytes": row_bytes, "dataset_bytes": args.size, "depth": depth,
+    result = {"row_bytes": row_bytes, "block_bytes": block_bytes,
+              "dataset_bytes": args.size, "depth": depth,
               "ratio": spread([p["ratio"] for p in pairs]), "cpu_ratio": spread([p["cpu_ratio"] for p in pairs])}
     for name in ("fio", "rung"):
         result[f"{name}_iops"] = spread([p[name]["iops"] for p in pairs])
@@ -100,7 +102,10 @@ def measure(args, folder, row_bytes):
     say(f"staging rows of {row_bytes} bytes")
     source = stage(args.rung, f"{folder}/source.bin", vertices, row_bytes, dataset)
     path = features_file(args.rung, dataset)
-    results = [measure_depth(args, dataset, path, row_bytes, depth) for depth in args.depth]
+    sector = sector_bytes(args.rung, dataset)
+    block_bytes = -(-row_bytes // sector) * sector
+    results = [measure_depth(args, dataset, path, row_bytes, block_bytes, depth)
+               for depth in args.depth]
     say("verifying the file")
     verified = run_json([args.rung, "verify", "--json", "--quiet", dataset, "--source", source])
     if not verified["ok"]:

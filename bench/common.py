@@ -157,6 +157,11 @@ def features_file(rung, dataset):
     return os.path.join(dataset, largest["name"])
 
 
+def sector_bytes(rung, dataset):
+    """The unit of reads that go past the page cache: 512 bytes, or 4096 on some drives."""
+    return run_json([rung, "plan", "--json", "--quiet", dataset])["sector_bytes"]
+
+
 def drop_cached(path):
     fd = os.open(path, os.O_RDONLY)
     try:

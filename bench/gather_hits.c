@@ -116,7 +116,8 @@ static void gather(const uint64_t *ids, uint64_t count, unsigned char *out)
 	struct rung_ids list = { .data = ids, .count = count, .dtype = RUNG_U64, .space = RUNG_RANKS };
 	struct rung_request *request;
 
-	bench_need(rung_gather_submit(run.store, &list, out, 0, NULL, &request), "gathering");
+	bench_need(rung_gather_submit(run.store, &list, out, 0, RUNG_STREAM_OWN, &request),
+	           "gathering");
 	bench_need(rung_request_wait(request, -1), "gathering");
 	rung_request_put(request);
 }

@@ -14,6 +14,12 @@ def read(path):
         return file.read().strip()
 
 
+def write(path, number):
+    """To a file that the kernel has there: in a folder that is no control group there is none."""
+    with open(os.open(path, os.O_WRONLY), "w", encoding="utf-8") as file:
+        file.write(str(number))
+
+
 class Limit:
     """with Limit(bytes) as limit: subprocess.run(limit.wrap(command), preexec_fn=limit.enter); limit.kind, limit.peak()."""
 
@@ -29,8 +35,7 @@ class Limit:
         try:
             os.mkdir(group)
             self.group = group
-            with open(group + "/" + name, "w", encoding="utf-8") as file:
-                file.write(str(self.bytes))
+            write(group + "/" + name, self.bytes)
             self.kind = "cgroup v2" if v2 else "cgroup v1"
         except OSError:
             self.__exit__()
@@ -48,8 +53,7 @@ class Limit:
     def enter(self):
         """In the child, before it runs."""
         if self.group:
-            with open(self.group + "/cgroup.procs", "w", encoding="utf-8") as file:
-                file.write(str(os.getpid()))
+            write(self.group + "/cgroup.procs", os.getpid())
 
     def peak(self):
         """Most bytes used at once, page cache included; None where that is not told."""

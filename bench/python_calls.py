@@ -45,7 +45,8 @@ def main():
         with rung.open(os.path.join(folder, "g"), host="max") as store:
             ids = rng.integers(0, args.vertices, args.rows)
             out = np.empty((args.rows, args.width), np.float32)
-            struct, address, handle = Ids(ids.ctypes.data, args.rows, 8, VERTICES), out.ctypes.data, store._handle   # pylint: disable=protected-access
+            struct, address = Ids(ids.ctypes.data, args.rows, 8, VERTICES), out.ctypes.data
+            handle = store._memory.pointer   # pylint: disable=protected-access
             calls = {"c_call": lambda: lib.rung_gather(handle, byref(struct), address, 0), "ctypes": lambda: lib.rung_request_put(None),
                      "numpy_out": lambda: store.gather(ids, out), "numpy": lambda: store.gather(ids)}
             try:

@@ -46,13 +46,18 @@ int rung__dataset_open_file(const struct rung_dataset *ds, const char *name, int
 {
 	/* the features alone may be links, to files on other devices */
 	int follow = strncmp(name, RUNG__FEATURES_PREFIX, strlen(RUNG__FEATURES_PREFIX)) == 0 ? 0 : O_NOFOLLOW;
-	int fd = openat(ds->dir_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | follow | flags);
+	char *path = rung__format("%s/%s", ds->dir, name);
+	int fd;
 
-	if (fd < 0 && errno == ENOENT)
-		return rung__fail(RUNG_E_FORMAT, "%s/%s: is missing, though the manifest lists it; stage the dataset again",
-				  ds->dir, name);
-	if (fd < 0)
-		return rung__fail_errno(errno, "%s/%s: cannot be opened", ds->dir, name);
+	if (!path)
+		return rung__fail(RUNG_E_NOMEM, "%s/%s", ds->dir, name);
+	fd = rung__open_regular(ds->dir_fd, name, path, follow | flags);
+	if (fd == RUNG_E_NOENT)
+		fd = rung__fail(
+			RUNG_E_FORMAT,
+			"%s: is missing, though the manifest lists it; stage the dataset again",
+			path);
+	rung__free(path);
 	return fd;
 }
 
@@ -82,7 +87,7 @@ static int check_file(const struct rung_dataset *ds, const struct rung__manifest
 		return fd;
 	if (fstat(fd, &st) < 0)
 		rc = rung__fail_errno(errno, "%s/%s", ds->dir, file->name);
-	else if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != file->bytes)
+	else if ((uint64_t)st.st_size != file->bytes)
 		rc = rung__fail(RUNG_E_FORMAT,
 				"%s/%s: has %jd bytes, the manifest says %" PRIu64 "; copy it again or stage the dataset again",
 				ds->dir, file->name, (intmax_t)st.st_size, file->bytes);

@@ -254,6 +254,22 @@ static json_t *checksums_json(const struct rung__manifest *m)
 			 "blocks", blocks);
 }
 
+/* Null for older datasets, which do not record their job. */
+static json_t *job_json(const struct rung__manifest *m)
+{
+	json_t *lines = m->job ? json_array() : json_null();
+	const char *line = m->job, *end;
+
+	while (lines && line && (end = strchr(line, '\n')) != NULL) {
+		if (json_array_append_new(lines, json_stringn(line, (size_t)(end - line))) < 0) {
+			json_decref(lines);
+			lines = NULL;
+		}
+		line = end + 1;
+	}
+	return lines;
+}
+
 static int put_lists(const struct rung__manifest *m, json_t *root)
 {
 	json_t *fanouts = json_array(), *arrays = json_array(), *splits = json_array(), *files = json_array();
@@ -274,6 +290,7 @@ static int put_lists(const struct rung__manifest *m, json_t *root)
 	failed |= put(root, "arrays", arrays);
 	failed |= put(root, "splits", splits);
 	failed |= put(root, "files", files);
+	failed |= put(root, "job", job_json(m));
 	return failed;
 }
 
@@ -328,5 +345,6 @@ void rung__manifest_destroy(struct rung__manifest *m)
 	if (!m)
 		return;
 	rung__free(m->checksums_sums);
+	rung__free(m->job);
 	rung__free(m);
 }

@@ -30,6 +30,7 @@
 #define RUNG__FILES_FIXED        5u /* between the features and what is carried along: graph, maps, score */
 #define RUNG__MANIFEST_BYTES_MAX (16u << 20)
 #define RUNG__SPLITS_MAX         256u
+#define RUNG__JOB_BYTES_MAX      (4u << 20) /* of a job; longer ones are not recorded */
 #define RUNG__ARRAYS_MAX         64u
 #define RUNG__SPLIT_NAME_BYTES   64u /* its NUL included */
 #define RUNG__METHOD_BYTES       32u
@@ -73,6 +74,8 @@ struct rung__manifest {
 		char name[RUNG__SPLIT_NAME_BYTES];
 		uint64_t count;
 	} splits[RUNG__SPLITS_MAX];
+	char *job; /* what the dataset was staged from, and how: lines "KEY VALUE\n"; NULL: not
+		      recorded. Freed with the manifest */
 
 	/* the files in manifest order, checksums.npy not among them */
 	struct rung__manifest_file files[RUNG_FEATURE_FILES_MAX + RUNG__FILES_FIXED + 1 + RUNG__ARRAYS_MAX + RUNG__SPLITS_MAX];

@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The manifest, read. Whoever can write it can also compute its checksum: every field is checked, and the list of files
- * must be the one that follows from the counts.
+ * The manifest's text, parsed. Its checksum does not protect against an author who computes it:
+ * every field is checked, and the list of files must be the one that follows from the counts.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "checksum.h"
-#include "file.h"
 #include "internal.h"
 #include "manifest.h"
 #include "manifest_private.h"
@@ -343,6 +338,46 @@ static int get_files(const char *path, const json_t *root, struct rung__manifest
 	return 0;
 }
 
+static bool is_job_line(const json_t *line)
+{
+	const char *text = json_string_value(line);
+
+	if (!text || strlen(text) != json_string_length(line))
+		return false;
+	for (; *text; text++) {
+		if ((unsigned char)*text < ' ' || *text == 0x7f)
+			return false;
+	}
+	return true;
+}
+
+/* Absent, as in older datasets, is null: not recorded. */
+static int get_job(const char *path, const json_t *root, struct rung__manifest *m)
+{
+	const json_t *lines = json_object_get(root, "job");
+	size_t bytes = 1;
+	char *at;
+
+	if (!lines || json_is_null(lines))
+		return 0;
+	if (!json_is_array(lines))
+		return bad_field(path, "job");
+	for (size_t i = 0; i < json_array_size(lines); i++) {
+		if (!is_job_line(json_array_get(lines, i)))
+			return bad_field(path, "job");
+		bytes += json_string_length(json_array_get(lines, i)) + 1;
+	}
+	at = m->job = rung__malloc(bytes);
+	if (!at)
+		return rung__fail(RUNG_E_NOMEM, "%s: %zu bytes of \"job\"", path, bytes);
+	for (size_t i = 0; i < json_array_size(lines); i++) {
+		at = stpcpy(at, json_string_value(json_array_get(lines, i)));
+		*at++ = '\n';
+	}
+	*at = '\0';
+	return 0;
+}
+
 static int get_all(const char *path, const json_t *root, struct rung__manifest *m)
 {
 	const json_t *files = json_object_get(root, "files");
@@ -359,7 +394,8 @@ static int get_all(const char *path, const json_t *root, struct rung__manifest *
 		return bad_field(path, "index_bytes");
 	m->index_bytes = (unsigned)index_bytes;
 	if ((rc = get_features(path, root, m)) < 0 || (rc = get_score(path, root, m)) < 0 ||
-	    (rc = get_defaults(path, root, m)) < 0 || (rc = get_carried(path, root, m)) < 0)
+	    (rc = get_defaults(path, root, m)) < 0 || (rc = get_carried(path, root, m)) < 0 ||
+	    (rc = get_job(path, root, m)) < 0)
 		return rc;
 	/* a folder with fewer entries than the plan is refused before the plan's checksums are allocated */
 	if (json_array_size(files) != m->feature_file_count + RUNG__FILES_FIXED + m->has_labels + m->array_count + m->split_count)
@@ -437,55 +473,5 @@ int rung__manifest_parse(const char *path, const char *text, size_t bytes, struc
 	*manifest_out = m;
 free_root:
 	json_decref(root);
-	return rc;
-}
-
-static int read_text(int fd, const char *path, char **text_out, size_t *bytes_out)
-{
-	struct stat st;
-	char *text;
-	int rc;
-
-	if (fstat(fd, &st) < 0)
-		return rung__fail_errno(errno, "%s", path);
-	if (!S_ISREG(st.st_mode) || st.st_size > (off_t)RUNG__MANIFEST_BYTES_MAX)
-		return rung__fail(RUNG_E_CORRUPT, "%s: is no regular file of at most %u bytes; stage the dataset again", path,
-				  RUNG__MANIFEST_BYTES_MAX);
-	text = rung__malloc((size_t)st.st_size);
-	if (!text)
-		return rung__fail(RUNG_E_NOMEM, "%s: %jd bytes", path, (intmax_t)st.st_size);
-	rc = rung__pread_all(fd, path, text, (uint64_t)st.st_size, 0);
-	if (rc < 0) {
-		rung__free(text);
-		return rc;
-	}
-	*text_out = text;
-	*bytes_out = (size_t)st.st_size;
-	return 0;
-}
-
-int rung__manifest_read(int dir_fd, const char *dir, struct rung__manifest **manifest_out)
-{
-	char *path = rung__format("%s/" RUNG__MANIFEST, dir), *text = NULL;
-	size_t bytes = 0;
-	int fd, rc;
-
-	if (!path)
-		return rung__fail(RUNG_E_NOMEM, "%s", dir);
-	fd = openat(dir_fd, RUNG__MANIFEST, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-	if (fd < 0 && errno == ENOENT)
-		rc = rung__fail(RUNG_E_NOENT,
-				"%s: has no " RUNG__MANIFEST ": it is no dataset, or was not staged to the end; run rung stage",
-				dir);
-	else if (fd < 0)
-		rc = rung__fail_errno(errno, "%s: cannot be opened", path);
-	else
-		rc = read_text(fd, path, &text, &bytes);
-	if (rc == 0)
-		rc = rung__manifest_parse(path, text, bytes, manifest_out);
-	if (fd >= 0)
-		close(fd);
-	rung__free(text);
-	rung__free(path);
 	return rc;
 }

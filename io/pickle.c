@@ -51,8 +51,9 @@ struct machine {
 static int refuse(const struct machine *m, const char *what)
 {
 	return rung__fail(RUNG_E_FORMAT,
-			  "%s: byte %zu of its pickle: %s; read are dicts of integers and of NumPy arrays of integers with one dimension. "
-			  "Convert it where torch is: numpy.savez('split.npz', **{k: numpy.asarray(v) for k, v in torch.load(FILE).items()})",
+			  "%s: byte %zu of its pickle: %s; a dict of integers and 1-D integer "
+			  "NumPy arrays is needed; save it so with "
+			  "torch, see rung(1)",
 			  m->name, (size_t)(m->at - m->start), what);
 }
 

@@ -6,6 +6,7 @@
 #include "manifest.h"
 #include "pickle.h"
 #include "preset_private.h"
+#include "source_private.h"
 
 /* ---- ogbn-papers100M ---- */
 
@@ -119,8 +120,7 @@ static int find_full(struct rung__preset *p, const char **path_out)
 static int check_full(struct rung__preset *p, const char *path, const struct counts *counts)
 {
 	const char *flag = rung__preset_text(p, "%.*s_done.txt", (int)(strlen(path) - strlen(".npy")), path);
-	const uint64_t wanted = counts->all * FEATURE_ITEMS * 2;
-	uint64_t bytes = 0;
+	uint64_t wanted, bytes = 0;
 
 	if (!flag)
 		return RUNG_E_NOMEM;
@@ -128,11 +128,12 @@ static int check_full(struct rung__preset *p, const char *path, const struct cou
 		return rung__fail(RUNG_E_FORMAT, "%s: may be half-done: there is no %s, which the script that makes it writes last; make it again, "
 				  "make that file if you know better, or take the papers alone", path, flag);
 	rung__preset_there(path, &bytes);
-	if (bytes != wanted)
-		return rung__fail(RUNG_E_FORMAT,
-				  "%s: has %" PRIu64 " bytes, not the %" PRIu64 " of float16 [%" PRIu64 ", %u] without a header; make it again, or take "
-				  "the papers alone", path, bytes, wanted, counts->all, FEATURE_ITEMS);
-	return 0;
+	if (rung__mul(counts->all, FEATURE_ITEMS * 2, &wanted) && bytes == wanted)
+		return 0;
+	return rung__fail(RUNG_E_FORMAT,
+			  "%s: has %" PRIu64 " bytes, not those of float16 [%" PRIu64
+			  ", %u] without a header; make it again, or take the papers alone",
+			  path, bytes, counts->all, FEATURE_ITEMS);
 }
 
 static int mag_graph(struct rung__preset *p, const struct counts *counts)
@@ -157,7 +158,35 @@ static int mag_graph(struct rung__preset *p, const struct counts *counts)
 	return rc;
 }
 
-/* All arrays of the dict: train, valid, and the parts of the test set that it has. */
+static bool has_array(const struct rung__pickle_dict *dict, const char *key)
+{
+	for (uint32_t i = 0; i < dict->count; i++) {
+		if (dict->items[i].is_array && strcmp(dict->items[i].key, key) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * What split_test() of ogb/lsc/utils.py makes of the one list that the first version of the file
+ * has: entries 0, 1 and 2 of every 5 are for development, 3 and 4 for the challenge.
+ */
+static int mag_split_test(struct rung__preset *p, const char *path)
+{
+	int rc = rung__preset_add_split(p, "test-whole", rung__preset_text(p, "%s:test", path));
+
+	if (rc == 0)
+		rc = rung__preset_add_split(
+			p, "test-dev",
+			rung__preset_text(p, RUNG__EVERY_PREFIX "5,0,3,%s:test", path));
+	if (rc == 0)
+		rc = rung__preset_add_split(
+			p, "test-challenge",
+			rung__preset_text(p, RUNG__EVERY_PREFIX "5,3,5,%s:test", path));
+	return rc;
+}
+
+/* All arrays of the dict: train, valid, and the parts of the test set. */
 static int mag_splits(struct rung__preset *p)
 {
 	struct rung__pickle_dict *dict = rung__malloc(sizeof(*dict));
@@ -167,11 +196,18 @@ static int mag_splits(struct rung__preset *p)
 	if (rc == 0)
 		rc = rung__torch_read(path, dict);
 	for (uint32_t i = 0; rc == 0 && i < dict->count; i++) {
-		if (!dict->items[i].is_array || !rung__split_name_ok(dict->items[i].key))
-			rc = rung__fail(RUNG_E_FORMAT, "%s: '%s' is no split; give the splits one by one", path, dict->items[i].key);
+		const char *key = dict->items[i].key;
+
+		if (!dict->items[i].is_array || !rung__split_name_ok(key))
+			rc = rung__fail(
+				RUNG_E_FORMAT,
+				"%s: '%s' is not a split; give the splits one by one with --split",
+				path, key);
+		else if (strcmp(key, "test") == 0 && !has_array(dict, "test-dev"))
+			rc = mag_split_test(p, path);
 		else
-			rc = rung__preset_add_split(p, rung__preset_text(p, "%s", dict->items[i].key),
-						    rung__preset_text(p, "%s:%s", path, dict->items[i].key));
+			rc = rung__preset_add_split(p, rung__preset_text(p, "%s", key),
+						    rung__preset_text(p, "%s:%s", path, key));
 	}
 	rung__free(dict);
 	return rc;

@@ -9,7 +9,8 @@
 
 #define RUNG__PRESET_TEXTS_MAX  256u
 #define RUNG__PRESET_GRAPHS_MAX 4u
-#define RUNG__PRESET_SPLITS_MAX 64u
+#define RUNG__PRESET_SPLITS_MAX                                                                    \
+	66u /* as many as a dict has, and two more that its `test` is cut into */
 
 struct rung__preset {
 	struct rung_preset made;   /* first: it is what callers hold */

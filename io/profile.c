@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Machine profiles: of what rung numa --json has written, the numbers that plans are made with. */
+#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "file.h"
 #include "internal.h"
 #include "rung/numa.h"
 #include "rung/profile.h"
@@ -266,12 +269,16 @@ static int get_reads(const char *path, const json_t *root, struct rung_profile *
 
 static int load(const char *path, struct rung_profile *profile)
 {
+	const int fd = rung__open_regular(AT_FDCWD, path, path, 0);
 	json_error_t error;
-	json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+	json_t *root;
 	int rc;
 
-	if (!root && json_error_code(&error) == json_error_cannot_open_file)
-		return rung__fail(RUNG_E_NOENT, "%s: cannot be read; write one with rung numa --json", path);
+	if (fd < 0)
+		return rung__fail(fd, "%s; write a profile with rung numa --json",
+				  rung_last_error());
+	root = json_loadfd(fd, JSON_REJECT_DUPLICATES, &error);
+	close(fd);
 	if (!root)
 		return rung__fail(RUNG_E_FORMAT, "%s: line %d: %s: is no machine profile; write one with rung numa --json", path, error.line, error.text);
 	if (json_integer_value(json_object_get(root, "schema")) != SCHEMA || !json_is_object(json_object_get(root, "measured")))

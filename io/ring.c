@@ -13,7 +13,10 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/uio.h>
+#include <time.h>
 
+#define MEMORY_TRIES_MAX 100u   /* a ring that the kernel has no memory for: 0.2 s in all */
+#define MEMORY_PAUSE_NS 2000000
 #define PIECES_MAX 16384u   /* registered buffers that the kernel takes */
 
 static const struct setup {
@@ -35,9 +38,29 @@ static const char *refusal(int err)
 	switch (err) {
 	case EPERM: case EACCES: return "io_uring is refused here (EPERM: a container's seccomp profile, or sysctl kernel.io_uring_disabled)";
 	case ENOSYS: return "this kernel has no io_uring, or one too old (5.11 is needed)";
-	case ENOMEM: return "no memory for the ring (RLIMIT_MEMLOCK)";
+	case ENOMEM: return "no memory for the ring:"
+		" RLIMIT_MEMLOCK may be too low for all rings of this user; raise ulimit -l";
 	case EINVAL: return "this kernel's io_uring does not know of this way of reading";
 	default: return strerror(err);
+	}
+}
+
+/*
+ * Linux counts the pages of all rings of a user against RLIMIT_MEMLOCK. A worker subtracts those of
+ * a closed ring after close() has returned, and a ring opened in between is refused.
+ */
+static int init_ring(struct io_uring *ring, uint32_t depth, unsigned flags,
+                     struct io_uring_params *params)
+{
+	const struct timespec pause = { .tv_nsec = MEMORY_PAUSE_NS };
+	int rc;
+
+	for (unsigned tries = 1; ; tries++) {
+		*params = (struct io_uring_params){ .flags = flags };
+		rc = io_uring_queue_init_params(depth, ring, params);
+		if (rc != -ENOMEM || tries == MEMORY_TRIES_MAX)
+			return rc;
+		nanosleep(&pause, NULL);
 	}
 }
 
@@ -46,9 +69,9 @@ static int make_ring(struct io_uring *ring, uint32_t depth, unsigned flags, stru
 	int rc = -EINVAL;
 
 	for (unsigned i = 0; i < RUNG__ARRAY_LEN(setups) && rc == -EINVAL; i++) {
-		struct io_uring_params params = { .flags = flags | setups[i].flags };
+		struct io_uring_params params;
 
-		rc = io_uring_queue_init_params(depth, ring, &params);
+		rc = init_ring(ring, depth, flags | setups[i].flags, &params);
 		if (rc == 0 && !(params.features & IORING_FEAT_EXT_ARG)) {   /* waits with a bound: Linux 5.11 */
 			io_uring_queue_exit(ring);
 			rc = -ENOSYS;

@@ -21,7 +21,7 @@ struct failure {
 
 int rung__rows_init(struct rung__rows *rows, const struct rung_source *src, uint64_t count_max, int threads)
 {
-	if (rung__source_place(src).inflated)   /* in order alone */
+	if (rung__source_place(src).streamed)   /* in order alone */
 		threads = 1;
 	*rows = (struct rung__rows){ .src = src, .count_max = count_max, .threads = threads };
 	rows->order = rung__malloc_array(count_max, sizeof(*rows->order));

@@ -2,6 +2,7 @@
 /* Sources: arrays in .npy, .npz and raw files. Read by pread, never mapped: a file that shrinks is an error, not a signal. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -157,19 +158,6 @@ static int open_raw(struct rung_source *src)
 	return 0;
 }
 
-/* The last ":" that follows `end`, which is ".npz" or ".pt". */
-static const char *member_colon(const char *spec, const char *end)
-{
-	const size_t len = strlen(end);
-	const char *found = NULL;
-
-	for (const char *at = spec; (at = strstr(at, end)) != NULL; at += len) {
-		if (at[len] == ':')
-			found = at + len;
-	}
-	return found;
-}
-
 static bool ends_in(const char *text, const char *end)
 {
 	size_t len = strlen(text), end_len = strlen(end);
@@ -185,6 +173,94 @@ static bool begins_with(const char *text, const char *prefix)
 static bool is_text(const char *spec)
 {
 	return ends_in(spec, ".csv") || ends_in(spec, ".txt") || ends_in(spec, ".csv.gz") || ends_in(spec, ".txt.gz");
+}
+
+/* ---- what a spec names ---- */
+
+enum spec_kind {
+	SPEC_NPY,
+	SPEC_NPZ,
+	SPEC_TORCH,
+	SPEC_TEXT,
+	SPEC_RAW,
+	SPEC_RANGE,
+	SPEC_PAD,
+	SPEC_EVERY
+};
+
+struct spec {
+	enum spec_kind kind;
+	const char *colon;   /* of .npz and .pt: the one in front of the member; NULL: without */
+};
+
+/* The first `len` bytes of a spec. */
+static bool names_file(const char *spec, size_t len)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	if (len >= sizeof(path))
+		return false;
+	memcpy(path, spec, len);
+	path[len] = '\0';
+	return stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
+}
+
+/* The colon at or before `end` that follows ".npz" or ".pt". */
+static const char *colon_before(const char *spec, const char *end, enum spec_kind *kind_out)
+{
+	for (const char *at = end; at > spec; at--) {
+		if (*at != ':')
+			continue;
+		*kind_out = at - spec >= 4 && memcmp(at - 4, ".npz", 4) == 0 ? SPEC_NPZ :
+			    at - spec >= 3 && memcmp(at - 3, ".pt", 3) == 0 ? SPEC_TORCH : SPEC_NPY;
+		if (*kind_out != SPEC_NPY)
+			return at;
+	}
+	return NULL;
+}
+
+/* FILE:MEMBER, where both may hold what looks like it: the longest FILE that there is. @return
+ * false: it is a file without a member */
+static bool find_member(const char *spec, struct spec *parts)
+{
+	const char *end = spec + strlen(spec), *colon;
+	enum spec_kind kind;
+
+	if (names_file(spec, strlen(spec)))
+		return false;
+	for (colon = colon_before(spec, end, &kind); colon;
+	     colon = colon_before(spec, colon - 1, &kind)) {
+		if (!parts->colon || names_file(spec, (size_t)(colon - spec)))
+			*parts = (struct spec){ kind, colon };
+		if (names_file(spec, (size_t)(colon - spec)))
+			break;
+	}
+	return parts->colon != NULL;
+}
+
+static struct spec parse_spec(const char *spec)
+{
+	static const struct {
+		const char *prefix;
+		enum spec_kind kind;
+	} prefixes[] = { { "raw:", SPEC_RAW },
+			 { RUNG__RANGE_PREFIX, SPEC_RANGE },
+			 { RUNG__PAD_PREFIX, SPEC_PAD },
+			 { RUNG__EVERY_PREFIX, SPEC_EVERY } };
+	struct spec parts = { .kind = SPEC_NPY };
+
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(prefixes); i++) {
+		if (begins_with(spec, prefixes[i].prefix))
+			return (struct spec){ .kind = prefixes[i].kind };
+	}
+	if (find_member(spec, &parts))
+		return parts;
+	parts.kind = ends_in(spec, ".npz")  ? SPEC_NPZ
+		     : ends_in(spec, ".pt") ? SPEC_TORCH
+		     : is_text(spec)        ? SPEC_TEXT
+					    : SPEC_NPY;
+	return parts;
 }
 
 static int open_text(struct rung_source *src)
@@ -205,51 +281,45 @@ static int open_torch(struct rung_source *src, const char *colon)
 
 static int open_any(struct rung_source *src)
 {
-	const char *member = member_colon(src->spec, ".npz"), *key = member_colon(src->spec, ".pt");
+	const struct spec parts = parse_spec(src->spec);
 
-	if (begins_with(src->spec, "raw:"))
-		return open_raw(src);
-	if (begins_with(src->spec, RUNG__RANGE_PREFIX))
-		return rung__source_open_range(src);
-	if (begins_with(src->spec, RUNG__PAD_PREFIX))
-		return rung__source_open_padded(src);
-	if (member || ends_in(src->spec, ".npz"))
-		return open_npz(src, member);
-	if (key || ends_in(src->spec, ".pt"))
-		return open_torch(src, key);
-	return is_text(src->spec) ? open_text(src) : open_npy(src);
-}
-
-/* Of "range:" there is none. */
-static int stat_path(const char *path, struct stat *st_out)
-{
-	*st_out = (struct stat){ 0 };
-	return path ? stat(path, st_out) : 0;
+	switch (parts.kind) {
+	case SPEC_RAW: return open_raw(src);
+	case SPEC_RANGE: return rung__source_open_range(src);
+	case SPEC_PAD: return rung__source_open_padded(src);
+	case SPEC_EVERY: return rung__source_open_every(src);
+	case SPEC_NPZ: return open_npz(src, parts.colon);
+	case SPEC_TORCH: return open_torch(src, parts.colon);
+	case SPEC_TEXT: return open_text(src);
+	default: return open_npy(src);
+	}
 }
 
 int rung__source_stat(const char *spec, struct stat *st_out)
 {
-	const char *member = member_colon(spec, ".npz"), *key = member_colon(spec, ".pt"), *at = spec + strlen(RUNG__PAD_PREFIX);
+	const char *inner = rung__source_inner_spec(spec);
+	const struct spec parts = parse_spec(spec);
 	struct rung_array_info info;
-	uint64_t number;
+	uint64_t offset;
 	size_t path_len;
 	char *path;
 	int rc;
 
-	if (begins_with(spec, RUNG__RANGE_PREFIX))
-		return stat_path(NULL, st_out);
-	if (begins_with(spec, RUNG__PAD_PREFIX) && rung__parse_number(&at, ',', &number) && *at == ',')
-		return rung__source_stat(at + 1, st_out);
-	path = rung__strdup(begins_with(spec, "raw:") ? spec + 4 : spec);
+	*st_out = (struct stat){ 0 };
+	if (parts.kind == SPEC_RANGE)   /* of no file */
+		return 0;
+	if (inner)
+		return rung__source_stat(inner, st_out);
+	path = rung__strdup(parts.kind == SPEC_RAW ? spec + strlen("raw:") : spec);
 	if (!path) {
 		errno = ENOMEM;
 		return -1;
 	}
-	if (path[0] && begins_with(spec, "raw:"))
-		parse_raw(path, &info, &number, &path_len);   /* ends it behind the file's name */
-	else if (member || key)
-		path[(member ? member : key) - spec] = '\0';
-	rc = stat_path(path, st_out);
+	if (parts.kind == SPEC_RAW)
+		parse_raw(path, &info, &offset, &path_len);   /* ends it after the file's name */
+	else if (parts.colon)
+		path[parts.colon - spec] = '\0';
+	rc = stat(path, st_out);
 	rung__free(path);
 	return rc;
 }
@@ -304,17 +374,21 @@ const char *rung_source_spec(const struct rung_source *src)
 
 struct rung__source_place rung__source_place(const struct rung_source *src)
 {
-	return (struct rung__source_place){ .data = src->data ? src->data + src->data_offset : NULL,
-					    .inflated = src->inflate != NULL,
-					    .fd = src->fd,
-					    .path = src->path,
-					    .offset = src->data_offset,
-					    .memory_bytes = src->inflate ? rung__inflate_memory(src->inflate) : src->data_bytes };
+	return (struct rung__source_place){
+		.data = src->data ? src->data + src->data_offset : NULL,
+		.streamed = src->stream != NULL,
+		.fd = src->fd,
+		.path = src->path,
+		.offset = src->data_offset,
+		.memory_bytes =
+			src->data_bytes + (src->stream ? src->stream_ops->memory(src->stream) : 0)
+	};
 }
 
 int rung_source_read_bytes(const struct rung_source *src, uint64_t byte_first, uint64_t byte_count, void *buf)
 {
 	const uint64_t bytes = src->info.row_count * src->info.row_bytes; /* checked against the file when it was opened */
+	int rc;
 
 	if (byte_first > bytes || byte_count > bytes - byte_first)
 		return rung__fail(RUNG_E_INVAL, "%s: %" PRIu64 " bytes from byte %" PRIu64 " on asked for, it has %" PRIu64,
@@ -325,9 +399,16 @@ int rung_source_read_bytes(const struct rung_source *src, uint64_t byte_first, u
 		memcpy(buf, src->data + src->data_offset + byte_first, (size_t)byte_count);
 		return 0;
 	}
-	if (src->inflate)
-		return rung__inflate_read(src->inflate, src->data_offset + byte_first, byte_count, buf);
-	return rung__pread_all(src->fd, src->path, buf, byte_count, src->data_offset + byte_first);
+	if (src->stream)
+		return src->stream_ops->read(src->stream, byte_first, byte_count, buf);
+	rc = rung__pread_all(src->fd, src->path, buf, byte_count, src->data_offset + byte_first);
+	return rc < 0 ? rc : rung__source_was_read(src, byte_first, byte_count, buf);
+}
+
+int rung__source_was_read(const struct rung_source *src, uint64_t byte_first, uint64_t byte_count,
+			  const void *bytes)
+{
+	return src->crc ? rung__member_crc_add(src->crc, byte_first, byte_count, bytes) : 0;
 }
 
 int rung_source_read(const struct rung_source *src, uint64_t row_first, uint64_t row_count, void *buf)
@@ -344,7 +425,9 @@ void rung_source_close(struct rung_source *src)
 {
 	if (!src)
 		return;
-	rung__inflate_close(src->inflate);
+	if (src->stream)
+		src->stream_ops->close(src->stream);
+	rung__member_crc_close(src->crc);
 	if (src->fd >= 0)
 		close(src->fd);
 	rung__free(src->data);

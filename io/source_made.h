@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Arrays that rung makes itself, in memory or in a temporary file. Private to io/source*.c and its tests. */
+/** Members that are inflated when they are opened, into memory or a temporary file. Private to
+ * io/source*.c and its tests. */
 #ifndef RUNG_IO_SOURCE_MADE_H
 #define RUNG_IO_SOURCE_MADE_H
 
@@ -21,7 +22,7 @@ extern uint64_t rung__made_memory_max;
 
 /** `bytes` will come: fill rung__made_room(), then say with rung__made_take() how much, until all are there, then end. */
 int rung__made_begin(struct rung__made *made, struct rung_source *src, uint64_t bytes);
-/** Room for what comes next: at least 8 bytes and all that is left when that is little, whole numbers of 8 from the start on. */
+/** Room for what comes next: at least a byte while there is something to come. */
 unsigned char *rung__made_room(struct rung__made *made, uint64_t *bytes_out);
 int rung__made_take(struct rung__made *made, uint64_t bytes);
 /** The source is read from what was made: from its `data`, or from its `fd`, which replaces the one it had. */

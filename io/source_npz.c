@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Members of .npz files: stored ones are read where they lie, deflated ones inflated, small ones into memory, large ones as they
- * are read. The CRC of both is checked.
+ * Members of .npz files: stored ones are read where they lie, deflated ones inflated, small ones
+ * into memory, large ones as they are read. The CRC of deflated ones is compared when the last byte
+ * is inflated, that of stored ones when all bytes were read.
  */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 #include <zip.h>
 
+#include "inflate.h"
 #include "internal.h"
 #include "npy.h"
 #include "source_made.h"
@@ -97,24 +99,66 @@ static int stat_member(const struct rung_source *src, zip_t *zip, zip_int64_t id
 	return 0;
 }
 
-static int find_member(const struct rung_source *src, zip_t *zip, const char *member, zip_stat_t *st)
+static bool name_ends_in(const char *name, const char *end)
 {
-	zip_int64_t idx = zip_name_locate(zip, member, 0);
-	char list[LIST_BYTES];
+	const size_t len = name ? strlen(name) : 0, end_len = strlen(end);
 
-	if (idx < 0) {
-		char *with_npy = rung__format("%s.npy", member);
+	return len >= end_len && strcmp(name + len - end_len, end) == 0;
+}
 
-		if (!with_npy)
-			return rung__fail(RUNG_E_NOMEM, "source '%s'", src->spec);
-		idx = zip_name_locate(zip, with_npy, 0);
-		rung__free(with_npy);
+/* An entry whose name is `name`, or ends in it. @param idx_out -1: there is none @param twice_out
+ * there is more than one */
+static void locate(zip_t *zip, const char *name, bool ending, zip_int64_t *idx_out, bool *twice_out)
+{
+	const zip_int64_t count = zip_get_num_entries(zip, 0);
+
+	*idx_out = -1;
+	*twice_out = false;
+	for (zip_int64_t i = 0; i < count; i++) {
+		const char *entry = zip_get_name(zip, (zip_uint64_t)i, 0);
+
+		if (!entry || !(ending ? name_ends_in(entry, name) : strcmp(entry, name) == 0))
+			continue;
+		*twice_out = *idx_out >= 0;
+		if (*idx_out < 0)
+			*idx_out = i;
 	}
-	if (idx < 0) {
+}
+
+/* A zip file may hold a name twice, and readers differ in which of the two they take. */
+static int fail_twice(const struct rung_source *src, const char *name)
+{
+	return rung__fail(
+		RUNG_E_FORMAT,
+		"%s: has two members '%s', which may differ; write it again with each name once",
+		src->path, name);
+}
+
+static int find_member(const struct rung_source *src, zip_t *zip, const char *member,
+		       zip_stat_t *st)
+{
+	char list[LIST_BYTES], *with_npy = rung__format("%s.npy", member);
+	const char *name = member;
+	zip_int64_t idx;
+	bool twice;
+	int rc;
+
+	if (!with_npy)
+		return rung__fail(RUNG_E_NOMEM, "source '%s'", src->spec);
+	locate(zip, name, false, &idx, &twice);
+	if (idx < 0)
+		locate(zip, name = with_npy, false, &idx, &twice);
+	if (twice) {
+		rc = fail_twice(src, name);
+	} else if (idx < 0) {
 		list_members(zip, list);
-		return rung__fail(RUNG_E_NOENT, "%s: has no member '%s'; it has: %s", src->path, member, list);
+		rc = rung__fail(RUNG_E_NOENT, "%s: has no member '%s'; it has: %s", src->path,
+				member, list);
+	} else {
+		rc = stat_member(src, zip, idx, st);
 	}
-	return stat_member(src, zip, idx, st);
+	rung__free(with_npy);
+	return rc;
 }
 
 /* All of an entry, whose CRC libzip compares at its end. */
@@ -175,22 +219,62 @@ static int load_member(struct rung_source *src, zip_t *zip, const zip_stat_t *st
 	return rc;
 }
 
+/* ---- members that are inflated as they are read ---- */
+
+struct inflated {
+	struct rung__inflate *inflate;
+	uint64_t data_offset;   /* of the array in the member */
+};
+
+static int read_inflated(void *stream, uint64_t first, uint64_t count, unsigned char *to)
+{
+	const struct inflated *inflated = stream;
+
+	return rung__inflate_read(inflated->inflate, inflated->data_offset + first, count, to);
+}
+
+static uint64_t memory_of_inflated(const void *stream)
+{
+	return rung__inflate_memory(((const struct inflated *)stream)->inflate);
+}
+
+static void close_inflated(void *stream)
+{
+	struct inflated *inflated = stream;
+
+	rung__inflate_close(inflated->inflate);
+	rung__free(inflated);
+}
+
+static const struct rung__stream_ops inflated_ops = { read_inflated, memory_of_inflated,
+						      close_inflated };
+
 /* A large one: its header is inflated now, the rest as it is read. */
 static int begin_member(struct rung_source *src, const zip_stat_t *st, uint64_t offset, struct rung__npy *npy)
 {
 	const struct rung__deflated member = { .offset = offset, .deflated_bytes = st->comp_size, .bytes = st->size, .crc = st->crc };
 	unsigned char *head = rung__malloc(WHOLE_BYTES_MAX);
-	int rc;
+	struct inflated *inflated = rung__zalloc(sizeof(*inflated));
+	int rc = RUNG_E_NOMEM;
 
-	if (!head)
-		return rung__fail(RUNG_E_NOMEM, "%s: %u bytes for the .npy header", src->spec, WHOLE_BYTES_MAX);
-	rc = rung__inflate_open(src->fd, src->spec, &member, &src->inflate);
+	if (head && inflated)
+		rc = rung__inflate_open(src->fd, src->spec, &member, &inflated->inflate);
+	else
+		rung__fail(rc, "%s: %u bytes for the .npy header", src->spec, WHOLE_BYTES_MAX);
 	if (rc == 0)
-		rc = rung__inflate_read(src->inflate, 0, WHOLE_BYTES_MAX, head);
+		rc = rung__inflate_read(inflated->inflate, 0, WHOLE_BYTES_MAX, head);
 	if (rc == 0)
 		rc = rung__npy_parse(src->spec, head, WHOLE_BYTES_MAX, st->size, npy);
 	rung__free(head);
-	return rc;
+	if (rc < 0) {
+		if (inflated)
+			close_inflated(inflated);
+		return rc;
+	}
+	inflated->data_offset = npy->data_offset;
+	src->stream = inflated;
+	src->stream_ops = &inflated_ops;
+	return 0;
 }
 
 static bool find_bytes(const struct rung_source *src, zip_t *zip, const zip_stat_t *st, uint64_t file_bytes, uint64_t *offset_out)
@@ -199,6 +283,20 @@ static bool find_bytes(const struct rung_source *src, zip_t *zip, const zip_stat
 					       .bytes = st->size, .stored_bytes = st->comp_size };
 
 	return rung__zip_offset(src->fd, file_bytes, st->index, &entry, offset_out);
+}
+
+/* Of a stored member, which is read where it lies. */
+static int watch_crc(struct rung_source *src, const zip_stat_t *st, uint64_t offset,
+		     uint64_t array_offset)
+{
+	const struct rung__stored member = { .offset = offset,
+					     .bytes = st->size,
+					     .array_offset = array_offset,
+					     .array_bytes =
+						     src->info.row_count * src->info.row_bytes,
+					     .crc = st->crc };
+
+	return rung__member_crc_open(src->fd, src->spec, &member, &src->crc);
 }
 
 /* Where it lies, as it is read, or whole, whichever goes. */
@@ -226,8 +324,10 @@ static int open_found(struct rung_source *src, zip_t *zip, const zip_stat_t *st,
 		rc = rung__npy_read(src->fd, src->spec, offset, st->size, &npy);
 	src->info = npy.array;
 	src->transposed = npy.transposed;
-	src->data_offset = npy.data_offset + (src->inflate ? 0 : offset);
-	return rc;
+	src->data_offset = npy.data_offset + offset;
+	return rc == 0 && in_place && stored && (st->valid & ZIP_STAT_CRC)
+		       ? watch_crc(src, st, offset, npy.data_offset)
+		       : rc;
 }
 
 int rung__source_open_member(struct rung_source *src, const char *member, uint64_t file_bytes)
@@ -246,28 +346,21 @@ int rung__source_open_member(struct rung_source *src, const char *member, uint64
 	return rc;
 }
 
-static bool name_ends_in(const char *name, const char *end)
-{
-	const size_t len = name ? strlen(name) : 0, end_len = strlen(end);
-
-	return len >= end_len && strcmp(name + len - end_len, end) == 0;
-}
-
 int rung__source_load_ending(struct rung_source *src, const char *end, uint64_t file_bytes)
 {
-	zip_int64_t found = -1;
+	zip_int64_t found;
 	zip_stat_t st;
 	zip_t *zip;
+	bool twice;
 	int rc = open_zip(src, &zip);
 
 	if (rc < 0)
 		return rc;
-	for (zip_int64_t i = 0; i < zip_get_num_entries(zip, 0) && found < 0; i++) {
-		if (name_ends_in(zip_get_name(zip, (zip_uint64_t)i, 0), end))
-			found = i;
-	}
+	locate(zip, end, true, &found, &twice);
 	if (found < 0)
 		rc = rung__fail(RUNG_E_FORMAT, "%s: has no member '*%s'", src->path, end);
+	else if (twice)
+		rc = fail_twice(src, end);
 	else
 		rc = stat_member(src, zip, found, &st);
 	if (rc == 0 && st.size > rung__made_memory_max)

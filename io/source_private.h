@@ -5,8 +5,18 @@
 
 #include <stdbool.h>
 
-#include "inflate.h"
+#include "member_crc.h"
 #include "rung/source.h"
+
+/** Bytes that are made as they are read, best from the first to the last. `stream` is the source's
+ * own. */
+struct rung__stream_ops {
+	/** Bytes [first, first + count) of the array, which has them. Threads: any number. */
+	int (*read)(void *stream, uint64_t first, uint64_t count, unsigned char *to);
+	/** Most bytes that it holds. */
+	uint64_t (*memory)(const void *stream);
+	void (*close)(void *stream);
+};
 
 struct rung_source {
 	char *spec;
@@ -14,9 +24,13 @@ struct rung_source {
 	bool transposed; /* the file has Fortran order; info and rows are the transpose's */
 	int fd; /* the file; -1 once all of it is in `data` */
 	char *path;
-	uint64_t data_offset; /* of row 0 in the file, or in the member that is inflated */
-	unsigned char *data;  /* a member that was inflated whole, or NULL and */
-	struct rung__inflate *inflate; /* one that is inflated as it is read; NULL: rows are read from the file */
+	uint64_t data_offset; /* of row 0 in the file, or in `data` */
+	unsigned char *data;  /* all of it in memory, or NULL and */
+	const struct rung__stream_ops
+		*stream_ops; /* made as it is read; NULL: rows are read from the file */
+	void *stream;
+	struct rung__member_crc *crc; /* of a stored member that is read from the file, to be
+					 compared; NULL: of none */
 	uint64_t data_bytes;  /* of `data`, its header included */
 };
 
@@ -25,13 +39,18 @@ int rung__source_open_file(struct rung_source *src, const char *path, size_t pat
 
 #define RUNG__RANGE_PREFIX "range:"
 #define RUNG__PAD_PREFIX   "pad:"
+#define RUNG__EVERY_PREFIX "every:"
 
 /** A decimal number that ends at `stop` or the text's end, where *at is then; false when it is none or too large. */
 bool rung__parse_number(const char **at, char stop, uint64_t *value_out);
 
-/** "range:FIRST,END" and "pad:ROWS,SRC". */
+/** "range:FIRST,END", "pad:ROWS,SRC" and "every:PERIOD,FIRST,END,SRC". */
 int rung__source_open_range(struct rung_source *src);
 int rung__source_open_padded(struct rung_source *src);
+int rung__source_open_every(struct rung_source *src);
+
+/** Where SRC begins in a spec of the last two; NULL: it is none of them. */
+const char *rung__source_inner_spec(const char *spec);
 
 /** Numbers in text, one a line, plain or compressed by gzip; src->fd is open. */
 int rung__source_open_text(struct rung_source *src);

@@ -16,8 +16,9 @@ static int check_zip(const struct rung_source *src, uint64_t file_bytes)
 
 	if (rc == 0 && memcmp(magic, "PK\3\4", sizeof(magic)) != 0)
 		return rung__fail(RUNG_E_FORMAT,
-				  "%s: is no zip file, as torch.save() has written since torch 1.6; load it with torch and save it again, or as "
-				  "numpy.savez('split.npz', ...)", src->path);
+				  "%s: not a zip file, which torch.save() writes since torch 1.6; "
+				  "load it with torch and save it again",
+				  src->path);
 	return rc;
 }
 

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Staging: inputs, graph, score, ranks, relabelled graph, rows, publication, in this order; and what is told of it. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "graph_internal.h"
 #include "internal.h"
 #include "stage_private.h"
-
-#define SPACE_SPARE_BYTES 65536u              /* for the folder itself, and its journal */
 
 int rung__stage_progress(const struct rung__stage *stage, const char *what, uint64_t done, uint64_t total)
 {
@@ -58,59 +55,6 @@ void rung__stage_phase(struct rung__stage *stage, const char *name)
 		report->phases[report->phase_count++].name = name;
 }
 
-/*
- * While the graph is in files: sorted once by vertex, unless it is read in place, and once under its new names, two ids an edge beside
- * what comes out. The rows are not there yet.
- */
-static uint64_t graph_bytes_needed(const struct rung__stage *stage)
-{
-	const struct rung_graph_opts *graph = &stage->opts.graph;
-	const bool in_place = rung__spec_is_csc(graph->specs[0]) && !graph->undirected && !graph->dedup;
-	const uint64_t ids = stage->manifest->index_bytes * (in_place ? 3u : 4u);
-	const uint64_t offsets = 8 * stage->manifest->vertex_count * (in_place ? 1u : 2u);
-	uint64_t needed;
-
-	if (!stage->in_files || rung__stage_file_done(stage, RUNG__INDICES))
-		return 0;
-	return rung__mul(stage->edge_count_max, ids, &needed) && rung__add(needed, offsets, &needed) ? needed : UINT64_MAX;
-}
-
-/* Bytes on the device, whole pages. */
-static uint64_t bytes_needed(const struct rung__stage *stage)
-{
-	const struct rung__manifest *m = stage->manifest;
-	uint64_t needed = rung__align_up(m->checksums.bytes, RUNG__PAGE_BYTES) + RUNG__MANIFEST_BYTES_MAX / 256 + SPACE_SPARE_BYTES +
-			  32 * m->block_count;   /* the journal has a line's part for each */
-	uint64_t temp = stage->opts.stripe_count ? 0 : stage->features_plan.temp_bytes;
-
-	for (uint32_t i = 0; i < stage->carried_count; i++)
-		temp = RUNG__MAX(temp, stage->carried[i].plan.temp_bytes);
-	needed += temp;
-	for (uint32_t i = stage->opts.stripe_count ? m->feature_file_count : 0; i < m->file_count; i++) {
-		if (!rung__add(needed, rung__align_up(m->files[i].bytes, RUNG__PAGE_BYTES), &needed))
-			return UINT64_MAX;
-	}
-	return RUNG__MAX(needed, graph_bytes_needed(stage));
-}
-
-static int check_space(struct rung__stage *stage)
-{
-	uint64_t needed;
-	int rc = rung__manifest_plan(stage->manifest);
-
-	if (rc == 0)
-		rc = rung__stage_dir_free_bytes(&stage->dir, &stage->report.free_bytes);
-	if (rc < 0)
-		return rc;
-	needed = bytes_needed(stage);
-	if (needed > stage->report.free_bytes)
-		return rung__fail(RUNG_E_NOSPC,
-				  "%s: staging needs %" PRIu64 " bytes, %" PRIu64 " are free there; make room for %" PRIu64
-				  " more, or choose an output elsewhere",
-				  stage->opts.out_dir, needed, stage->report.free_bytes, needed - stage->report.free_bytes);
-	return 0;
-}
-
 static void report_rows(struct rung__stage *stage)
 {
 	const struct rung__rows_plan *plan = &stage->features_plan;
@@ -149,7 +93,7 @@ static int fill_report(struct rung__stage *stage)
 	return 0;
 }
 
-static int take_sums(struct rung__stage *stage)
+int rung__stage_take_sums(struct rung__stage *stage)
 {
 	stage->buffer = rung__malloc_aligned(RUNG__PAGE_BYTES, RUNG__STAGE_BUFFER_BYTES);
 	stage->sums = rung__zalloc_array(stage->manifest->block_count, sizeof(*stage->sums));
@@ -195,8 +139,11 @@ static int write_all(struct rung__stage *stage)
 {
 	int rc;
 
+	if ((rc = rung__stage_take_sums(stage)) < 0 ||
+	    (stage->report.resumed && (rc = rung__stage_check_done(stage)) < 0))
+		return rc;
 	begin_files(stage);
-	if ((rc = take_sums(stage)) < 0 || (rc = rung__stage_rank(stage)) < 0 || (rc = rung__stage_relabel(stage)) < 0 ||
+	if ((rc = rung__stage_rank(stage)) < 0 || (rc = rung__stage_relabel(stage)) < 0 ||
 	    (rc = write_rows(stage)) < 0)
 		return rc;
 	rung__stage_phase(stage, "files");
@@ -218,21 +165,15 @@ static int go_on(struct rung__stage *stage)
 	return rc < 0 ? rc : rung__stage_plan_memory(stage);   /* rows go on as they were begun */
 }
 
-/* All was done but for removing the journal. */
-static int finish_published(struct rung__stage *stage)
+/* Nothing gets its name, and nothing is replaced, before all that was written is seen to be there
+ * and to be of one state of the inputs. */
+static int check_written(struct rung__stage *stage)
 {
-	int rc = rung__stage_dir_acquire_published(&stage->dir, &stage->journal);
+	int rc = rung__stage_job_unchanged(stage);
 
 	if (rc == 0)
-		rc = rung__stage_job_check(stage);
-	if (rc == 0)
-		rc = rung__stage_settle_counts(stage);
-	if (rc == 0)
-		rc = rung__manifest_plan(stage->manifest);
-	if (rc == 0)
-		rc = fill_report(stage);
-	stage->report.resumed = 1;
-	return rc < 0 ? rc : rung__stage_dir_finish(&stage->dir);
+		rc = rung__stage_check_all(stage, stage->dir.partial_path, RUNG__STAGE_CURE);
+	return rc < 0 ? rc : rung__stage_check_manifest(stage);
 }
 
 static int stage_anew_or_on(struct rung__stage *stage)
@@ -242,8 +183,10 @@ static int stage_anew_or_on(struct rung__stage *stage)
 	if (rc == 0)
 		rc = stage->dir.keep ? go_on(stage) : rung__stage_job_note(stage);
 	/* the features are most of it: no need to read the graph to see that they do not fit */
-	if (rc < 0 || (rc = check_space(stage)) < 0 || (rc = rung__stage_settle_counts(stage)) < 0 || (rc = check_space(stage)) < 0 ||
-	    (rc = write_all(stage)) < 0 || (rc = fill_report(stage)) < 0)
+	if (rc < 0 || (rc = rung__stage_check_space(stage)) < 0 ||
+	    (rc = rung__stage_settle_counts(stage)) < 0 ||
+	    (rc = rung__stage_check_space(stage)) < 0 || (rc = write_all(stage)) < 0 ||
+	    (rc = fill_report(stage)) < 0 || (rc = check_written(stage)) < 0)
 		return rc;
 	return rung__stage_dir_publish(&stage->dir);
 }
@@ -258,21 +201,25 @@ static int dry_run(struct rung__stage *stage)
 	else
 		rc = rung__stage_load_graph(stage);
 	if (rc == 0)
-		rc = check_space(stage);
+		rc = rung__stage_check_space(stage);
 	return rc < 0 ? rc : fill_report(stage);
 }
 
 static int run(struct rung__stage *stage)
 {
+	bool finished = false;
 	int rc;
 
-	if ((rc = rung__stage_open_inputs(stage)) < 0 || (rc = rung__stage_count_edges(stage)) < 0)
+	if ((rc = rung__stage_open_inputs(stage)) < 0 ||
+	    (rc = rung__stage_count_edges(stage)) < 0 || (rc = rung__stage_job_describe(stage)) < 0)
 		return rc;
-	if (stage->dir.published)
-		return finish_published(stage);
+	if (stage->dir.staged && ((rc = rung__stage_finished(stage, &finished)) < 0 || finished))
+		return rc < 0 ? rc : fill_report(stage);
 	if (!stage->opts.in_place)
 		rung__stage_probe(stage, stage->features, &stage->figures);
-	rc = rung__stage_plan_memory(stage);
+	rc = rung__stripes_check_folders(stage);
+	if (rc == 0)
+		rc = rung__stage_plan_memory(stage);
 	if (rc == 0 && !stage->opts.resume)
 		rc = rung__stripes_check(stage);
 	if (rc < 0)
@@ -292,6 +239,8 @@ static void fini(struct rung__stage *stage)
 	rung__free(stage->rank_of_vertex);
 	rung__free(stage->sums);
 	rung__free(stage->buffer);
+	rung__free(stage->job);
+	rung__free(stage->job_inputs);
 }
 
 int rung_stage(const struct rung_stage_opts *opts, struct rung_stage_report *report_out)
@@ -313,6 +262,10 @@ int rung_stage(const struct rung_stage_opts *opts, struct rung_stage_report *rep
 	if (rc == 0)
 		rc = run(&stage);
 	rung__stage_phase(&stage, NULL);
+	if (rc == 0 && stage.dir.left[0]) {
+		stage.report.old_left = 1;
+		rung__fail_text(0, stage.dir.left);
+	}
 	fini(&stage);
 	if (rc == 0 && report_out) {
 		stage.report.seconds = (double)(rung__now_ns() - start_ns) * 1e-9;

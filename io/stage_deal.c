@@ -9,6 +9,7 @@
  * at most (k + 1) / F pitches and a block of rows.
  */
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -59,6 +60,7 @@ struct dealing {
 	uint32_t *next;        /* [chunks of a batch][bucket_count] rows of the bucket in the batch, before those of the chunk */
 	unsigned which;        /* area of the batch being filled */
 	uint64_t batch_first;
+	uint64_t sum;          /* rows->dealt_sum up to the batch being written */
 };
 
 static uint64_t bucket_of(const struct dealing *dealing, uint64_t vertex)
@@ -122,12 +124,15 @@ static void deal_chunk(void *ctx, uint64_t chunk, uint64_t first, uint64_t count
 	unsigned char *area = dealing->rows->areas[dealing->which];
 	const uint64_t *places = dealing->places[dealing->which];
 	uint32_t *next = dealing->next + chunk * dealing->bucket_count;
+	uint64_t sum = 0;
 
 	for (uint64_t i = 0; i < count; i++) {
 		const uint64_t b = bucket_of(dealing, first + i);
 
+		sum += rung__row_sum(dealing->rows, first + i, data + i * row_bytes);
 		memcpy(area + places[b] + tail_bytes(dealing->filled[b]) + next[b]++ * row_bytes, data + i * row_bytes, (size_t)row_bytes);
 	}
+	atomic_fetch_add(&dealing->rows->dealt_sum, sum);
 }
 
 /* Of the batch before the one being filled: `which` has changed, filled and written are as the batch left them. */
@@ -162,6 +167,7 @@ static void end_batch(struct dealing *dealing, uint64_t count)
 		dealing->filled[b] += bytes;
 	}
 	dealing->which = !dealing->which;
+	dealing->sum = dealing->rows->dealt_sum;
 }
 
 static int sync_and_note(const struct dealing *dealing, uint64_t row)
@@ -171,7 +177,9 @@ static int sync_and_note(const struct dealing *dealing, uint64_t row)
 	int rc = rung__rows_sync(rows);
 
 	if (rc == 0)
-		rc = rung__journal_add(journal, "dealt %s %" PRIu64 " %" PRIu64, rows->files[0].name, rows->plan.range_rows, row);
+		rc = rung__journal_add(journal, "dealt %s %" PRIu64 " %" PRIu64 " %016" PRIx64,
+				       rows->files[0].name, rows->plan.range_rows, row,
+				       dealing->sum);
 	return rc < 0 ? rc : rung__journal_commit(journal, -1);
 }
 

@@ -70,14 +70,42 @@ static int open_parent(struct rung__stage_dir *dir)
 	return rc;
 }
 
-/* An OUT that was just given its name. */
-static bool holds_journal(const struct rung__stage_dir *dir)
+/* The folder has longer names while it is made, and while it is replaced. */
+static int check_length(const struct rung__stage_dir *dir)
 {
-	char path[NAME_MAX + sizeof("/" RUNG__JOURNAL)];
+	const long name_max = fpathconf(dir->parent_fd, _PC_NAME_MAX);
+	const size_t bytes = strlen(dir->name), more = strlen(dir->aside_name) - bytes;
+
+	if (name_max <= 0 || bytes + more <= (size_t)name_max)
+		return 0;
+	return rung__fail(RUNG_E_INVAL,
+			  "output '%s': its name has %zu bytes; at most %zu are possible, choose a "
+			  "shorter one",
+			  dir->path, bytes, (size_t)name_max - more);
+}
+
+static bool holds(const struct rung__stage_dir *dir, const char *folder, const char *name)
+{
+	char path[2 * NAME_MAX];
 	struct stat st;
 
-	snprintf(path, sizeof(path), "%s/" RUNG__JOURNAL, dir->name);
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
 	return fstatat(dir->parent_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* Half-done work that is to replace OUT comes before OUT itself. */
+static bool may_be_finished(const struct rung__stage_dir *dir)
+{
+	return dir->resume && holds(dir, dir->name, RUNG__MANIFEST) &&
+	       (!dir->force || holds(dir, dir->name, RUNG__JOURNAL) ||
+		!holds(dir, dir->partial_name, RUNG__JOURNAL));
+}
+
+static int fail_exists(const struct rung__stage_dir *dir)
+{
+	return rung__fail(RUNG_E_EXIST,
+			  "%s: exists; choose another output, or replace it with --force",
+			  dir->path);
 }
 
 int rung__stage_dir_check_out(struct rung__stage_dir *dir, int *fd_out)
@@ -85,17 +113,14 @@ int rung__stage_dir_check_out(struct rung__stage_dir *dir, int *fd_out)
 	struct stat st;
 	int fd, rc;
 
-	dir->replaces = dir->published = false;
+	dir->replaces = dir->staged = false;
 	if (fd_out)
 		*fd_out = -1;
 	if (fstatat(dir->parent_fd, dir->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : rung__fail_errno(errno, "%s", dir->path);
-	if (dir->resume && holds_journal(dir)) {
-		dir->published = true;
-		return 0;
-	}
+	dir->staged = may_be_finished(dir);
 	if (!dir->force)
-		return rung__fail(RUNG_E_EXIST, "%s: exists; choose another output, or replace it with --force", dir->path);
+		return dir->staged ? 0 : fail_exists(dir);
 	fd = openat(dir->parent_fd, dir->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return rung__fail(RUNG_E_EXIST, "%s: exists and is no folder, so it is not replaced; choose another output",
@@ -114,7 +139,8 @@ int rung__stage_dir_init(struct rung__stage_dir *dir, const char *out_dir, bool 
 	int rc;
 
 	*dir = (struct rung__stage_dir){ .parent_fd = -1, .fd = -1, .force = force, .resume = resume };
-	if ((rc = make_paths(dir, out_dir)) < 0 || (rc = check_name(dir)) < 0 || (rc = open_parent(dir)) < 0)
+	if ((rc = make_paths(dir, out_dir)) < 0 || (rc = check_name(dir)) < 0 ||
+	    (rc = open_parent(dir)) < 0 || (rc = check_length(dir)) < 0)
 		return rc;
 	return rung__stage_dir_check_out(dir, NULL);
 }
@@ -129,13 +155,12 @@ int rung__stage_dir_lock(int fd, const char *path)
 	return rung__fail_errno(errno, "%s: cannot be locked", path);
 }
 
-/* Is the folder still under its name? Its holder may have renamed or removed it before the lock was ours. */
-static bool still_named(int parent_fd, const char *name, int fd)
+bool rung__stage_dir_still_partial(const struct rung__stage_dir *dir, int fd)
 {
 	struct stat named, held;
 
-	return fstatat(parent_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && fstat(fd, &held) == 0 &&
-	       named.st_ino == held.st_ino && named.st_dev == held.st_dev;
+	return fstatat(dir->parent_fd, dir->partial_name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       fstat(fd, &held) == 0 && named.st_ino == held.st_ino && named.st_dev == held.st_dev;
 }
 
 /* What an earlier run left: is it worth keeping? */
@@ -152,8 +177,11 @@ static int settle_leftover(struct rung__stage_dir *dir, int fd, struct rung__jou
 	if (dir->keep && dir->resume)
 		return 0;
 	if (dir->keep && !dir->force)
-		return rung__fail(RUNG_E_EXIST, "%s: holds the half-done work of a run that was stopped; finish it with --resume, or "
-				  "throw it away and begin anew with --force", dir->partial_path);
+		return rung__fail(RUNG_E_EXIST,
+				  "%s: holds the half-done work of a run that was stopped; finish "
+				  "it with --resume, or "
+				  "throw it away and start from scratch with --force",
+				  dir->partial_path);
 	dir->keep = false;
 	rung__journal_fini(journal);
 	rc = rung__stage_entries_remove(fd, dir->partial_path);
@@ -175,7 +203,7 @@ static int acquire_once(struct rung__stage_dir *dir, struct rung__journal *journ
 		return rung__fail(RUNG_E_EXIST, "%s: exists and is no folder; move it away or choose another output",
 				  dir->partial_path);
 	rc = rung__stage_dir_lock(fd, dir->partial_path);
-	if (rc == 0 && still_named(dir->parent_fd, dir->partial_name, fd)) {
+	if (rc == 0 && rung__stage_dir_still_partial(dir, fd)) {
 		rc = settle_leftover(dir, fd, journal);
 		if (rc == 0) {
 			dir->fd = fd;
@@ -198,19 +226,27 @@ int rung__stage_dir_acquire(struct rung__stage_dir *dir, struct rung__journal *j
 				  dir->partial_path);
 	if (rc == 0)
 		rc = rung__stage_dir_settle_aside(dir);
-	return rc < 0 ? rc : rung__stage_dir_check_out(dir, NULL);
+	if (rc == 0)
+		rc = rung__stage_dir_check_out(dir, NULL);
+	return rc == 0 && dir->staged && !dir->force ? fail_exists(dir)
+						     : rc; /* since it was first looked at */
 }
 
-int rung__stage_dir_acquire_published(struct rung__stage_dir *dir, struct rung__journal *journal)
+int rung__stage_dir_open_out(struct rung__stage_dir *dir)
 {
-	int rc;
-
-	dir->keep = true;
 	dir->fd = openat(dir->parent_fd, dir->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (dir->fd < 0)
 		return rung__fail_errno(errno, "%s: cannot be opened", dir->path);
-	rc = rung__stage_dir_lock(dir->fd, dir->path);
-	return rc < 0 ? rc : rung__journal_read(journal, dir->fd, dir->path);
+	dir->published = holds(dir, dir->name, RUNG__JOURNAL);
+	return dir->published ? rung__stage_dir_lock(dir->fd, dir->path) : 0;
+}
+
+void rung__stage_dir_close_out(struct rung__stage_dir *dir)
+{
+	if (dir->fd >= 0)
+		close(dir->fd);
+	dir->fd = -1;
+	dir->published = false;
 }
 
 void rung__stage_dir_fini(struct rung__stage_dir *dir)
@@ -220,7 +256,7 @@ void rung__stage_dir_fini(struct rung__stage_dir *dir)
 
 	/* the failure that led here is what the caller is to read */
 	snprintf(text, sizeof(text), "%s", rung_last_error());
-	if (dir->fd >= 0 && !dir->keep && still_named(dir->parent_fd, dir->partial_name, dir->fd) &&
+	if (dir->fd >= 0 && !dir->keep && rung__stage_dir_still_partial(dir, dir->fd) &&
 	    rung__stage_entries_remove(dir->fd, dir->partial_path) == 0)
 		unlinkat(dir->parent_fd, dir->partial_name, AT_REMOVEDIR);
 	if (least)

@@ -5,8 +5,12 @@
 
 #include "stage_private.h"
 
-/** Look at OUT. Sets `replaces` and `published`. @param fd_out  OUT when it is to be replaced, else -1; NULL: not wanted */
+/** Look at OUT. Sets `replaces` and `staged`. @param fd_out  OUT when it is to be replaced, else
+ * -1; NULL: not wanted */
 int rung__stage_dir_check_out(struct rung__stage_dir *dir, int *fd_out);
+/** Is `fd` the folder called OUT.partial? Its holder may have renamed or removed it before it was
+ * locked, anybody at any time. */
+bool rung__stage_dir_still_partial(const struct rung__stage_dir *dir, int fd);
 /** Lock a folder, as long as `fd` is open. RUNG_E_BUSY when another process has it. */
 int rung__stage_dir_lock(int fd, const char *path);
 /** A folder set aside by a run that was killed between its two renames: back in place, or done with. */

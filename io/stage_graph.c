@@ -216,6 +216,8 @@ static int note_ranked(struct rung__stage *stage)
 				   m->edge_count, score->iterations, score->batches_sampled, score->edge_passes, score->residual, score->seconds);
 
 	if (rc == 0)
+		rc = rung__stage_dir_sync_parent(&stage->dir);
+	if (rc == 0)
 		rc = rung__journal_begin(&stage->journal, stage->dir.fd);
 	if (rc == 0)
 		rc = rung__journal_commit(&stage->journal, stage->dir.fd);
@@ -249,8 +251,10 @@ static int take_ranked(struct rung__stage *stage, const char *words)
 
 	if (sscanf(words, "%" SCNu64 " %" SCNu32 " %" SCNu64 " %" SCNu64 " %lg %lg", &m->edge_count, &score->iterations,
 		   &score->batches_sampled, &score->edge_passes, &score->residual, &score->seconds) != 6)
-		return rung__fail(RUNG_E_FORMAT, "%s: '%.*s' is no line of this rung; begin anew with --force", stage->journal.path,
-				  (int)strcspn(words, "\n"), words);
+		return rung__fail(
+			RUNG_E_FORMAT,
+			"%s: '%.*s' is no line of this rung; start from scratch with --force",
+			stage->journal.path, (int)strcspn(words, "\n"), words);
 	if (m->score_damping > 0)
 		m->score_iterations = score->iterations;
 	m->score_batches = score->batches_sampled;
@@ -268,7 +272,7 @@ static int read_maps(struct rung__stage *stage)
 		return rc;
 	rc = rung__maps_check(stage->vertex_of_rank, stage->rank_of_vertex, m->vertex_count, m->index_bytes, stage->threads);
 	return rc < 0 ? rung__fail(RUNG_E_CORRUPT, "%s: " RUNG__VERTEX_OF_RANK " and " RUNG__RANK_OF_VERTEX " are not each other's inverse; "
-				   "begin anew with --force", stage->dir.partial_path) : 0;
+				   "start from scratch with --force", stage->dir.partial_path) : 0;
 }
 
 int rung__stage_rank(struct rung__stage *stage)

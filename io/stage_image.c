@@ -47,8 +47,11 @@ static int read_tail(const struct rung__stage_rows *rows, uint32_t file, const s
 	int rc = rung__direct_read(&rows->out[file], part->at, part->begin - part->base, part->base);
 
 	if (rc == 0 && !tail_agrees(rows, file, part))
-		rc = rung__fail(RUNG_E_CORRUPT, "%s: bytes %" PRIu64 " to %" PRIu64 " are not what the journal says was written; begin anew "
-				"with --force", rows->paths[file], part->base, part->begin);
+		rc = rung__fail(RUNG_E_CORRUPT,
+				"%s: bytes %" PRIu64 " to %" PRIu64
+				" are not what the journal says was written; start from scratch "
+				"with --force",
+				rows->paths[file], part->base, part->begin);
 	return rc;
 }
 
@@ -158,7 +161,7 @@ int rung__rows_sync(const struct rung__stage_rows *rows)
 
 int rung__image_note(struct rung__stage_rows *rows, const struct rung__image *image)
 {
-	char tails[RUNG__FILES_MAX * (RUNG__CHECKSUM_DIGITS + 1) + 1] = "", *at = tails;
+	char tails[(RUNG__FILES_MAX + 1) * (RUNG__CHECKSUM_DIGITS + 1) + 1] = "", *at = tails;
 	struct rung__journal *journal = &rows->stage->journal;
 	int rc = 0;
 
@@ -174,5 +177,7 @@ int rung__image_note(struct rung__stage_rows *rows, const struct rung__image *im
 		at += RUNG__CHECKSUM_DIGITS;
 		rc = rung__journal_add_sums(journal, file->first_block + first, end - first, rows->stage->sums + file->first_block + first);
 	}
+	*at++ = ' ';
+	rung__checksum_text(image->dealt_sum, at);
 	return rc < 0 ? rc : rung__journal_add(journal, "rows %s %" PRIu64 "%s", rows->files[0].name, image->end, tails);
 }

@@ -16,6 +16,9 @@ static int check_counts(const struct rung_stage_opts *opts)
 			return rung__fail(RUNG_E_INVAL,
 					  "staging: fanout %u is 0; give the neighbours to draw at each hop, as in 25,10", i);
 	}
+	if (opts->graph.spec_count == 0 && opts->fanout_count > 0)
+		return rung__fail(RUNG_E_INVAL,
+				  "staging: fanouts without a graph; give both, or none of them");
 	if (opts->array_count > RUNG__ARRAYS_MAX)
 		return rung__fail(RUNG_E_INVAL, "staging: %zu arrays, at most %u are kept", opts->array_count, RUNG__ARRAYS_MAX);
 	if (opts->split_count > RUNG__SPLITS_MAX)
@@ -160,7 +163,8 @@ static int check_split_name(const struct rung__stage *stage, size_t idx)
 	return 0;
 }
 
-/* The score takes each train vertex once; a split that is only carried along may repeat its ids. */
+/* The score counts each train vertex once, and reads an empty list as all vertices. Splits that it
+ * does not use may repeat ids. */
 static int read_split(const struct rung__stage *stage, size_t idx, struct rung__stage_split_ids *split)
 {
 	const struct rung_stage_split *given = &stage->opts.splits[idx];
@@ -172,6 +176,11 @@ static int read_split(const struct rung__stage *stage, size_t idx, struct rung__
 		return rc;
 	rc = rung_source_read_vertices(src, stage->manifest->vertex_count, distinct, &split->count, &split->ids);
 	rung_source_close(src);
+	if (rc == 0 && distinct && split->count == 0)
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: has no train vertex; leave the split train out when all "
+				  "vertices are to count",
+				  given->spec);
 	return rc;
 }
 
@@ -243,8 +252,10 @@ int rung__stage_open_inputs(struct rung__stage *stage)
 	int rc = check_counts(&stage->opts);
 
 	snprintf(stage->manifest->producer, sizeof(stage->manifest->producer), "rung %s (%s)", rung_version(), rung_commit());
-	if (rc < 0 || (rc = fill_sampling(stage)) < 0 || (rc = fill_score(stage)) < 0 || (rc = open_features(stage)) < 0 ||
-	    (rc = open_labels(stage)) < 0 || (rc = open_arrays(stage)) < 0 || (rc = open_score(stage)) < 0)
+	if (rc < 0 || (rc = rung__stage_job_begin(stage)) < 0 || (rc = fill_sampling(stage)) < 0 ||
+	    (rc = fill_score(stage)) < 0 || (rc = open_features(stage)) < 0 ||
+	    (rc = open_labels(stage)) < 0 || (rc = open_arrays(stage)) < 0 ||
+	    (rc = open_score(stage)) < 0)
 		return rc;
 	return read_splits(stage);
 }

@@ -100,15 +100,20 @@ static const char *behind(const char *line, const char *word)
 	return line + len + (line[len] == ' ');
 }
 
-const char *rung__journal_last(const struct rung__journal *journal, const char *key)
+const char *rung__lines_last(const char *text, const char *key)
 {
 	const char *found = NULL, *here;
 
-	for (const char *line = journal->text; line && *line; line = strchr(line, '\n') + 1) {
+	for (const char *line = text; line && *line; line = strchr(line, '\n') + 1) {
 		here = behind(line, key);
 		found = here ? here : found;
 	}
 	return found;
+}
+
+const char *rung__journal_last(const struct rung__journal *journal, const char *key)
+{
+	return rung__lines_last(journal->text, key);
 }
 
 const char *rung__journal_last_of(const struct rung__journal *journal, const char *kind, const char *name)

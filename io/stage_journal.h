@@ -27,7 +27,11 @@ int rung__journal_read(struct rung__journal *journal, int dir_fd, const char *di
 /** Open it for writing behind its last good line, making it when it is not there. */
 int rung__journal_begin(struct rung__journal *journal, int dir_fd);
 
-/** What follows `key` and a space in the last line that begins so; NULL: no such line. Ends with '\n'. */
+/** What follows `key` and a space in the last line of `text` that begins so; NULL: no such line.
+ * Ends with '\n'. */
+const char *rung__lines_last(const char *text, const char *key);
+
+/** The same in the lines of a journal. */
 const char *rung__journal_last(const struct rung__journal *journal, const char *key);
 
 /** What follows in the last line that begins with `kind`, a space, and `name`. */

@@ -48,7 +48,7 @@ struct given {
 	uint64_t row_count, memory_bytes;
 	unsigned index_bytes;
 	bool in_memory;        /* the source */
-	bool inflated;         /* it is, in order: its rows cannot be read one by one */
+	bool streamed;         /* it is made as it is read: its rows cannot be read one by one */
 	uint64_t range_rows;   /* as the rows were dealt that are to be gone on with; 0: as fits */
 };
 
@@ -172,7 +172,7 @@ int rung__rows_plan(struct rung__stage *stage, const struct rung_source *src, co
 	struct given given = {
 		.layout = layout, .row_count = stage->manifest->vertex_count, .index_bytes = stage->manifest->index_bytes,
 		.memory_bytes = stage->memory_bytes > others ? stage->memory_bytes - others : 0, .in_memory = rung__source_place(src).data,
-		.inflated = rung__source_place(src).inflated,
+		.streamed = rung__source_place(src).streamed,
 	};
 	const enum rung_stage_plan begun = begun_plan(stage, name, &given.range_rows);
 	const enum rung_stage_plan wanted = begun != RUNG_STAGE_PLAN_AUTO ? begun : features ? stage->opts.plan : RUNG_STAGE_PLAN_AUTO;
@@ -183,7 +183,7 @@ int rung__rows_plan(struct rung__stage *stage, const struct rung_source *src, co
 		struct rung__rows_plan plan;
 		uint64_t needs;
 
-		if (kind == RUNG_STAGE_PLAN_GATHER && (given.in_memory || given.inflated))
+		if (kind == RUNG_STAGE_PLAN_GATHER && (given.in_memory || given.streamed))
 			continue;
 		needs = size_plan(&given, kind, &plan);
 		if (needs == 0) {
@@ -201,7 +201,10 @@ int rung__rows_plan(struct rung__stage *stage, const struct rung_source *src, co
 	if (plan_out->kind != RUNG_STAGE_PLAN_AUTO)
 		return 0;
 	if (least == UINT64_MAX)
-		return rung__fail(RUNG_E_INVAL, "%s: is a deflated member, whose rows cannot be read one by one; choose another plan, or "
-				  "write it with numpy.savez() (stored)", rung_source_spec(src));
+		return rung__fail(RUNG_E_INVAL,
+				  "%s: its rows are deflated, text or put together, and cannot be "
+				  "read one by one; choose "
+				  "another plan, or write it with numpy.save()",
+				  rung_source_spec(src));
 	return rung__fail_least(least, "staging: too little memory for its rows: at least %" PRIu64 " bytes", least);
 }

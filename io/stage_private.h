@@ -6,12 +6,15 @@
  *   stage_input.c    sources opened and checked, splits read
  *   stage_layout.c   bytes from row to row, rows over folders
  *   stage_stripe.c   features files in other folders
+ *   stage_space.c    free space for all of it, on each file system
  *   stage_memory.c   the budget: what each step may take, and the least that works
- *   stage_job.c      which job a half-done folder belongs to
+ *   stage_job.c      which job a folder belongs to
  *   stage_journal.c  what is finished
  *   stage_dir.c      the folder: its names, its lock, what an earlier run left of it
  *   stage_entries.c  what lies in it, and what of that may be removed
+ *   stage_check.c    its files against their checksums, before they are relied on
  *   stage_publish.c  the name it gets in the end
+ *   stage_finished.c a folder that has its name already
  *   stage_graph.c    graph, score, ranks, relabelled graph, in memory or in files
  *   stage_write.c    files of what is in memory, with their checksums; manifest
  *   stage_probe.c    what the devices do
@@ -30,6 +33,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "checksum.h"
 #include "direct.h"
 #include "internal.h"
 #include "manifest.h"
@@ -52,7 +56,10 @@ struct rung__stage_dir {
 	int fd; /* OUT.partial; -1 while it is not ours */
 	bool force, resume, replaces;
 	bool keep;       /* something in OUT.partial is finished: it stays when the run fails */
-	bool published;  /* OUT is there with a journal: a run was killed as its last file was to be removed */
+	bool staged;     /* OUT is a dataset, perhaps of the job that is to go on */
+	bool published;  /* OUT has a journal: a run was killed as that was to be removed */
+	char left[RUNG__ERROR_BYTES]; /* what was replaced and could not be removed, and why; "":
+					 nothing */
 };
 
 /** Open the parent, and see that OUT may be written: RUNG_E_EXIST when it is there and not to be replaced. Writes nothing. */
@@ -63,13 +70,19 @@ int rung__stage_dir_init(struct rung__stage_dir *dir, const char *out_dir, bool 
  * neither to go on nor to be thrown away.
  */
 int rung__stage_dir_acquire(struct rung__stage_dir *dir, struct rung__journal *journal);
-/** The same for an OUT that only lacks the last step: its journal. */
-int rung__stage_dir_acquire_published(struct rung__stage_dir *dir, struct rung__journal *journal);
+/** Open an OUT that is `staged`, as `fd`. Sets `published`; it is locked then. RUNG_E_BUSY when
+ * another process is at it. */
+int rung__stage_dir_open_out(struct rung__stage_dir *dir);
+/** Let go of it: OUT.partial is to be made. */
+void rung__stage_dir_close_out(struct rung__stage_dir *dir);
+/** Sync the folder that OUT.partial is in: what the journal says of OUT.partial counts only while
+ * that has a name. */
+int rung__stage_dir_sync_parent(const struct rung__stage_dir *dir);
 /** Remove the files of OUT.partial that the journal does not call finished or begun. */
 int rung__stage_dir_drop_unfinished(struct rung__stage_dir *dir, struct rung__journal *journal);
 /** Give the complete OUT.partial its name, remove its journal, and remove what it replaces. */
 int rung__stage_dir_publish(struct rung__stage_dir *dir);
-/** What was left of that when a run was killed right behind giving the name. */
+/** What was left of that when a run was killed right behind giving the name: OUT is `published`. */
 int rung__stage_dir_finish(struct rung__stage_dir *dir);
 /** Remove OUT.partial if it is still ours and nothing in it is finished, and close everything. */
 void rung__stage_dir_fini(struct rung__stage_dir *dir);
@@ -134,6 +147,7 @@ struct rung__stage {
 	float *score; /* by original id */
 	void *vertex_of_rank, *rank_of_vertex;
 	struct rung__manifest *manifest;
+	char *job, *job_inputs; /* lines of stage_job.c; those of the inputs are the last of all */
 	uint64_t *sums;        /* [manifest->block_count] */
 	unsigned char *buffer; /* [RUNG__STAGE_BUFFER_BYTES] of the file being written */
 	uint64_t step_done, step_total; /* bytes of the present step, for progress */
@@ -155,7 +169,9 @@ void rung__stage_close_inputs(struct rung__stage *stage);
 /** Stride and files of the features, into the manifest. */
 int rung__stage_plan_layout(struct rung__stage *stage);
 uint64_t rung__padded_stride(uint64_t row_bytes, enum rung_stage_pad pad);
-/** The folders are there and have room. */
+/** The folders are folders, and names of files in them are not too long. */
+int rung__stripes_check_folders(const struct rung__stage *stage);
+/** They may be written to. */
 int rung__stripes_check(const struct rung__stage *stage);
 /** Make features file `file` in its folder, and `name` in OUT.partial a link to it. @return descriptor, or a failure */
 int rung__stripe_make(const struct rung__stage *stage, uint32_t file, const char *name);
@@ -163,6 +179,10 @@ int rung__stripe_make(const struct rung__stage *stage, uint32_t file, const char
 bool rung__stripe_link_ok(int dir_fd, const char *name, char target_out[PATH_MAX]);
 /** Remove the file that a link leads to, if it does. */
 int rung__stripe_remove(int dir_fd, const char *name);
+
+/** RUNG_E_NOSPC when a file system lacks room for all that goes there: OUT, stripes, and the
+ * temporary files of the graph. */
+int rung__stage_check_space(struct rung__stage *stage);
 
 /* ---- memory ---- */
 
@@ -179,10 +199,21 @@ uint64_t rung__stage_map_bytes(const struct rung__stage *stage, unsigned maps);
 
 /* ---- the job ---- */
 
-/** Add to a new journal what the files depend on. */
+/** Look at the inputs, before any is opened. */
+int rung__stage_job_begin(struct rung__stage *stage);
+/** All that the files depend on, for the manifest and the journal; the layout is known. */
+int rung__stage_job_describe(struct rung__stage *stage);
+/** Add it to a new journal. */
 int rung__stage_job_note(struct rung__stage *stage);
 /** RUNG_E_INVAL naming what differs when the journal that was found is another job's. */
-int rung__stage_job_check(struct rung__stage *stage);
+int rung__stage_job_check(const struct rung__stage *stage);
+/** RUNG_E_EXIST naming what differs when a dataset's record is another job's, or NULL. */
+int rung__stage_job_check_finished(const struct rung__stage *stage, const char *recorded);
+/** RUNG_E_CORRUPT naming the input that is not what it was at rung__stage_job_begin(). */
+int rung__stage_job_unchanged(const struct rung__stage *stage);
+/** Is OUT, which is `staged`, this job's dataset? Then it is checked, and nothing is left to do.
+ * With force another one is no failure. */
+int rung__stage_finished(struct rung__stage *stage, bool *finished_out);
 
 /* ---- graph ---- */
 
@@ -215,6 +246,31 @@ int rung__stage_write_splits(struct rung__stage *stage);
 /** checksums.npy, and the manifest under its temporary name. */
 int rung__stage_write_manifest(struct rung__stage *stage);
 
+/** Room for a buffer, and for the checksums of all blocks; those that the journal has are set. */
+int rung__stage_take_sums(struct rung__stage *stage);
+
+/* ---- checks ---- */
+
+#define RUNG__STAGE_CURE \
+	"put the file back and continue with --resume, or start from scratch with --force"
+
+/** Is a block compared with its checksum before the folder gets its name? All are of files under 64
+ * MiB, else the first, the last, one in 64. */
+static inline bool rung__block_is_checked(const struct rung__manifest_file *file, uint64_t block)
+{
+	return file->bytes < UINT64_C(64) << 20 || block % 64 == 0 ||
+	       block + 1 == file->block_count;
+}
+
+/** The files in OUT.partial that the journal calls finished. RUNG_E_CORRUPT naming the first that
+ * is missing, cut or changed. */
+int rung__stage_check_done(struct rung__stage *stage);
+/** All files of stage->manifest in the folder dir.fd, called `dir` in messages, whose `cure` they
+ * end in. */
+int rung__stage_check_all(struct rung__stage *stage, const char *dir, const char *cure);
+/** The manifest under its temporary name, likewise. */
+int rung__stage_check_manifest(struct rung__stage *stage);
+
 /* ---- rows ---- */
 
 struct rung__image_part {
@@ -226,6 +282,7 @@ struct rung__image_part {
 /** Rows [first, end) of an array, by rank, as they lie in its files. */
 struct rung__image {
 	uint64_t first, end;
+	uint64_t dealt_sum;        /* rows->dealt_sum once it was filled */
 	uint64_t piece_count;
 	struct rung__image_part parts[RUNG__FILES_MAX];
 };
@@ -249,6 +306,8 @@ struct rung__stage_rows {
 	unsigned char *tails;                    /* [file_count][RUNG__BLOCK_BYTES] what the last range began of the next block */
 	bool tails_known;
 	const struct rung__image *written;       /* the range being written */
+	_Atomic uint64_t dealt_sum; /* rung__row_sum() of all rows that are in a bucket, modulo
+				       2^64: 0 when all came back as they were */
 };
 
 /** Write all rows of a source, in rank order, into the layout's files, `name` the first of them. */
@@ -267,6 +326,15 @@ uint32_t rung__bucket_file(const struct rung__stage_rows *rows, uint64_t bucket)
 uint64_t rung__bucket_offset(const struct rung__stage_rows *rows, uint64_t bucket);
 /** Bytes of a file while buckets lie in it. */
 uint64_t rung__dealt_file_bytes(const struct rung__layout *layout, const struct rung__rows_plan *plan, uint64_t row_count, uint32_t file);
+/** Of a row of a vertex, for rung__stage_rows.dealt_sum: buckets are in no checksum of the
+ * dataset's, and may be read by a later run. */
+static inline uint64_t rung__row_sum(const struct rung__stage_rows *rows, uint64_t vertex,
+				     const unsigned char *row)
+{
+	return rung__mix64(rung__checksum(row, (size_t)rows->layout.row_bytes) ^
+			   rung__mix64(vertex));
+}
+
 /** Deal what is not dealt yet. */
 int rung__stage_deal(struct rung__stage_rows *rows);
 
@@ -320,7 +388,8 @@ int rung__stage_gather(struct rung__stage_rows *rows, const struct rung__image *
 /** Rows behind each other: in memory, in a file, or inflated. */
 struct rung__row_span {
 	const unsigned char *data;   /* NULL: not in memory */
-	const struct rung_source *inflated;   /* NULL: in the file */
+	const struct rung_source *src;   /* that they are of; NULL: dealt rows */
+	bool streamed;               /* read through `src`; else from the file */
 	const struct rung__direct *file;
 	uint64_t offset;             /* of the first in the file */
 };

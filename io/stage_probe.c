@@ -169,7 +169,7 @@ void rung__stage_probe(const struct rung__stage *stage, const struct rung_source
 	*figures_out = (struct rung__figures){ .one_device = true };
 	if (bytes < SOURCE_BYTES_MIN || info->row_bytes > bytes / 8 || place.data)
 		return;
-	if (place.inflated) {   /* a processor does it, beside the device that is written to */
+	if (place.streamed) {   /* a processor does it, beside the device that is written to */
 		figures_out->one_device = false;
 		measure_inflating(src, info->row_bytes, figures_out);
 		measure_output(stage, figures_out);

@@ -20,6 +20,27 @@ static int sync_folder(int fd, const char *path)
 	return 0;
 }
 
+int rung__stage_dir_sync_parent(const struct rung__stage_dir *dir)
+{
+	rung__stage_step("sync parent");
+	return sync_folder(dir->parent_fd, dir->path);
+}
+
+/* What was replaced is removed, or left where it is: `dir->left` says so. The next run tries again.
+ */
+static void remove_replaced(struct rung__stage_dir *dir, int fd, const char *name, const char *path)
+{
+	int rc = rung__stage_entries_remove(fd, path);
+
+	rung__stage_step("rmdir");
+	if (rc == 0 && unlinkat(dir->parent_fd, name, AT_REMOVEDIR) < 0)
+		rc = rung__fail_errno(errno, "%s: cannot be removed", path);
+	if (rc < 0)
+		snprintf(dir->left, sizeof(dir->left),
+			 "%s: the dataset that was replaced is left there, remove it: %.*s", path,
+			 (int)sizeof(dir->left) / 2, rung_last_error());
+}
+
 static bool rename2(const struct rung__stage_dir *dir, unsigned flags)
 {
 	if (rung__stage_plain_rename) {
@@ -82,11 +103,8 @@ static int publish_over(struct rung__stage_dir *dir, int old)
 		old_path = dir->aside_path;
 	}
 	rc = sync_folder(dir->parent_fd, dir->path);
-	/* The new dataset is in place: what cannot be removed of the old one is left to the next run. */
-	if (rung__stage_entries_remove(old, old_path) == 0) {
-		rung__stage_step("rmdir");
-		unlinkat(dir->parent_fd, old_name, AT_REMOVEDIR);
-	}
+	if (rc == 0)   /* a power failure could bring the old names back */
+		remove_replaced(dir, old, old_name, old_path);
 	return rc;
 }
 
@@ -118,16 +136,16 @@ static int drop_journal(const struct rung__stage_dir *dir)
 }
 
 /* A dataset that was replaced has the name OUT.partial; nobody works in it, and what else has that name is left alone. */
-static void drop_replaced(const struct rung__stage_dir *dir)
+static void drop_replaced(struct rung__stage_dir *dir)
 {
 	int fd = openat(dir->parent_fd, dir->partial_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	struct stat st;
 
 	if (fd < 0)
 		return;
-	if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstatat(fd, RUNG__JOURNAL, &st, AT_SYMLINK_NOFOLLOW) < 0 &&
-	    rung__stage_entries_remove(fd, dir->partial_path) == 0)
-		unlinkat(dir->parent_fd, dir->partial_name, AT_REMOVEDIR);
+	if (flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+	    fstatat(fd, RUNG__JOURNAL, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		remove_replaced(dir, fd, dir->partial_name, dir->partial_path);
 	close(fd);
 }
 
@@ -147,16 +165,20 @@ int rung__stage_dir_publish(struct rung__stage_dir *dir)
 
 	if (rc < 0)
 		return rc;
+	if (!rung__stage_dir_still_partial(dir, dir->fd))
+		rc = rung__fail(RUNG_E_NOENT,
+				"%s: was moved or removed while it was staged; put it back and "
+				"continue with --resume",
+				dir->partial_path);
 	rung__stage_step("rename manifest");
-	if (renameat(dir->fd, RUNG__MANIFEST_PARTIAL, dir->fd, RUNG__MANIFEST) < 0)
+	if (rc == 0 && renameat(dir->fd, RUNG__MANIFEST_PARTIAL, dir->fd, RUNG__MANIFEST) < 0)
 		rc = rung__fail_errno(errno, "%s/" RUNG__MANIFEST, dir->partial_path);
-	else
+	if (rc == 0)
 		rc = sync_folder(dir->fd, dir->partial_path);
 	if (rc == 0)
 		rc = dir->replaces ? publish_over(dir, old) : publish_new(dir);
 	if (rc == 0) {
-		rung__stage_step("sync parent");
-		rc = sync_folder(dir->parent_fd, dir->path);
+		rc = rung__stage_dir_sync_parent(dir);
 		if (rc == 0)
 			rc = drop_journal(dir); /* of OUT */
 		close(dir->fd);

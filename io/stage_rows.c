@@ -4,11 +4,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "checksum.h"
+#include "file.h"
 #include "internal.h"
 #include "jobs.h"
 #include "npy.h"
@@ -56,11 +59,17 @@ static void list_vertices(const struct rung__stage_rows *rows, const struct rung
 static void put_dealt(void *ctx, uint64_t chunk, uint64_t first, uint64_t count, const unsigned char *data)
 {
 	const struct filling *filling = ctx;
+	uint64_t sum = 0;
 
 	(void)chunk;
-	for (uint64_t i = 0; i < count; i++)
-		rung__image_put_vertex(filling->rows, filling->image, rung__rows_vertex(filling->rows, first + i),
-				       data + i * filling->rows->layout.row_bytes);
+	for (uint64_t i = 0; i < count; i++) {
+		const uint64_t vertex = rung__rows_vertex(filling->rows, first + i);
+		const unsigned char *row = data + i * filling->rows->layout.row_bytes;
+
+		sum += rung__row_sum(filling->rows, vertex, row);
+		rung__image_put_vertex(filling->rows, filling->image, vertex, row);
+	}
+	atomic_fetch_sub(&filling->rows->dealt_sum, sum);
 }
 
 /* ---- a range ---- */
@@ -119,6 +128,7 @@ static int write_ranges(struct rung__stage_rows *rows)
 			rc = rung__image_begin(rows, first, end, rows->areas[i % rows->plan.area_count], image);
 		if (rc == 0)
 			rc = fill(rows, image);
+		image->dealt_sum = rows->dealt_sum;
 		if (rc == 0 && jobs)
 			rc = settle(rows, &jobs, before);
 		if (rc == 0) {
@@ -139,7 +149,28 @@ static int open_begun(const struct rung__stage_rows *rows, uint32_t f)
 {
 	int fd = openat(rows->stage->dir.fd, rows->files[f].name, O_RDWR | O_CLOEXEC);
 
+	if (fd < 0 && errno == ENOENT)
+		return rung__fail(RUNG_E_CORRUPT, "%s: is missing; " RUNG__STAGE_CURE,
+				  rows->paths[f]);
 	return fd < 0 ? rung__fail_errno(errno, "%s: cannot be opened", rows->paths[f]) : fd;
+}
+
+/* Reserving would make a file that was cut as long as it was, with zeros. @return RUNG_E_CORRUPT
+ * when rows that are done are not there */
+static int check_begun(const struct rung__stage_rows *rows, uint32_t f)
+{
+	const struct rung__layout *layout = &rows->layout;
+	const uint64_t done = rung__file_rows(layout, rows->done, f),
+		       least = done ? layout->data_offset + done * layout->row_stride : 0;
+	struct stat st;
+
+	if (fstat(rows->out[f].fd, &st) < 0)
+		return rung__fail_errno(errno, "%s", rows->paths[f]);
+	if ((uint64_t)st.st_size >= least)
+		return 0;
+	return rung__fail(RUNG_E_CORRUPT,
+			  "%s: has %jd bytes, %" PRIu64 " were written; " RUNG__STAGE_CURE,
+			  rows->paths[f], (intmax_t)st.st_size, least);
 }
 
 static int make_file(const struct rung__stage_rows *rows, uint32_t f)
@@ -171,11 +202,10 @@ static int open_file(struct rung__stage_rows *rows, uint32_t f, bool begun)
 	rc = rung__direct_open_write(&rows->out[f], fd, rows->paths[f]);
 	close(fd);
 	rows->out[f].bytes_needed = bytes;
+	rc = rc == 0 && begun ? check_begun(rows, f) : rc;
 	rung__stage_step("reserve");
-	/* room before it is needed: a full device is found at once, and the file lies in few pieces */
-	if (rc == 0 && fallocate(rows->out[f].fd, 0, 0, (off_t)bytes) < 0 && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)
-		rc = rung__fail_errno(errno, "%s: reserving %" PRIu64 " bytes; make room, or choose an output elsewhere", rows->paths[f],
-				      bytes);
+	if (rc == 0)
+		rc = rung__reserve(rows->out[f].fd, rows->paths[f], bytes);
 	return rc;
 }
 
@@ -202,7 +232,7 @@ static int take_memory(struct rung__stage_rows *rows)
 	rows->read_buffers = rung__malloc_aligned(RUNG__PAGE_BYTES, plan->reader_count * plan->read_bytes);
 	if (!rows->read_buffers)
 		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu32 " reads of %" PRIu64 " bytes", rows->what, plan->reader_count, plan->read_bytes);
-	if (place.data || place.inflated)
+	if (place.data || place.streamed)
 		return 0;
 	rc = rung__direct_open(&rows->source, place.fd, place.path);
 	if (rc < 0 || plan->kind != RUNG_STAGE_PLAN_GATHER)
@@ -210,14 +240,29 @@ static int take_memory(struct rung__stage_rows *rows)
 	return rung__row_reads_open(&rows->reads, &rows->source, rows->read_buffers, plan->read_bytes, plan->reader_count);
 }
 
+/* Word number `word` of a line, a number of 16 digits; 0 when there is none. */
+static uint64_t hex_word(const char *words, uint64_t word)
+{
+	while (word > 0 && *words != '\n') {
+		words += strcspn(words, " \n");
+		words += *words == ' ';
+		word--;
+	}
+	return strtoull(words, NULL, 16);
+}
+
 /* Rows that an earlier run finished, and the plan that it dealt them by. */
 static int go_on(struct rung__stage_rows *rows, bool *begun_out)
 {
 	struct rung__journal *journal = &rows->stage->journal;
 	const char *words = rung__journal_last_of(journal, "rows", rows->files[0].name);
+	const char *dealt = rung__journal_last_of(journal, "dealt", rows->files[0].name);
 
 	rows->done = words ? strtoull(words, NULL, 10) : 0;
-	*begun_out = words || rung__journal_last_of(journal, "dealt", rows->files[0].name);
+	rows->dealt_sum = words   ? hex_word(words, 1 + rows->layout.file_count)
+			  : dealt ? hex_word(dealt, 2)
+				  : 0;
+	*begun_out = words || dealt;
 	if (rows->done < rows->row_count && rows->done % (rows->plan.kind == RUNG_STAGE_PLAN_DEAL ? rows->plan.range_rows : 1) == 0)
 		return 0;
 	return rows->done == rows->row_count
@@ -263,6 +308,11 @@ static int write_all(struct rung__stage_rows *rows)
 		rc = rung__stage_deal(rows);
 	if (rc == 0)
 		rc = write_ranges(rows);
+	if (rc == 0 && rows->dealt_sum != 0)
+		rc = rung__fail(RUNG_E_CORRUPT,
+				"%s: rows that were dealt into it were changed before they were "
+				"put in order; start from scratch with --force",
+				rows->paths[0]);
 	return rc < 0 ? rc : end_files(rows);
 }
 

@@ -26,7 +26,10 @@ struct rung__row_span rung__source_span(const struct rung__stage_rows *rows)
 {
 	const struct rung__source_place place = rung__source_place(rows->src);
 
-	return (struct rung__row_span){ .data = place.data, .inflated = place.inflated ? rows->src : NULL, .file = &rows->source,
+	return (struct rung__row_span){ .data = place.data,
+					.src = rows->src,
+					.streamed = place.streamed,
+					.file = &rows->source,
 					.offset = place.offset };
 }
 
@@ -36,17 +39,21 @@ static int read_span(const struct rung__stage_rows *rows, const struct rung__row
 {
 	const uint64_t row_bytes = rows->layout.row_bytes, begin = span->offset + first * row_bytes;
 	const uint64_t page = rung__align_down(begin, RUNG__PAGE_BYTES);
+	int rc;
 
 	if (span->data) {
 		*rows_out = span->data + first * row_bytes;
 		return 0;
 	}
-	if (span->inflated) {
+	if (span->streamed) {
 		*rows_out = buffer;
-		return rung_source_read(span->inflated, first, count, buffer);
+		return rung_source_read(span->src, first, count, buffer);
 	}
 	*rows_out = buffer + (begin - page);
-	return rung__direct_read(span->file, buffer, begin + count * row_bytes - page, page);
+	rc = rung__direct_read(span->file, buffer, begin + count * row_bytes - page, page);
+	return rc == 0 && span->src ? rung__source_was_read(span->src, first * row_bytes,
+							    count * row_bytes, *rows_out)
+				    : rc;
 }
 
 static int take_chunk(const struct scan *scan, uint64_t chunk, unsigned char *buffer, const unsigned char **rows_out)
@@ -74,7 +81,8 @@ static int scan_chunk(void *ctx, uint64_t chunk, uint32_t worker)
 	const struct rung__stage_rows *rows = scan->rows;
 	unsigned char *buffer = rows->read_buffers ? rows->read_buffers + worker * rows->plan.read_bytes : NULL;
 	const unsigned char *data;
-	int rc = scan->span->inflated ? take_turn(scan, buffer, &chunk, &data) : take_chunk(scan, chunk, buffer, &data);
+	int rc = scan->span->streamed ? take_turn(scan, buffer, &chunk, &data)
+				      : take_chunk(scan, chunk, buffer, &data);
 	const uint64_t at = chunk * scan->chunk_rows;
 
 	if (rc == 0)

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "direct.h"
@@ -18,6 +19,7 @@
 
 #define DIGITS 16u
 #define ENDING ".npy"
+#define NAME_FORMAT "%s.features.%03" PRIu32 "-%016" PRIx64 ENDING
 
 /* The part of a path behind its last "/", when it is one of ours. */
 static bool is_stripe(const char *path)
@@ -68,13 +70,14 @@ static int sync_dir(const char *path)
 static int make_in(const struct rung__stage *stage, const char *dir, uint32_t file, const char *name)
 {
 	const uint64_t draw = rung__mix64(rung__now_ns() ^ (uint64_t)getpid() << 32 ^ file);
-	char *target = rung__format("%s/%s.features.%03" PRIu32 "-%016" PRIx64 ENDING, dir, stage->dir.name, file, draw);
+	char *target = rung__format("%s/" NAME_FORMAT, dir, stage->dir.name, file, draw);
 	int fd = -1;
 
 	if (!target)
 		return rung__fail(RUNG_E_NOMEM, "%s", name);
 	rung__stage_step("link");
-	if (symlinkat(target, stage->dir.fd, name) < 0 || fsync(stage->dir.fd) < 0) {
+	if (symlinkat(target, stage->dir.fd, name) < 0 ||
+	    (fsync(stage->dir.fd) < 0 && errno != EINVAL)) {
 		fd = rung__fail_errno(errno, "%s/%s: cannot be made as a link", stage->dir.partial_path, name);
 	} else {
 		rung__stage_step("create");
@@ -101,22 +104,62 @@ int rung__stripe_make(const struct rung__stage *stage, uint32_t file, const char
 	return rc < 0 ? rc : fd;
 }
 
+/* The names of features files are longer than that of the dataset: what does not fit is known
+ * before the graph is read. */
+static int check_name(const struct rung__stage *stage, const char *given, const char *real)
+{
+	const int bytes = snprintf(NULL, 0, NAME_FORMAT, stage->dir.name, 0u, UINT64_MAX),
+		  more = bytes - (int)strlen(stage->dir.name);
+	const long name_max = pathconf(real, _PC_NAME_MAX);
+
+	if (name_max > 0 && bytes > name_max)
+		return rung__fail(RUNG_E_INVAL,
+				  "output '%s': its name has %zu bytes; for files in %s at most "
+				  "%ld are possible, choose a shorter one",
+				  stage->dir.path, strlen(stage->dir.name), given, name_max - more);
+	if (strlen(real) + 1 + (size_t)bytes >= PATH_MAX)
+		return rung__fail(RUNG_E_INVAL,
+				  "%s: its path has %zu bytes, and a link into it more than %d; "
+				  "give a folder with a shorter path",
+				  given, strlen(real), PATH_MAX - 1);
+	return 0;
+}
+
+static int check_folder(const struct rung__stage *stage, const char *given)
+{
+	char *real = realpath(given, NULL);
+	struct stat st;
+	int rc;
+
+	if (!real || stat(real, &st) < 0)
+		rc = rung__fail_errno(
+			errno, "%s: rows cannot be put there; give a folder that can be written to",
+			given);
+	else if (!S_ISDIR(st.st_mode))
+		rc = rung__fail(RUNG_E_INVAL,
+				"%s: is not a folder; give one that rows can be put into", given);
+	else
+		rc = check_name(stage, given, real);
+	free(real);
+	return rc;
+}
+
+int rung__stripes_check_folders(const struct rung__stage *stage)
+{
+	int rc = 0;
+
+	for (uint32_t f = 0; f < stage->opts.stripe_count && rc == 0; f++)
+		rc = check_folder(stage, stage->opts.stripe_dirs[f]);
+	return rc;
+}
+
 int rung__stripes_check(const struct rung__stage *stage)
 {
-	const struct rung__layout layout = rung__manifest_features_layout(stage->manifest);
-
 	for (uint32_t f = 0; f < stage->opts.stripe_count; f++) {
 		const char *dir = stage->opts.stripe_dirs[f];
-		uint64_t bytes = layout.data_offset + rung__file_rows(&layout, stage->manifest->vertex_count, f) * layout.row_stride;
-		int rc;
 
 		if (access(dir, W_OK | X_OK) < 0)
 			return rung__fail_errno(errno, "%s: rows cannot be put there; give a folder that can be written to", dir);
-		if (stage->features_plan.kind == RUNG_STAGE_PLAN_DEAL)
-			bytes = rung__dealt_file_bytes(&layout, &stage->features_plan, stage->manifest->vertex_count, f);
-		rc = rung__space_check(dir, bytes);
-		if (rc < 0)
-			return rc;
 	}
 	return 0;
 }

@@ -26,16 +26,6 @@ struct output {
 	uint64_t written; /* bytes in the file */
 };
 
-/* Take the room before it is needed: a full device is found at once, and the file lies in few pieces. */
-static int reserve(const struct output *out)
-{
-	rung__stage_step("reserve");
-	if (fallocate(out->direct.fd, 0, 0, (off_t)out->file->bytes) == 0 || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL)
-		return 0;
-	return rung__fail_errno(errno, "%s: reserving %" PRIu64 " bytes; make room, or choose an output elsewhere", out->path,
-				out->file->bytes);
-}
-
 static int open_file(struct output *out, int dir_fd, const char *name)
 {
 	int fd, rc;
@@ -59,8 +49,9 @@ static int open_output(struct output *out, struct rung__stage *stage, const stru
 	if (!out->path)
 		return rung__fail(RUNG_E_NOMEM, "%s", file->name);
 	rc = open_file(out, stage->dir.fd, file->name);
+	rung__stage_step("reserve");
 	if (rc == 0)
-		rc = reserve(out);
+		rc = rung__reserve(out->direct.fd, out->path, file->bytes);
 	if (rc < 0)
 		return rc;
 	rung__npy_format(&file->array, stage->buffer);
@@ -167,7 +158,9 @@ static int read_file(struct rung__stage *stage, const struct rung__manifest_file
 		rung__checksum_blocks(stage->buffer, (size_t)bytes, stage->threads, sums);
 		for (uint64_t i = 0; i < rung__block_count(bytes); i++, known++) {
 			if (compare && *known != sums[i])
-				return rung__fail(RUNG_E_CORRUPT, "%s: is not what the journal says was written; begin anew with --force",
+				return rung__fail(RUNG_E_CORRUPT,
+						  "%s: is not what the journal says was written; "
+						  "start from scratch with --force",
 						  direct->name);
 			*known = sums[i];
 		}
@@ -187,8 +180,9 @@ static int open_and_read(struct rung__stage *stage, const char *name, bool compa
 
 	if (!path)
 		return rung__fail(RUNG_E_NOMEM, "%s", name);
-	fd = openat(stage->dir.fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	rc = fd < 0 ? rung__fail_errno(errno, "%s: cannot be opened", path) : rung__direct_open(&direct, fd, path);
+	rc = fd = rung__open_regular(stage->dir.fd, name, path, O_NOFOLLOW);
+	if (fd >= 0)
+		rc = rung__direct_open(&direct, fd, path);
 	if (fd >= 0)
 		close(fd);
 	if (rc == 0) {
@@ -290,6 +284,40 @@ static int write_manifest(struct rung__stage *stage)
 
 	if (rc == 0)
 		rc = write_text(stage, path, text);
+	rung__free(text);
+	rung__free(path);
+	return rc;
+}
+
+/* `text` is what was written. */
+static int compare_text(const struct rung__stage *stage, const char *path, const char *text)
+{
+	const size_t bytes = strlen(text);
+	int fd = rung__open_regular(stage->dir.fd, RUNG__MANIFEST_PARTIAL, path, O_NOFOLLOW),
+	    rc = fd;
+	char *read = rung__malloc(bytes);
+
+	if (fd >= 0)
+		rc = read ? rung__pread_all(fd, path, read, bytes, 0)
+			  : rung__fail(RUNG_E_NOMEM, "%s: %zu bytes", path, bytes);
+	if (rc == 0 && memcmp(read, text, bytes) != 0)
+		rc = rung__fail(RUNG_E_CORRUPT, "%s: is not what was written; " RUNG__STAGE_CURE,
+				path);
+	rung__free(read);
+	if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
+int rung__stage_check_manifest(struct rung__stage *stage)
+{
+	char *path = rung__format("%s/" RUNG__MANIFEST_PARTIAL, stage->dir.partial_path),
+	     *text = NULL;
+	int rc = path ? rung__manifest_format(stage->manifest, &text)
+		      : rung__fail(RUNG_E_NOMEM, RUNG__MANIFEST);
+
+	if (rc == 0)
+		rc = compare_text(stage, path, text);
 	rung__free(text);
 	rung__free(path);
 	return rc;

@@ -104,8 +104,8 @@ struct rung__rebuild {
 	unsigned char *gathered;                /* [gather.count_max] rows */
 	void *inverse;                          /* the other map, unchecked */
 	uint64_t split_count, *split_ids;
-	char *graph_dir;                        /* the relabelled graph, made anew; removed at the end */
-	struct rung__features graph_file;
+	bool has_graph;
+	int graph_fds[2];                       /* of the relabelled graph: indptr, indices */
 };
 
 /**

@@ -6,7 +6,7 @@
  *   arrays
  *   splits                    ids of their source, through rank_of_vertex
  *   the two maps              each from the other one
- *   the graph                 relabelled once more, in a temporary folder
+ *   the graph                 relabelled again, to files without names
  *   checksums.npy             the files: see verify_repair.c
  *
  * A header follows from the manifest. Whether a block came out right its recorded checksum tells: nothing here is checked.
@@ -19,9 +19,8 @@
 
 #include "file.h"
 #include "npy.h"
+#include "relabel.h"
 #include "verify_private.h"
-
-#define TEMP_DIR_DEFAULT "/var/tmp"
 
 static int no_source(const struct rung__manifest_file *file, const char *option)
 {
@@ -153,25 +152,17 @@ static void make_split(const struct rung__rebuild *r, uint64_t begin, uint64_t e
 
 /* ---- graph ---- */
 
-static void remove_graph(struct rung__rebuild *r)
+/* Its files have no names: they are gone when they are closed. */
+static void close_graph(struct rung__rebuild *r)
 {
-	static const char *const names[] = { RUNG__INDPTR, RUNG__INDICES };
-
-	rung__features_close(&r->graph_file);
-	for (size_t i = 0; r->graph_dir && i < RUNG__ARRAY_LEN(names); i++) {
-		char *path = rung__format("%s/%s", r->graph_dir, names[i]);
-
-		if (path)
-			unlink(path);
-		rung__free(path);
+	if (r->has_graph) {
+		close(r->graph_fds[0]);
+		close(r->graph_fds[1]);
 	}
-	if (r->graph_dir)
-		rmdir(r->graph_dir);
-	rung__free(r->graph_dir);
-	r->graph_dir = NULL;
+	r->has_graph = false;
 }
 
-static int relabel(struct rung__rebuild *r, const char *indptr, const char *indices)
+static int relabel(struct rung__rebuild *r)
 {
 	struct rung_relabel_opts opts = RUNG_RELABEL_OPTS_INIT;
 	struct rung_edges *edges;
@@ -184,55 +175,30 @@ static int relabel(struct rung__rebuild *r, const char *indptr, const char *indi
 	opts.threads = (uint32_t)r->v->threads;
 	opts.progress = r->v->opts.progress;
 	opts.progress_ctx = r->v->opts.progress_ctx;
-	rc = rung_edges_relabel(edges, r->v->vertex_of_rank, r->v->rank_of_vertex, &opts, indptr, indices);
+	rc = rung__edges_relabel_temp(edges, r->v->vertex_of_rank, r->v->rank_of_vertex, &opts,
+				      r->graph_fds);
+	r->has_graph = rc == 0;
 	rung_edges_close(edges);
-	return rc;
-}
-
-static int make_graph(struct rung__rebuild *r)
-{
-	const char *parent = r->v->opts.temp_dir ? r->v->opts.temp_dir : getenv("TMPDIR") ? getenv("TMPDIR") : TEMP_DIR_DEFAULT;
-	char *dir = rung__format("%s/rung-repair-XXXXXX", parent), *indptr, *indices;
-	int rc;
-
-	if (!dir)
-		return rung__fail(RUNG_E_NOMEM, "verify: a temporary folder");
-	if (!mkdtemp(dir)) {
-		rc = rung__fail_errno(errno, "%s: cannot be made", dir);
-		rung__free(dir);
-		return rc;
-	}
-	r->graph_dir = dir;
-	indptr = rung__format("%s/" RUNG__INDPTR, dir);
-	indices = rung__format("%s/" RUNG__INDICES, dir);
-	rc = indptr && indices ? relabel(r, indptr, indices) : rung__fail(RUNG_E_NOMEM, "verify: a temporary folder");
-	rung__free(indptr);
-	rung__free(indices);
 	return rc;
 }
 
 static int open_graph(struct rung__rebuild *r, const struct rung__manifest_file *file)
 {
-	char *path;
-	int rc, fd;
+	int rc;
 
 	if (!r->v->opts.graph)
 		return no_source(file, "the graph (--graph)");
 	rc = rung__verify_load_maps(r->v);
-	if (rc == 0 && !r->graph_dir)
-		rc = make_graph(r);
-	if (rc < 0)
-		return rc;
-	path = rung__format("%s/%s", r->graph_dir, file->name);
-	fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-	if (fd < 0) {
-		rc = path ? rung__fail_errno(errno, "%s: cannot be opened", path) : rung__fail(RUNG_E_NOMEM, "%s", file->name);
-		rung__free(path);
-		return rc;
-	}
-	r->graph_file.files[0].path = path;
-	r->graph_file.files[0].fd = fd;
-	return 0;
+	return rc == 0 && !r->has_graph ? relabel(r) : rc;
+}
+
+static int read_graph(const struct rung__rebuild *r, const struct rung__manifest_file *file,
+		      uint64_t begin, uint64_t end, unsigned char *buf)
+{
+	const bool indices = strcmp(file->name, RUNG__INDICES) == 0;
+
+	return rung__pread_all(r->graph_fds[indices], "the relabelled graph", buf, end - begin,
+			       begin);
 }
 
 /* ---- which of them ---- */
@@ -261,8 +227,9 @@ static void close_file(struct rung__rebuild *r)
 	rung__free(r->gathered);
 	rung__free(r->inverse);
 	rung_free(r->split_ids);
-	rung__features_close(&r->graph_file);
-	*r = (struct rung__rebuild){ .v = r->v, .graph_dir = r->graph_dir };
+	*r = (struct rung__rebuild){ .v = r->v,
+				     .has_graph = r->has_graph,
+				     .graph_fds = { r->graph_fds[0], r->graph_fds[1] } };
 }
 
 static int open_file(struct rung__rebuild *r, const struct rung__manifest_file *file)
@@ -305,7 +272,7 @@ static int make_data(struct rung__rebuild *r, const struct rung__manifest_file *
 		make_map(r, begin, end, buf);
 		return 0;
 	default:
-		return rung__pread_all(r->graph_file.files[0].fd, r->graph_file.files[0].path, buf, end - begin, begin);
+		return read_graph(r, file, begin, end, buf);
 	}
 }
 
@@ -332,5 +299,5 @@ int rung__rebuild_block(struct rung__rebuild *r, const struct rung__manifest_fil
 void rung__rebuild_fini(struct rung__rebuild *r)
 {
 	close_file(r);
-	remove_graph(r);
+	close_graph(r);
 }

@@ -7,6 +7,8 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -84,6 +86,28 @@ static int write_block(const struct repair *r, struct target *t, uint64_t block,
 	if (rc == 0 && !good_on_disk(r, t, block, sum))
 		rc = rung__fail(RUNG_E_IO, "%s: block %" PRIu64 " was written, and reads as something else: the device is failing", t->path,
 				block);
+	return rc;
+}
+
+/* A file that was made has its name only once its folder is synced; that of a link's target is
+ * another one. */
+static int sync_folder_of(const struct target *t)
+{
+	char link[40], path[PATH_MAX];
+	ssize_t bytes;
+	int fd, rc = 0;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", t->fd);
+	bytes = readlink(link, path, sizeof(path) - 1);
+	while (bytes > 1 && path[bytes - 1] != '/')
+		bytes--;
+	path[RUNG__MAX(bytes, 0)] = '\0';
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || (fsync(fd) < 0 && errno != EINVAL))
+		rc = rung__fail_errno(
+			errno, "%s: the folder it is in cannot be synced to the device", t->path);
+	if (fd >= 0)
+		close(fd);
 	return rc;
 }
 
@@ -172,6 +196,8 @@ static int repair_file(struct repair *r, const struct rung__manifest_file *file,
 	if (!t.path)
 		return rung__fail(RUNG_E_NOMEM, "%s", file->name);
 	rc = repair_blocks(r, &t, states, fn);
+	if (rc == 0 && t.fd >= 0)
+		rc = sync_folder_of(&t);
 	if (t.fd >= 0)
 		close(t.fd);
 	rung__free(t.path);
@@ -291,8 +317,6 @@ static int repair_all(struct repair *r)
 		if (&m->files[f] != maps[0] && &m->files[f] != maps[1])
 			rc = repair_file(r, &m->files[f], repair_block);
 	}
-	if (rc == 0 && fsync(r->v->ds->dir_fd) < 0) /* files that were made */
-		rc = rung__fail_errno(errno, "%s: cannot be synced to the device", r->v->ds->dir);
 	return rc;
 }
 

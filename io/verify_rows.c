@@ -78,13 +78,18 @@ void rung__verify_rows_close(struct rung__verify_rows *rows)
 static int read_source(const struct comparison *c, uint64_t first, uint64_t count, unsigned char *room, const unsigned char **rows_out)
 {
 	const uint64_t row_bytes = c->rows->layout.row_bytes;
+	int rc;
 
 	*rows_out = c->place.data ? c->place.data + first * row_bytes : room;
 	if (c->place.data)
 		return 0;
-	if (c->place.inflated)
+	if (c->place.streamed)
 		return rung_source_read(c->rows->src, first, count, room);
-	return rung__span_read(&c->source, c->place.offset + first * row_bytes, count * row_bytes, room, rows_out);
+	rc = rung__span_read(&c->source, c->place.offset + first * row_bytes, count * row_bytes,
+			     room, rows_out);
+	return rc < 0 ? rc
+		      : rung__source_was_read(c->rows->src, first * row_bytes, count * row_bytes,
+					      *rows_out);
 }
 
 static uint64_t source_count(const struct comparison *c, uint64_t item)
@@ -110,7 +115,7 @@ static int take_source(void *ctx, uint64_t item, unsigned char *room)
 	const struct rung__manifest *m = c->v->ds->manifest;
 	const uint64_t row_bytes = c->rows->layout.row_bytes;
 	const unsigned char *row;
-	int rc = c->place.inflated ? take_turn(c, room, &item, &row)
+	int rc = c->place.streamed ? take_turn(c, room, &item, &row)
 				   : read_source(c, item * c->rows_per_item, source_count(c, item), room, &row);
 	const uint64_t first = item * c->rows_per_item, count = source_count(c, item);
 
@@ -232,7 +237,7 @@ static int open_files(struct comparison *c)
 	c->source.fd = -1;
 	for (uint64_t f = 0; f < RUNG__FILES_MAX; f++)
 		c->staged[f].fd = -1;
-	if (!c->place.data && !c->place.inflated)
+	if (!c->place.data && !c->place.streamed)
 		rc = rung__direct_open(&c->source, c->place.fd, c->place.path);
 	for (uint64_t f = 0; f < c->rows->layout.file_count && rc == 0; f++)
 		rc = rung__direct_open(&c->staged[f], staged->files[f].fd, staged->files[f].path);

@@ -2,26 +2,76 @@
 /*
  * The gather on a GPU: all rungs that the kernel can address in one launch, the other rows listed.
  *
- * A warp resolves a tile of ids at once: id, map entry, rank, view, address. Misses are compacted inside the warp, one atomic a
- * tile. Then it copies the tile (rows.h). The grid is bounded and strides over the tiles: more warps than the device holds gain
- * nothing and take it from the training. No kernel here waits for anything.
+ * The blocks of the grid have two parts. Most of them resolve all ids (id, map entry, rank, view,
+ * address), one tile per warp at a time, list the misses, count, and copy the rows in memory of
+ * GPUs. The first blocks of the grid, as many as fill the link (rows.h), copy the rows over a link
+ * and nothing else: it is so much slower that a grid of all that the device holds would keep the
+ * SMs from the training for milliseconds. They look these rows up themselves. So they start with
+ * the others, no block waits for another, and one launch is enough.
  *
- * What was found is counted in device memory; the block that ends last writes it to the report, which the host reads, and zeroes the
- * counts for the next gather: one launch a batch, no copy and no clearing before or behind it.
+ * The grid is bounded: more warps than the device holds gain nothing and take it from the training.
+ * A warp takes its next tile from a counter, so a warp with a slow tile holds no others. No kernel
+ * here waits for anything.
  *
- * Ids and map entries are untrusted: both are compared with row_count before anything is read by them.
+ * What was found is counted in device memory; the block that ends last writes it to the report,
+ * which the host reads, and zeroes the counts for the next gather: one launch per batch, no copy
+ * and no clearing around it. Then it notifies the host (finish.h).
+ *
+ * Ids and map entries are untrusted: both are compared with row_count before they are used.
  */
 #include "cuda_status.h"
+#include "finish.h"
 #include "rows.h"
 #include "views.h"
 
+#define WARPS (BLOCK_THREADS / WARP_LANES)
+
+/* Ids of a lane that looks for rows over a link: all are in flight together, since few of them may
+ * be such rows. */
+#define LOOKUPS 4u
+#define CHUNK_IDS (LOOKUPS * WARP_LANES)
+/* Bytes of their rows, if all are over the link: at the end of a gather one warp may copy alone. */
+#define CHUNK_BYTES 65536u
+
+/** One of the two parts of a gather. */
+struct gather_part {
+	struct rows_shape rows;
+	uint32_t item_ids;     /* ids of an item, which one warp looks up; a power of two */
+	uint32_t item_count;
+	uint32_t block_first;  /* of the grid */
+	uint32_t block_count;
+};
+
+/* Rows in memory of GPUs and all that is counted or listed; rows over a link. */
+enum { NEAR, LINK };
+
+struct gather_shape {
+	struct gather_part parts[2];
+};
+
+/** Rows over a link that a warp has found and not copied yet. */
+struct link_queue {
+	uint64_t ranks[WARP_LANES + CHUNK_IDS];
+	uint32_t to_rows[WARP_LANES + CHUNK_IDS];
+};
+
+/* Ids of 4 bytes are not extended where they are loaded: that would wait for the load. */
+static __device__ __forceinline__ uint64_t load_id(const struct rung__cuda_gather &g, uint64_t i)
+{
+	if (g.id_dtype == RUNG_I64 || g.id_dtype == RUNG_U64)
+		return __ldg((const unsigned long long *)g.ids + i);
+	return __ldg((const unsigned *)g.ids + i);
+}
+
+static __device__ __forceinline__ uint64_t id_of(const struct rung__cuda_gather &g, uint64_t loaded)
+{
+	/* negative ids are far out of range */
+	return g.id_dtype == RUNG_I32 ? (uint64_t)(int64_t)(int32_t)loaded : loaded;
+}
+
 static __device__ __forceinline__ uint64_t id_at(const struct rung__cuda_gather &g, uint64_t i)
 {
-	switch (g.id_dtype) {
-	case RUNG_I32: return (uint64_t)(int64_t)__ldg((const int *)g.ids + i);   /* negative: far out of range */
-	case RUNG_U32: return __ldg((const unsigned *)g.ids + i);
-	default: return __ldg((const unsigned long long *)g.ids + i);
-	}
+	return id_of(g, load_id(g, i));
 }
 
 static __device__ __forceinline__ uint64_t rank_at(const struct rung__cuda_gather &g, uint64_t id)
@@ -53,6 +103,8 @@ static __device__ __forceinline__ void list_misses(const struct rung__cuda_gathe
 		return;
 	if (lane == 0)
 		at = atomicAdd(&g.counts->miss_count, (unsigned long long)__popc(lanes));
+	if (!g.miss_ranks)
+		return;
 	at = __shfl_sync(WARP_ALL, at, 0) + (unsigned)__popc(lanes & ((1u << lane) - 1));
 	if (miss) {
 		__stwb((unsigned long long *)g.miss_ranks + at, (unsigned long long)rank);
@@ -61,7 +113,8 @@ static __device__ __forceinline__ void list_misses(const struct rung__cuda_gathe
 }
 
 /* Lane v keeps the rows of view v. */
-static __device__ __forceinline__ uint64_t count_views(const struct rung__cuda_gather &g, uint32_t view, uint64_t counted)
+static __device__ __forceinline__ uint32_t count_views(const struct rung__cuda_gather &g,
+                                                       uint32_t view, uint32_t counted)
 {
 	for (uint32_t v = 0; v < g.view_count; v++) {
 		const unsigned lanes = __ballot_sync(WARP_ALL, view == v);
@@ -90,62 +143,209 @@ static __device__ __forceinline__ void write_report(const struct rung__cuda_gath
 		__stwb((unsigned long long *)&g.report->bad_index, bad_index);
 		__stwb((unsigned long long *)&g.report->bad_id, (unsigned long long)id_at(g, bad_index));
 	}
-	atomicExch(&g.counts->blocks_done, 0ull);
+	atomicExch(&g.counts->items_taken[NEAR], 0u);
+	atomicExch(&g.counts->items_taken[LINK], 0u);
 }
 
-/*
- * The last block to come here has all counts before it: each block's are in memory, by the fence, before its number is taken. Every
- * thread of the grid comes here once.
- */
-static __device__ __forceinline__ void finish_block(const struct rung__cuda_gather &g, uint64_t view_rows)
+/* Every thread of the grid comes here once. */
+static __device__ __forceinline__ void finish_block(const struct rung__cuda_gather &g,
+                                                    uint32_t view_rows)
 {
 	const unsigned lane = threadIdx.x % WARP_LANES;
-	unsigned long long done = 0;
 
 	if (lane < g.view_count && view_rows)
 		atomicAdd(&g.counts->view_rows[lane], (unsigned long long)view_rows);
-	__threadfence();
-	__syncthreads();
-	if (threadIdx.x >= WARP_LANES)
+	if (!is_last_block(&g.counts->blocks_done))
 		return;
-	if (lane == 0)
-		done = atomicAdd(&g.counts->blocks_done, 1ull) + 1;
-	if (__shfl_sync(WARP_ALL, done, 0) < gridDim.x)
-		return;
-	__threadfence();
 	write_report(g);
+	end_launch(&g.counts->blocks_done, g.end);
+}
+
+/* The next item of a warp; the first one is that of its own number. */
+static __device__ __forceinline__ uint32_t next_item(unsigned *taken,
+                                                     const struct gather_part &part)
+{
+	const uint32_t warps = part.block_count * WARPS;
+	unsigned item = 0;
+
+	if (part.item_count <= warps)
+		return part.item_count;
+	if (threadIdx.x % WARP_LANES == 0)
+		item = atomicAdd(taken, 1u);
+	item = __shfl_sync(WARP_ALL, item, 0);
+	return item < part.item_count - warps ? warps + item : part.item_count;
+}
+
+/* The lane of bit n of `lanes` that are set, n from 0; any lane when there are fewer. */
+static __device__ __forceinline__ uint32_t nth_lane(unsigned lanes, uint32_t n)
+{
+	uint32_t lane = 0;
+
+#pragma unroll
+	for (uint32_t width = WARP_LANES / 2; width > 0; width /= 2) {
+		const uint32_t set = (uint32_t)__popc(lanes >> lane & ((1u << width) - 1));
+
+		if (n >= set) {
+			n -= set;
+			lane += width;
+		}
+	}
+	return lane;
+}
+
+/* Move the rows of a warp to its first lanes: holes would be loads that are not in flight.
+ * @return rows */
+static __device__ __forceinline__ uint32_t pack_rows(struct row_move *move)
+{
+	const unsigned lane = threadIdx.x % WARP_LANES;
+	const unsigned lanes = __ballot_sync(WARP_ALL, move->from != NULL);
+	const uint32_t count = (uint32_t)__popc(lanes);
+	const int source = (int)nth_lane(lanes, lane);
+	const unsigned long long mine = (unsigned long long)(uintptr_t)move->from;
+	const unsigned long long from = __shfl_sync(WARP_ALL, mine, source);
+
+	move->to_row = __shfl_sync(WARP_ALL, move->to_row, source);
+	move->from = lane < count ? (const unsigned char *)(uintptr_t)from : NULL;
+	return count;
+}
+
+/* Look up a tile: list, count, and bring the rows that are not over a link. @return rows */
+static __device__ __forceinline__ uint32_t near_rows(const struct rung__cuda_gather &g,
+                                                     uint64_t first, uint32_t count,
+                                                     uint32_t *view_rows, struct row_move *move)
+{
+	const uint32_t lane = threadIdx.x % WARP_LANES;
+	const uint64_t i = first + lane;
+	const bool mine = lane < count && i < g.id_count;
+	uint64_t rank = UINT64_MAX;
+	uint32_t view = RUNG__CUDA_VIEWS_MAX;
+	bool bad = false;
+
+	*move = { NULL, (uint32_t)i };
+	if (mine) {
+		const uint64_t id = id_at(g, i);
+
+		if (id < g.row_count)
+			rank = rank_at(g, id);
+		bad = rank >= g.row_count;
+	}
+	if (mine && !bad)
+		move->from = row_in_views(g.views, g.view_count, rank, &view);
+	report_bad(g, first, bad);
+	list_misses(g, i, rank, mine && !bad && !move->from);
+	*view_rows = count_views(g, view, *view_rows);
+	if (move->from && g.views[view].over_link)
+		move->from = NULL;
+	return pack_rows(move);
+}
+
+static __device__ __forceinline__ bool is_over_link(const struct rung__cuda_gather &g,
+                                                    uint64_t rank)
+{
+	uint64_t rank_first = 0;
+	bool over_link = false;
+
+	for (uint32_t v = 0; v < g.view_count; v++) {
+		const uint64_t rank_end = g.views[v].rank_end;
+
+		over_link |= g.views[v].over_link && rank >= rank_first && rank < rank_end;
+		rank_first = rank_end;
+	}
+	return over_link;
+}
+
+/* Add the rows over a link among some ids to those that wait. @return how many wait then */
+static __device__ __forceinline__ uint32_t find_link_rows(const struct rung__cuda_gather &g,
+                                                          uint64_t first, uint32_t count,
+                                                          struct link_queue *queue,
+                                                          uint32_t waiting)
+{
+	const uint32_t lane = threadIdx.x % WARP_LANES;
+	uint64_t rank[LOOKUPS];
+	bool mine[LOOKUPS];
+
+#pragma unroll
+	for (uint32_t k = 0; k < LOOKUPS; k++) {
+		const uint32_t at = k * WARP_LANES + lane;
+
+		mine[k] = at < count && first + at < g.id_count;
+		rank[k] = mine[k] ? load_id(g, first + at) : 0;
+	}
+#pragma unroll
+	for (uint32_t k = 0; k < LOOKUPS; k++) {
+		const uint64_t id = id_of(g, rank[k]);
+
+		rank[k] = mine[k] && id < g.row_count ? rank_at(g, id) : UINT64_MAX;
+	}
+#pragma unroll
+	for (uint32_t k = 0; k < LOOKUPS; k++) {
+		const bool found = is_over_link(g, rank[k]);
+		const unsigned lanes = __ballot_sync(WARP_ALL, found);
+		const uint32_t at = waiting + (uint32_t)__popc(lanes & ((1u << lane) - 1));
+
+		if (found) {
+			queue->ranks[at] = rank[k];
+			queue->to_rows[at] = (uint32_t)first + k * WARP_LANES + lane;
+		}
+		waiting += (uint32_t)__popc(lanes);
+	}
+	__syncwarp();
+	return waiting;
+}
+
+/* Take the row of a lane out of the queue; lanes from `count` on have none. */
+static __device__ __forceinline__ struct row_move
+take_link_row(const struct rung__cuda_gather &g, const struct link_queue *queue, uint32_t first,
+              uint32_t count)
+{
+	const uint32_t lane = threadIdx.x % WARP_LANES;
+	struct row_move move = { NULL, 0 };
+	uint32_t view;
+
+	if (lane < count) {
+		move.from = row_in_views(g.views, g.view_count, queue->ranks[first + lane], &view);
+		move.to_row = queue->to_rows[first + lane];
+	}
+	__syncwarp();
+	return move;
 }
 
 template <class Piece>
-static __global__ void gather_rows(const __grid_constant__ struct rung__cuda_gather g,
-                                   const __grid_constant__ struct rows_shape shape)
+static __global__ void __launch_bounds__(BLOCK_THREADS, COPY_BLOCKS_PER_SM)
+gather_rows(const __grid_constant__ struct rung__cuda_gather g,
+            const __grid_constant__ struct gather_shape shape)
 {
-	const uint32_t lane = threadIdx.x % WARP_LANES;
-	uint64_t view_rows = 0;
+	__shared__ struct link_queue queues[WARPS];
+	struct link_queue *queue = &queues[threadIdx.x / WARP_LANES];
+	const unsigned which = blockIdx.x < shape.parts[LINK].block_count ? LINK : NEAR;
+	const struct gather_part &part = shape.parts[which];
+	unsigned *taken = &g.counts->items_taken[which];
+	uint32_t item = (blockIdx.x - part.block_first) * WARPS + threadIdx.x / WARP_LANES;
+	uint32_t view_rows = 0;
+	uint32_t waiting = 0;   /* rows over a link in the queue */
 
-	for (uint64_t first = global_warp() * shape.tile_rows; first < g.id_count; first += global_warps() * shape.tile_rows) {
-		const uint64_t i = first + lane;
-		const bool mine = lane < shape.tile_rows && i < g.id_count;
-		struct row_move move = { NULL, (uint32_t)i, 0 };
-		uint64_t rank = UINT64_MAX;
-		uint32_t view = RUNG__CUDA_VIEWS_MAX;
-		bool bad = false;
+	/* One loop and one copy_rows() for both parts: for two there are not enough registers. */
+	while (item < part.item_count || waiting > 0) {
+		const uint64_t first = (uint64_t)item * part.item_ids;
+		struct row_move move;
+		uint32_t rows;
 
-		if (mine) {
-			const uint64_t id = id_at(g, i);
-
-			if (id < g.row_count)
-				rank = rank_at(g, id);
-			bad = rank >= g.row_count;
+		if (which == NEAR) {
+			rows = near_rows(g, first, part.item_ids, &view_rows, &move);
+			item = next_item(taken, part);
+		} else {
+			/* Collect a tile first: few rows among many ids are in flight together. */
+			if (item < part.item_count && waiting < part.rows.tile_rows) {
+				waiting = find_link_rows(g, first, part.item_ids, queue, waiting);
+				item = next_item(taken, part);
+				if (item < part.item_count && waiting < part.rows.tile_rows)
+					continue;
+			}
+			rows = RUNG__MIN(waiting, part.rows.tile_rows);
+			waiting -= rows;
+			move = take_link_row(g, queue, waiting, rows);
 		}
-		if (mine && !bad) {
-			move.from = row_in_views(g.views, g.view_count, rank, &view);
-			move.head = move.from ? row_head(move.from, g.views[view].over_link, shape.head_mask) : 0;
-		}
-		report_bad(g, first, bad);
-		list_misses(g, i, rank, mine && !bad && !move.from);
-		view_rows = count_views(g, view, view_rows);
-		copy_tile<Piece>(move, shape, g.out, g.out_stride);
+		copy_rows<Piece>(move, rows, part.rows, g.out, g.out_stride);
 	}
 	finish_block(g, view_rows);
 }
@@ -171,35 +371,70 @@ static int check_gather(const struct rung__cuda_gather *g, unsigned block_count)
 	if (g->out_stride < g->row_bytes)
 		return rung__fail(RUNG_E_INVAL, "gather kernel: an output stride of %" PRIu64 " bytes, rows have %u", g->out_stride,
 		                  (unsigned)g->row_bytes);
-	if (block_count < 1 || !g->counts || !g->report || (g->id_count && (!g->ids || !g->out || !g->miss_ranks || !g->miss_rows)))
+	if (block_count < 1 || !g->counts || !g->report ||
+	    (g->id_count && (!g->ids || !g->out || (g->miss_ranks && !g->miss_rows))))
 		return rung__fail(RUNG_E_INVAL, "gather kernel: no blocks, ids, output, miss list, counts or report");
 	return check_views("gather kernel", g->views, g->view_count, g->row_count, g->row_bytes);
 }
 
-/* What the pieces must divide, and what of it is over a link. */
-static uint64_t ored_addresses(const struct rung__cuda_gather *g, uint64_t *link_out)
+/* Bases and strides of the views that hold rows, or-ed: those of GPUs, and those over a link.
+ * 0: there are none. */
+static void ored_views(const struct rung__cuda_gather *g, uint64_t *near_out, uint64_t *link_out)
 {
-	uint64_t all = g->row_bytes | (uint64_t)(uintptr_t)g->out | g->out_stride;
 	uint64_t rank_first = 0;
 
-	*link_out = 0;
+	*near_out = *link_out = 0;
 	for (uint32_t v = 0; v < g->view_count; v++) {
 		const struct rung__cuda_view *view = &g->views[v];
-		uint64_t ored = view->stride;
+		uint64_t *ored = view->over_link ? link_out : near_out;
 
 		if (view->rank_end == rank_first)
 			continue;
+		*ored |= view->stride;
 		for (uint32_t b = 0; b < view->base_count && b < view->rank_end - rank_first; b++)
-			ored |= (uint64_t)(uintptr_t)view->base[b];
-		all |= ored;
-		*link_out |= view->over_link ? ored : 0;
+			*ored |= (uint64_t)(uintptr_t)view->base[b];
 		rank_first = view->rank_end;
 	}
-	return all;
+}
+
+static uint32_t item_count(const struct rung__cuda_gather *g, uint32_t item_ids)
+{
+	return (uint32_t)((g->id_count + item_ids - 1) / item_ids);
+}
+
+static void shape_link(const struct rung__cuda_gather *g, uint32_t piece, uint64_t link,
+                       unsigned block_count, struct gather_part *part)
+{
+	const unsigned half = RUNG__MAX(block_count / 2, 1u);   /* the others look up all ids */
+	const unsigned blocks = RUNG__MIN(link_blocks(piece, g->link_bytes), half);
+
+	part->rows = rows_shape_make(g->row_bytes, piece, link, g->id_count, blocks);
+	part->item_ids = CHUNK_IDS;
+	while (part->item_ids > 1 &&
+	       ((uint64_t)part->item_ids * g->row_bytes > CHUNK_BYTES ||
+	        item_count(g, part->item_ids) < blocks * WARPS))
+		part->item_ids /= 2;
+	part->item_count = item_count(g, part->item_ids);
+	part->block_count = RUNG__MIN(blocks, (part->item_count - 1) / WARPS + 1);
+}
+
+static void shape_near(const struct rung__cuda_gather *g, uint32_t piece, uint64_t near,
+                       unsigned block_first, unsigned block_count, struct gather_part *part)
+{
+	const unsigned blocks = block_count > block_first ? block_count - block_first : 1;
+
+	part->rows = rows_shape_make(g->row_bytes, piece, 0, g->id_count, blocks);
+	if (!near)   /* only looked up: no tile is large */
+		part->rows.tile_rows = WARP_LANES;
+	part->item_ids = part->rows.tile_rows;
+	part->item_count = item_count(g, part->item_ids);
+	part->block_first = block_first;
+	part->block_count = rows_blocks(&part->rows, g->id_count, blocks);
 }
 
 template <class Piece>
-static cudaError_t start_gather(struct rung__cuda_gather g, struct rows_shape shape, unsigned blocks, cudaStream_t stream)
+static cudaError_t start_gather(struct rung__cuda_gather g, struct gather_shape shape,
+                                unsigned blocks, cudaStream_t stream)
 {
 	void *args[] = { &g, &shape };
 
@@ -208,8 +443,8 @@ static cudaError_t start_gather(struct rung__cuda_gather g, struct rows_shape sh
 
 extern "C" int rung__cuda_gather_launch(const struct rung__cuda_gather *g, unsigned block_count, struct CUstream_st *stream)
 {
-	uint64_t link;
-	struct rows_shape shape;
+	uint64_t near, link;
+	struct gather_shape shape = {};
 	unsigned blocks;
 	uint32_t piece;
 	cudaError_t err;
@@ -217,14 +452,16 @@ extern "C" int rung__cuda_gather_launch(const struct rung__cuda_gather *g, unsig
 
 	if (rc < 0 || g->id_count == 0)
 		return rc;
-	piece = piece_bytes(ored_addresses(g, &link));
-	shape = rows_shape_make(g->row_bytes, piece, link, g->id_count, block_count);
-	blocks = rows_blocks(&shape, g->id_count, block_count);
+	ored_views(g, &near, &link);
+	piece = piece_bytes(near | link | g->row_bytes | (uint64_t)(uintptr_t)g->out |
+	                    g->out_stride);
+	if (link)
+		shape_link(g, piece, link, block_count, &shape.parts[LINK]);
+	shape_near(g, piece, near, shape.parts[LINK].block_count, block_count, &shape.parts[NEAR]);
+	blocks = shape.parts[LINK].block_count + shape.parts[NEAR].block_count;
 	switch (piece) {
 	case 16: err = start_gather<uint4>(*g, shape, blocks, stream); break;
-	case 8: err = start_gather<uint2>(*g, shape, blocks, stream); break;
 	case 4: err = start_gather<unsigned>(*g, shape, blocks, stream); break;
-	case 2: err = start_gather<unsigned short>(*g, shape, blocks, stream); break;
 	default: err = start_gather<unsigned char>(*g, shape, blocks, stream); break;
 	}
 	return cuda_status(err, "starting the gather kernel");
@@ -232,18 +469,14 @@ extern "C" int rung__cuda_gather_launch(const struct rung__cuda_gather *g, unsig
 
 extern "C" int rung__cuda_gather_blocks(unsigned *block_count_out)
 {
-	unsigned blocks[5] = { 0, 0, 0, 0, 0 };
+	unsigned blocks[3] = { 0, 0, 0 };
 	const char *what = "loading the gather kernels";
 	int rc = cuda_blocks(gather_rows<uint4>, BLOCK_THREADS, what, &blocks[0]);
 
 	if (rc == 0)
-		rc = cuda_blocks(gather_rows<uint2>, BLOCK_THREADS, what, &blocks[1]);
+		rc = cuda_blocks(gather_rows<unsigned>, BLOCK_THREADS, what, &blocks[1]);
 	if (rc == 0)
-		rc = cuda_blocks(gather_rows<unsigned>, BLOCK_THREADS, what, &blocks[2]);
-	if (rc == 0)
-		rc = cuda_blocks(gather_rows<unsigned short>, BLOCK_THREADS, what, &blocks[3]);
-	if (rc == 0)
-		rc = cuda_blocks(gather_rows<unsigned char>, BLOCK_THREADS, what, &blocks[4]);
+		rc = cuda_blocks(gather_rows<unsigned char>, BLOCK_THREADS, what, &blocks[2]);
 	if (rc == 0)
 		*block_count_out = blocks[0];   /* of the widest pieces: those rows should have */
 	return rc;

@@ -4,41 +4,51 @@
 
 #include "gpu.h"
 
+static void close_end(struct gpu_end *end)
+{
+	if (end->event)
+		(void)cudaEventDestroy(end->event);
+}
+
 static void close_requests(struct rung__device *device)
 {
 	for (uint32_t i = 0; device->requests && i < device->request_count; i++) {
 		struct gpu_request *request = &device->requests[i];
 
-		if (request->gathered)
-			(void)cudaEventDestroy(request->gathered);
-		for (unsigned s = 0; s < RUNG__SCATTERS_MAX; s++) {
-			if (request->scattered[s])
-				(void)cudaEventDestroy(request->scattered[s]);
-		}
+		close_end(&request->gathered);
+		for (unsigned s = 0; s < RUNG__SCATTERS_MAX; s++)
+			close_end(&request->scattered[s]);
 	}
 	if (device->counts)
 		(void)cudaFree(device->counts);
-	rung__free(device->requests);
 }
 
-static void cuda_close(struct rung__device *device)
+static void close_on_gpu(struct rung__device *device)
 {
-	int before = device->gpu;
-
-	(void)rung__gpu_enter(device->gpu, &before);
 	close_requests(device);
-	while (device->pins)
-		rung__gpu_unpin(device, device->pins->memory);
-	rung__unmap_pages(device->reports, device->reports_bytes);
-	rung__unmap_pages(device->gates, device->gates_bytes);
-	rung__unmap_pages(device->stage_offsets, device->stage_offsets_bytes);
 	rung__gpu_close_tiers(device);
 	if (device->scatter_stream)
 		(void)cudaStreamDestroy(device->scatter_stream);
 	if (device->stream)
 		(void)cudaStreamDestroy(device->stream);
+}
+
+static void cuda_close(struct rung__device *device, bool leave_peer)
+{
+	int before = device->gpu;
+
+	device->peer_is_left = leave_peer;
+	(void)rung__gpu_enter(device->gpu, &before);
+	if (before != RUNG__GPU_EXITING)
+		close_on_gpu(device);
+	while (device->pins)
+		rung__gpu_unpin(device, device->pins->memory);
+	rung__unmap_pages(device->mails, device->mails_bytes);
 	rung__gpu_leave(before);
-	(void)cudaGetLastError();
+	if (before != RUNG__GPU_EXITING)
+		(void)cudaGetLastError();
+	pthread_mutex_destroy(&device->pins_lock);
+	rung__free(device->requests);
 	rung__free(device);
 }
 
@@ -64,10 +74,10 @@ int rung__gpu_check_addresses(int gpu)
 
 static int open_streams(struct rung__device *device)
 {
-	int rc = cuda_status(cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking), "making a stream");
+	int rc = rung__gpu_stream_open(device, &device->stream);
 
 	if (rc == 0)
-		rc = cuda_status(cudaStreamCreateWithFlags(&device->scatter_stream, cudaStreamNonBlocking), "making a stream");
+		rc = rung__gpu_stream_open(device, &device->scatter_stream);
 	if (rc == 0)
 		rc = rung__cuda_gather_blocks(&device->gather_blocks);
 	if (rc == 0)
@@ -75,59 +85,28 @@ static int open_streams(struct rung__device *device)
 	return rc;
 }
 
-/* A driver's function: this library is not linked with the driver. */
-int rung__gpu_find_wait(gpu_wait_value *wait_out, const char *cure)
+static int open_end(struct gpu_end *end, uint32_t *word, const char *what)
 {
-	enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-	void *function = NULL;
-	int rc = cuda_status(cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", &function, 12000, cudaEnableDefault, &found),
-	                     "looking for cuStreamWaitValue32");
-
-	if (rc == 0 && (found != cudaDriverEntryPointSuccess || !function))
-		rc = rung__fail(RUNG_E_NOSUP, "cuda: this driver's streams do not wait for values (cuStreamWaitValue32): %s", cure);
-	memcpy(wait_out, &function, sizeof(function));
-	return rc;
-}
-
-static int open_gates(struct rung__device *device, const struct rung__device_args *args)
-{
-	int rc;
-
-	if (args->stage_rows == 0)
-		return 0;
-	rc = rung__gpu_find_wait(&device->wait_value, "open the store with stream_rows_max 0");
-	if (rc < 0)
-		return rc;
-	device->gates_bytes = rung__align_up(args->request_count * sizeof(*device->gates), RUNG__PAGE_BYTES);
-	device->stage_offsets_bytes = rung__align_up(args->stage_rows * sizeof(*device->stage_offsets), RUNG__PAGE_BYTES);
-	device->gates = rung__map_pages(device->gates_bytes);
-	device->stage_offsets = rung__map_pages(device->stage_offsets_bytes);
-	if (!device->gates || !device->stage_offsets)
-		return rung__fail(RUNG_E_NOMEM, "cuda: no memory for %u cold rows a request", args->stage_rows);
-	for (uint64_t i = 0; i < args->stage_rows; i++)
-		device->stage_offsets[i] = i * device->row_bytes;
-	rc = rung__gpu_pin(device, "the gates of requests", device->gates, device->gates_bytes, false);
-	if (rc == 0)
-		rc = rung__gpu_pin(device, "places of cold rows", device->stage_offsets, device->stage_offsets_bytes, false);
-	device->stage_rows = args->stage_rows;
-	return rc;
+	end->word = word;
+	end->what = what;
+	return cuda_status(cudaEventCreateWithFlags(&end->event, cudaEventDisableTiming),
+	                   "making an event");
 }
 
 static int open_request(struct rung__device *device, uint32_t idx, const struct rung__lists *lists)
 {
 	struct gpu_request *request = &device->requests[idx];
-	int rc = cuda_status(cudaEventCreateWithFlags(&request->gathered, cudaEventDisableTiming | cudaEventBlockingSync), "making an event");
+	struct gpu_mail *mail = &device->mails[idx];
+	int rc = open_end(&request->gathered, &mail->gathered, "gathering rows");
 
 	for (unsigned s = 0; s < RUNG__SCATTERS_MAX && rc == 0; s++)
-		rc = cuda_status(cudaEventCreateWithFlags(&request->scattered[s], cudaEventDisableTiming), "making an event");
+		rc = open_end(&request->scattered[s], &mail->scattered[s],
+		              "copying rows from staging slots");
 	if (rc == 0)
 		rc = rung__gpu_pin(device, "the lists of a request", lists->block, lists->block_bytes, false);
-	if (rc == 0 && device->stage_rows > 0)
-		rc = rung__gpu_pin(device, "room for the cold rows of a request", lists->stage, lists->stage_bytes, false);
-	request->gate = device->gates ? device->gates + idx : NULL;
 	request->lists = *lists;
-	request->counts = device->counts + idx;
-	request->report = device->reports + idx;
+	request->counts = &device->counts[idx];
+	request->mail = mail;
 	request->last_scatter = -1;
 	return rc;
 }
@@ -138,13 +117,15 @@ static int open_requests(struct rung__device *device, const struct rung__device_
 	void *counts = NULL;
 	int rc;
 
-	device->reports_bytes = rung__align_up(args->request_count * sizeof(*device->reports), RUNG__PAGE_BYTES);
-	device->reports = rung__map_pages(device->reports_bytes);
+	device->mails_bytes = rung__align_up(args->request_count * sizeof(*device->mails),
+	                                     RUNG__PAGE_BYTES);
+	device->mails = rung__map_pages(device->mails_bytes);
 	device->requests = rung__zalloc_array(args->request_count, sizeof(*device->requests));
-	if (!device->reports || !device->requests)
+	if (!device->mails || !device->requests)
 		return rung__fail(RUNG_E_NOMEM, "cuda: no memory for %u requests", args->request_count);
 	device->request_count = args->request_count;
-	rc = rung__gpu_pin(device, "the reports of requests", device->reports, device->reports_bytes, false);
+	rc = rung__gpu_pin(device, "the reports of requests", device->mails, device->mails_bytes,
+	                   false);
 	if (rc == 0)
 		rc = rung__gpu_take(device->gpu, "the counts of requests", counts_bytes, &counts);
 	device->counts = counts;
@@ -167,6 +148,7 @@ static int cuda_open(const struct rung__device_args *args, struct rung__device *
 	device = rung__zalloc(sizeof(*device));
 	if (!device)
 		return rung__fail(RUNG_E_NOMEM, "cuda: out of memory");
+	pthread_mutex_init(&device->pins_lock, NULL);
 	device->gpu = args->gpus[0];
 	device->gpu_count = args->gpu_count;
 	device->row_bytes = args->features->layout.row_bytes;
@@ -182,13 +164,13 @@ static int cuda_open(const struct rung__device_args *args, struct rung__device *
 	if (rc == 0)
 		rc = rung__gpu_open_tiers(device, args);
 	if (rc == 0)
-		rc = open_gates(device, args);
-	if (rc == 0)
 		rc = open_requests(device, args);
 	if (rc < 0)
-		cuda_close(device);
+		cuda_close(device, false);
 	else
 		*device_out = device;
+	if (rc == 0)
+		rung__gpu_close_at_exit();
 	rung__gpu_leave(before);
 	return rc;
 }
@@ -211,10 +193,9 @@ static int cuda_handles(const struct rung__device *device, struct rung__gpu_hand
 	return 0;
 }
 
-/* Else the thread's first call would end by making GPU 0 current again, which starts a context there that nobody wants. */
 static int cuda_adopt(struct rung__device *device)
 {
-	return cuda_status(cudaSetDevice(device->gpu), "making a GPU current");
+	return rung__gpu_adopt(device->gpu);
 }
 
 static int cuda_pin(struct rung__device *device, const char *what, void *memory, uint64_t bytes)
@@ -238,7 +219,10 @@ static int cuda_copy(struct rung__device *device, void *to, const void *from, ui
 
 	if (rc < 0)
 		return rc;
-	rc = cuda_status(cudaMemcpy(to, from, (size_t)bytes, cudaMemcpyDefault), "copying memory");
+	rc = rung__gpu_check_capture(NULL, "copying memory");
+	if (rc == 0)
+		rc = cuda_status(cudaMemcpy(to, from, (size_t)bytes, cudaMemcpyDefault),
+		                 "copying memory");
 	if (rc == 0)   /* from the host's plain memory cudaMemcpy may return before all of it has arrived */
 		rc = cuda_status(cudaStreamSynchronize(NULL), "copying memory");
 	rung__gpu_leave(before);
@@ -258,18 +242,27 @@ const struct rung__device_ops rung__cuda_device = {
 	.adopt = cuda_adopt,
 	.pin = cuda_pin,
 	.unpin = rung__gpu_unpin,
+	.check_ids = rung__gpu_check_ids,
 	.gather = rung__gpu_gather,
 	.gathered = rung__gpu_gathered,
 	.scatter = rung__gpu_scatter,
 	.scattered = rung__gpu_scattered,
-	.release = rung__gpu_release,
 	.order = rung__gpu_order,
 	.alloc = cuda_alloc,
 	.free = cuda_free,
 	.copy = cuda_copy,
+	.stream_open = rung__gpu_stream_open,
+	.stream_close = rung__gpu_stream_close,
+	.event_open = rung__gpu_event_open,
+	.event_close = rung__gpu_event_close,
+	.event_record = rung__gpu_event_record,
+	.event_order = rung__gpu_event_order,
+	.event_passed = rung__gpu_event_passed,
+	.fetch = rung__gpu_fetch,
 	.meter = &rung__cuda_meter,
 	.sampler_open = rung__gpu_sampler_open,
 	.sampler_close = rung__gpu_sampler_close,
+	.sampler_vertices = rung__gpu_sampler_vertices_max,
 	.batch_open = rung__gpu_batch_open,
 	.batch_close = rung__gpu_batch_close,
 	.sample = rung__gpu_sample,

@@ -21,15 +21,38 @@ struct load {
 	cudaEvent_t copied[BUFFERS];
 };
 
+/* Buffers of several rows are in one registration, so only copies of one row cross a border. */
+_Static_assert(BUFFERS * (BUFFER_BYTES + 2 * RUNG__PAGE_BYTES) <= RUNG__REGISTER_BYTES,
+               "strided copies are not split at the borders of registrations");
+
+/* In one copy for each registration that the bytes are in. */
+static cudaError_t copy_bytes(const struct load *load, unsigned char *to, const unsigned char *from,
+                              uint64_t bytes)
+{
+	uint64_t at = (uint64_t)(from - load->buffers);
+	cudaError_t err = cudaSuccess;
+
+	for (uint64_t done = 0; done < bytes && err == cudaSuccess;) {
+		uint64_t room = RUNG__REGISTER_BYTES - (at + done) % RUNG__REGISTER_BYTES;
+		uint64_t part = RUNG__MIN(bytes - done, room);
+
+		err = cudaMemcpyAsync(to + done, from + done, (size_t)part, cudaMemcpyHostToDevice,
+		                      load->device->stream);
+		done += part;
+	}
+	return err;
+}
+
 /* Rows i, i + 1, ...: to each GPU every base_count-th of them. */
 static cudaError_t copy(const struct load *load, uint64_t i, uint64_t rows, const unsigned char *from)
 {
 	uint64_t stride = load->layout->row_stride, row_bytes = load->layout->row_bytes, bases = load->base_count;
 	cudaError_t err = cudaSuccess;
 
-	if (bases == 1)
-		return cudaMemcpyAsync((unsigned char *)load->bases[0] + i * stride, from, (size_t)((rows - 1) * stride + row_bytes),
-		                       cudaMemcpyHostToDevice, load->device->stream);
+	if (bases == 1 || rows == 1)
+		return copy_bytes(load,
+		                  (unsigned char *)load->bases[i % bases] + i / bases * stride,
+		                  from, (rows - 1) * stride + row_bytes);
 	for (uint64_t k = 0; k < RUNG__MIN(bases, rows) && err == cudaSuccess; k++) {
 		unsigned char *to = (unsigned char *)load->bases[(i + k) % bases] + (i + k) / bases * stride;
 

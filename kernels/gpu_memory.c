@@ -8,7 +8,7 @@
 
 #include "gpu.h"
 
-#define REGISTER_BYTES (1ull << 30)   /* one registration; whole huge pages */
+#define BLOCK_BYTES (2ull << 20)      /* smaller allocations are parts of one block */
 
 int rung__gpu_take(int gpu, const char *what, uint64_t bytes, void **memory_out)
 {
@@ -39,6 +39,8 @@ void rung__gpu_give_back(int gpu, void *memory)
 	if (!memory)
 		return;
 	(void)rung__gpu_enter(gpu, &before);
+	if (before == RUNG__GPU_EXITING)
+		return;
 	(void)cudaFree(memory);
 	rung__gpu_leave(before);
 }
@@ -47,15 +49,15 @@ void rung__gpu_give_back(int gpu, void *memory)
 
 static void unregister(unsigned char *memory, uint64_t bytes)
 {
-	for (uint64_t at = 0; at < bytes; at += REGISTER_BYTES)
+	for (uint64_t at = 0; at < bytes; at += RUNG__REGISTER_BYTES)
 		(void)cudaHostUnregister(memory + at);
 	(void)cudaGetLastError();
 }
 
 static int register_all(const char *what, unsigned char *memory, uint64_t bytes, unsigned flags)
 {
-	for (uint64_t at = 0; at < bytes; at += REGISTER_BYTES) {
-		uint64_t part = RUNG__MIN(REGISTER_BYTES, bytes - at);
+	for (uint64_t at = 0; at < bytes; at += RUNG__REGISTER_BYTES) {
+		uint64_t part = RUNG__MIN(RUNG__REGISTER_BYTES, bytes - at);
 		cudaError_t err = cudaHostRegister(memory + at, (size_t)part, flags);
 
 		if (err != cudaSuccess) {
@@ -89,8 +91,10 @@ int rung__gpu_pin(struct rung__device *device, const char *what, void *memory, u
 		rung__free(pin);
 		return rc;
 	}
+	pthread_mutex_lock(&device->pins_lock);
 	*pin = (struct gpu_pin){ device->pins, memory, bytes };
 	device->pins = pin;
+	pthread_mutex_unlock(&device->pins_lock);
 	return 0;
 }
 
@@ -98,14 +102,21 @@ void rung__gpu_unpin(struct rung__device *device, void *memory)
 {
 	struct gpu_pin **link = &device->pins;
 	struct gpu_pin *pin;
+	int before;
 
+	pthread_mutex_lock(&device->pins_lock);
 	while (*link && (*link)->memory != memory)
 		link = &(*link)->next;
 	pin = *link;
+	if (pin)
+		*link = pin->next;
+	pthread_mutex_unlock(&device->pins_lock);
 	if (!pin)
 		return;
-	unregister(pin->memory, pin->bytes);
-	*link = pin->next;
+	(void)rung__gpu_enter(device->gpu, &before);
+	if (before != RUNG__GPU_EXITING)
+		unregister(pin->memory, pin->bytes);
+	rung__gpu_leave(before);
 	rung__free(pin);
 }
 
@@ -143,6 +154,7 @@ static int open_peer(struct rung__device *device, const struct rung__device_args
 	device->peer_is_ours = !args->peer_handles;
 	for (uint32_t g = 0; g < args->gpu_count && args->peer.row_count > 0 && rc == 0; g++) {
 		uint64_t rows = (args->peer.row_count + args->gpu_count - 1 - g) / args->gpu_count;
+		uint64_t bytes = rows * stride;
 
 		if (args->peer_handles) {
 			cudaIpcMemHandle_t handle;
@@ -153,8 +165,11 @@ static int open_peer(struct rung__device *device, const struct rung__device_args
 			continue;
 		}
 		rc = rung__gpu_reach(device, args->gpus[g]);
+		if (args->sealed)   /* a handle opens the whole block, with all that is in it */
+			bytes = rung__align_up(bytes, BLOCK_BYTES);
 		if (rc == 0 && rows > 0)
-			rc = rung__gpu_take(args->gpus[g], "rows of the tier \"peer\"", rows * stride, &device->peer[g]);
+			rc = rung__gpu_take(args->gpus[g], "rows of the tier \"peer\"", bytes,
+			                    &device->peer[g]);
 	}
 	return rc;
 }
@@ -235,9 +250,9 @@ void rung__gpu_close_tiers(struct rung__device *device)
 	rung__gpu_give_back(device->gpu, device->local);
 	rung__gpu_give_back(device->gpu, device->map);
 	for (uint32_t g = 0; g < device->gpu_count; g++) {
-		if (device->peer_is_ours)
+		if (device->peer_is_ours && !device->peer_is_left)
 			rung__gpu_give_back(device->gpus[g], device->peer[g]);
-		else if (device->peer[g])
+		else if (device->peer[g] && !device->peer_is_ours)
 			(void)cudaIpcCloseMemHandle(device->peer[g]);
 	}
 }

@@ -2,11 +2,14 @@
 /* The meter of the device "cuda": copies and gathers between two events, on streams that are held until all of it is there. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "gpu.h"
+#include "thread.h"
 
 #define ROUND_PASSES 64u   /* put on a stream that is held: some hundreds of operations more, and putting one would wait for the stream */
 #define STREAMS 2u
+#define HOLD_NS 5000000000ull   /* a stream is held no longer; to fill one takes milliseconds */
 
 /* What the GPU reads and writes of host memory: a page, pinned. */
 struct page {
@@ -14,17 +17,29 @@ struct page {
 	_Alignas(64) struct rung__cuda_report report;
 };
 
+/* The wait of cuStreamWaitValue32: until the word is `value` or beyond, cyclically. */
+typedef int (*wait_value_fn)(cudaStream_t stream, unsigned long long address, uint32_t value,
+                             unsigned flags);
+
 struct rung__meter {
 	int gpu;
 	cudaStream_t streams[STREAMS];
 	cudaEvent_t begun, ended, joined;   /* joined: the other stream has come to its end */
-	gpu_wait_value wait_value;
+	wait_value_fn wait_value;
 	unsigned gather_blocks;
 	struct rung__cuda_counts *counts;   /* device memory */
 	struct page *page;
 	bool page_is_pinned;
 	uint32_t turn;
 	uint64_t list;                      /* of ids: the next */
+	struct watchdog {
+		pthread_t thread;
+		bool started;
+		pthread_mutex_t lock;
+		pthread_cond_t changed;
+		bool holding, late, stop;
+		uint64_t until_ns;
+	} watchdog;
 };
 
 /* What a GPU lacks is no lack of the host's memory. */
@@ -109,6 +124,115 @@ static int meter_put(int gpu, void *to, const void *from, uint64_t bytes)
 	return fact(rc);
 }
 
+/* ---- holding ---- */
+
+static void let_go(struct rung__meter *meter)
+{
+	__atomic_store_n(&meter->page->word, meter->turn, __ATOMIC_RELEASE);
+}
+
+/*
+ * A call of CUDA's may wait for the GPU's queues to drain: a driver that loads something lazily
+ * does that. Under the hold it would wait for the thread that it keeps from letting go.
+ */
+static void *watch(void *ctx)
+{
+	struct rung__meter *meter = ctx;
+	struct watchdog *dog = &meter->watchdog;
+
+	pthread_mutex_lock(&dog->lock);
+	while (!dog->stop) {
+		uint64_t now = rung__now_ns();
+
+		if (!dog->holding) {
+			pthread_cond_wait(&dog->changed, &dog->lock);
+		} else if (now < dog->until_ns) {
+			struct timespec until = rung__deadline(dog->until_ns - now);
+
+			pthread_cond_timedwait(&dog->changed, &dog->lock, &until);
+		} else {
+			let_go(meter);
+			dog->late = true;
+			dog->holding = false;
+		}
+	}
+	pthread_mutex_unlock(&dog->lock);
+	return NULL;
+}
+
+static int start_watchdog(struct rung__meter *meter)
+{
+	struct watchdog *dog = &meter->watchdog;
+	int err;
+
+	pthread_mutex_init(&dog->lock, NULL);
+	rung__cond_init(&dog->changed);
+	err = rung__thread_start(&dog->thread, watch, meter);
+	dog->started = err == 0;
+	if (err)
+		return rung__fail(RUNG_E_NOMEM, "cuda: starting a thread to measure with: %s",
+		                  strerror(err));
+	return 0;
+}
+
+static void stop_watchdog(struct rung__meter *meter)
+{
+	struct watchdog *dog = &meter->watchdog;
+
+	if (dog->started) {
+		pthread_mutex_lock(&dog->lock);
+		dog->stop = true;
+		pthread_cond_signal(&dog->changed);
+		pthread_mutex_unlock(&dog->lock);
+		pthread_join(dog->thread, NULL);
+	}
+	pthread_cond_destroy(&dog->changed);
+	pthread_mutex_destroy(&dog->lock);
+}
+
+/* What follows on the first stream waits for the word. */
+static int put_wait(struct rung__meter *meter)
+{
+	unsigned long long at = (unsigned long long)(uintptr_t)&meter->page->word;
+
+	if (meter->wait_value(meter->streams[0], at, meter->turn, 0) != 0)
+		return rung__fail(RUNG_E_IO, "cuda: putting a wait on a stream "
+		                  "(cuStreamWaitValue32)");
+	return 0;
+}
+
+static int hold(struct rung__meter *meter)
+{
+	struct watchdog *dog = &meter->watchdog;
+
+	pthread_mutex_lock(&dog->lock);
+	meter->turn++;
+	dog->holding = true;
+	dog->late = false;
+	dog->until_ns = rung__now_ns() + HOLD_NS;
+	pthread_cond_signal(&dog->changed);
+	pthread_mutex_unlock(&dog->lock);
+	return put_wait(meter);
+}
+
+/* Whatever has happened since hold(). */
+static int end_hold(struct rung__meter *meter, int rc)
+{
+	struct watchdog *dog = &meter->watchdog;
+	bool late;
+
+	pthread_mutex_lock(&dog->lock);
+	let_go(meter);
+	dog->holding = false;
+	late = dog->late;
+	pthread_mutex_unlock(&dog->lock);
+	if (rc == 0 && late)
+		rc = rung__fail(RUNG_E_TIMEDOUT, "cuda: work was not put on a held stream within "
+		                "%llu s; the driver waits for its queues; set "
+		                "CUDA_MODULE_LOADING=EAGER", HOLD_NS / 1000000000u);
+	return rc;
+}
+
 /* ---- timing ---- */
 
 /* What is put on the streams: one pass on one of them. */
@@ -152,22 +276,31 @@ static int wait_for_end(struct rung__meter *meter, const char *what, double *sec
 	return rc;
 }
 
-/* The word is written whatever has happened: nobody else would. */
+/* What the driver does at the first pass of a kind, it does here, where nothing is held. */
+static int first_pass(struct rung__meter *meter, pass_fn pass, const void *work,
+                      unsigned stream_count, const char *what)
+{
+	const uint64_t next = meter->list;
+	int rc = put_wait(meter);   /* for the last turn's word, which is there */
+
+	meter->list = next - 1;   /* the list that will be the last to be used */
+	if (rc == 0)
+		rc = put_passes(meter, pass, work, stream_count, 1);
+	if (rc == 0)
+		rc = cuda_status(cudaEventSynchronize(meter->ended), what);
+	meter->list = next;
+	return rc;
+}
+
 static int time_round(struct rung__meter *meter, pass_fn pass, const void *work, unsigned stream_count, uint64_t passes, const char *what,
                       double *seconds_out)
 {
-	int rc = 0;
+	int rc = hold(meter);
 
-	meter->turn++;
-	if (meter->wait_value(meter->streams[0], (unsigned long long)(uintptr_t)&meter->page->word, meter->turn, 0) != 0)
-		return rung__fail(RUNG_E_IO, "cuda: putting a wait on a stream (cuStreamWaitValue32)");
-	rc = put_passes(meter, pass, work, stream_count, passes);
-	__atomic_store_n(&meter->page->word, meter->turn, __ATOMIC_RELEASE);
 	if (rc == 0)
-		rc = wait_for_end(meter, what, seconds_out);
-	for (unsigned s = 0; s < STREAMS && rc < 0; s++)
-		rung__gpu_drain(meter->streams[s]);
-	return rc;
+		rc = put_passes(meter, pass, work, stream_count, passes);
+	rc = end_hold(meter, rc);
+	return rc == 0 ? wait_for_end(meter, what, seconds_out) : rc;
 }
 
 static int time_passes(struct rung__meter *meter, pass_fn pass, const void *work, unsigned stream_count, uint64_t passes, const char *what,
@@ -178,6 +311,7 @@ static int time_passes(struct rung__meter *meter, pass_fn pass, const void *work
 
 	if (rc < 0)
 		return fact(rc);
+	rc = first_pass(meter, pass, work, stream_count, what);
 	for (uint64_t left = passes; left > 0 && rc == 0;) {
 		const uint64_t now = RUNG__MIN(left, ROUND_PASSES);
 
@@ -186,6 +320,8 @@ static int time_passes(struct rung__meter *meter, pass_fn pass, const void *work
 			sum += seconds;
 		left -= now;
 	}
+	for (unsigned s = 0; s < STREAMS && rc < 0; s++)
+		rung__gpu_drain(meter->streams[s]);
 	rung__gpu_leave(before);
 	*seconds_out = sum;
 	return fact(rc);
@@ -260,6 +396,7 @@ static void meter_close(struct rung__meter *meter)
 		(void)cudaHostUnregister(meter->page);
 	rung__gpu_leave(before);
 	(void)cudaGetLastError();
+	stop_watchdog(meter);
 	rung__unmap_pages(meter->page, RUNG__PAGE_BYTES);
 	rung__free(meter);
 }
@@ -326,9 +463,16 @@ static int meter_open(int gpu, struct rung__meter **meter_out)
 		rung__free(meter);
 		return fact(rc);
 	}
+	rc = start_watchdog(meter);
+	if (rc < 0) {   /* of the host's memory */
+		meter_close(meter);
+		rung__gpu_leave(before);
+		return rc;
+	}
 	rc = rung__gpu_check_addresses(gpu);
 	if (rc == 0)
-		rc = rung__gpu_find_wait(&meter->wait_value, "use a newer driver");
+		rc = rung__gpu_find("cuStreamWaitValue32", 12000, "use a newer driver",
+		                    &meter->wait_value);
 	if (rc == 0)
 		rc = open_events(meter);
 	if (rc == 0)

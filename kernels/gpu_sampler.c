@@ -175,6 +175,11 @@ void rung__gpu_sampler_close(struct rung__device_sampler *sampler)
 	rung__free(sampler);
 }
 
+uint64_t rung__gpu_sampler_vertices_max(const struct rung__device_sampler *sampler)
+{
+	return sampler->cuda.room.vertex_counts[sampler->cuda.hop_count];
+}
+
 /* ---- batches ---- */
 
 static int take(const struct rung__device_sampler *sampler, uint64_t count, uint64_t item_bytes, void **memory_out)
@@ -213,8 +218,10 @@ static int take_outputs(const struct rung__device_sampler *sampler, struct rung_
 void rung__gpu_batch_close(struct rung__device_batch *batch)
 {
 	struct rung__device *device = batch->sampler->device;
+	int before;
 
-	if (batch->done)
+	(void)rung__gpu_enter(device->gpu, &before);
+	if (batch->done && before != RUNG__GPU_EXITING)
 		(void)cudaEventDestroy(batch->done);
 	rung__gpu_give_back(device->gpu, batch->sample.vertices);
 	rung__gpu_give_back(device->gpu, batch->sample.workspace);
@@ -224,6 +231,7 @@ void rung__gpu_batch_close(struct rung__device_batch *batch)
 	}
 	if (batch->report_page)
 		rung__gpu_unpin(device, batch->report_page);
+	rung__gpu_leave(before);
 	rung__unmap_pages(batch->report_page, batch->report_bytes);
 	rung__free(batch);
 }
@@ -263,22 +271,28 @@ int rung__gpu_sample(struct rung__device_batch *batch, const uint64_t *seeds, ui
 {
 	struct rung__device_sampler *sampler = batch->sampler;
 	struct rung__device *device = sampler->device;
-	int before, rc = rung__gpu_check_memory("seeds", seeds);
+	int before, rc = rung__gpu_enter(device->gpu, &before);
 
+	stream = rung__gpu_stream(device, stream);
 	if (rc == 0)
-		rc = rung__gpu_enter(device->gpu, &before);
-	if (rc < 0)
+		rc = rung__gpu_check_capture(stream, "sampling");
+	if (rc == 0)
+		rc = rung__gpu_check_memory(device, "seeds", seeds);
+	if (rc < 0) {
+		rung__gpu_leave(before);
 		return rc;
+	}
 	batch->sample.seeds = seeds;
 	batch->sample.seed_count = seed_count;
 	batch->sample.batch_key = batch_key;
 	batch->sample.report->outcome = RUNG__CUDA_SAMPLE_NOT_YET;
-	stream = stream ? stream : device->stream;
 	rc = rung__cuda_sample_launch(&sampler->cuda, &batch->sample, sampler->block_count, stream);
 	if (rc == 0)
 		rc = cuda_status(cudaEventRecord(batch->done, stream), "recording the end of a batch");
-	if (rc < 0)
+	if (rc < 0) {
+		rc = rung__gpu_blame_stream(device, stream, rc);
 		rung__gpu_drain(stream);
+	}
 	rung__gpu_leave(before);
 	return rc;
 }
@@ -286,9 +300,9 @@ int rung__gpu_sample(struct rung__device_batch *batch, const uint64_t *seeds, ui
 int rung__gpu_sampled(struct rung__device_batch *batch, bool block, struct rung__sampled *sampled_out)
 {
 	const struct rung__cuda_sample_report *report = batch->sample.report;
-	int rc = block ? cuda_status(cudaEventSynchronize(batch->done), "sampling") : rung__gpu_has_passed(batch->done, "sampling");
+	int rc = rung__gpu_has_passed(batch->sampler->device, batch->done, block, "sampling");
 
-	if (rc < 0 || (rc == 0 && !block))
+	if (rc <= 0)
 		return rc;
 	rc = rung__cuda_sample_status(&batch->sampler->cuda, report);
 	if (rc < 0)

@@ -7,7 +7,8 @@
  * What they point to belongs to the caller and is read or written until the stream has passed the call. The structs themselves
  * are read during the call only.
  *
- * Rows, maps and ids are read through the read-only path: nothing may write them while the kernel runs.
+ * Nothing may write rows, maps or ids while the kernel runs; maps and ids are read through the
+ * read-only path.
  *
  * Threads: any number, each with its own counts, report and outputs; the device is the calling thread's current one.
  */
@@ -35,7 +36,9 @@ struct CUstream_st;
 struct rung__cuda_view {
 	const unsigned char *base[RUNG__CUDA_BASES_MAX];
 	uint32_t base_count;
-	uint32_t over_link;    /* nonzero: host memory behind a link; every access of a warp begins at a 128-byte line of it */
+	uint32_t over_link;    /* nonzero: host memory over a link: few blocks copy it, in whole
+	                          128-byte lines. 0: memory of GPUs, also of peers: to fill NVLink
+	                          takes a large part of the GPU, and rows over it are no wait */
 	uint64_t stride;       /* bytes from slot to slot, at least row_bytes */
 	uint64_t rank_end;     /* not below that of the view before, at most row_count */
 };
@@ -46,6 +49,7 @@ struct rung__cuda_counts {
 	unsigned long long bad_count;
 	unsigned long long bad_index_inverted;   /* so that zero, and a maximum, will do */
 	unsigned long long view_rows[RUNG__CUDA_VIEWS_MAX];
+	unsigned items_taken[2];
 	unsigned long long blocks_done;
 };
 
@@ -56,6 +60,15 @@ struct rung__cuda_report {
 	uint64_t bad_index;            /* smallest index of one, and the id there (negative ones sign-extended): valid while bad_count > 0 */
 	uint64_t bad_id;
 	uint64_t view_rows[RUNG__CUDA_VIEWS_MAX];   /* rows copied from each view */
+};
+
+/**
+ * How the host finds out that a launch has ended: once `word` is `turn`, read with acquire, it may
+ * read what the launch wrote and use the memory again. Nothing is stored when the launch fails.
+ */
+struct rung__cuda_end {
+	uint32_t *word;   /* mapped host memory; NULL: the host is not told */
+	uint32_t turn;    /* not that of the launch before with the same word */
 };
 
 struct rung__cuda_gather {
@@ -70,16 +83,21 @@ struct rung__cuda_gather {
 	struct rung__cuda_view views[RUNG__CUDA_VIEWS_MAX];
 	unsigned char *out;          /* row i of the list goes to out + i * out_stride */
 	uint64_t out_stride;         /* at least row_bytes */
-	uint64_t *miss_ranks;        /* room for id_count entries each, in any order; rank and output row of those behind all views */
+	/* room for id_count entries each, in any order; rank and output row of those behind all
+	   views. miss_ranks NULL: they are counted, not listed */
+	uint64_t *miss_ranks;
 	uint32_t *miss_rows;
+	uint64_t link_bytes;         /* to keep in flight over links; 0: LINK_BYTES of rows.h */
 	struct rung__cuda_counts *counts;     /* of no other gather at the same time */
-	struct rung__cuda_report *report;     /* written unless id_count is 0 */
+	struct rung__cuda_report *report;     /* written unless id_count is 0, as is the word */
+	struct rung__cuda_end end;
 };
 
 /**
  * Copy the rows that the views hold, list the others.
  *
- * @param block_count  bound of the grid, from rung__cuda_gather_blocks(); fewer are started when there is less to do
+ * @param block_count  bound of the grid, from rung__cuda_gather_blocks(); fewer are started when
+ *                     there is less to do, but two where rows are over a link
  * @param stream       the work is put behind what is already there
  * @return 0, RUNG_E_INVAL (nothing was started), RUNG_E_NODEV (no GPU or no driver), RUNG_E_NOSUP (a GPU that this build has no
  *         code for), RUNG_E_IO (any other CUDA error, with its text; one of earlier work on the device may show up here)
@@ -99,12 +117,15 @@ struct rung__cuda_scatter {
 	const uint64_t *offsets;     /* where row i begins, in bytes from slots; repeats allowed */
 	const uint32_t *out_rows;    /* where it goes; the same output row twice only with the same bytes */
 	uint64_t count;
-	const uint64_t *count_at;    /* NULL, or where the kernel finds the count once it runs: at most `count` is used of it */
 	uint64_t offset_align;       /* power of two that divides every offset; 0: 1 */
 	uint32_t row_bytes;          /* 1..RUNG__CUDA_ROW_BYTES_MAX */
 	uint32_t over_link;          /* as in a view */
+	uint64_t link_bytes;         /* as in a gather */
 	unsigned char *out;          /* output row r is at out + r * out_stride */
 	uint64_t out_stride;         /* at least row_bytes */
+	/* device memory, zero; each scatter leaves it zero. NULL: there is no word */
+	unsigned long long *blocks_done;
+	struct rung__cuda_end end;   /* its word stays as it is when count is 0 */
 };
 
 /** Copy rows from slots to output rows. @param block_count, stream, @return as rung__cuda_gather_launch() */

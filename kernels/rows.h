@@ -2,13 +2,15 @@
 /**
  * How a warp copies rows: shared by gather and scatter. Valid CUDA and C++17.
  *
- * A warp takes a *tile* of up to 32 rows. First each lane finds out where one row comes from and goes to, 32 lookups in flight at
- * once; then the warp copies the rows of the tile, `lanes` lanes a row. A row is copied in *pieces* of 1 to 16 bytes, one a lane
- * and round. Each lane has COPY_AHEAD loads in flight before its first store: what covers the latency is the number of bytes
- * asked for, and rows of one round would otherwise leave one load a lane.
+ * A warp copies a *tile* of up to 32 rows, `lanes` lanes a row. Each lane brings the address of
+ * one row, so 32 rows are looked up side by side. A row is copied in *pieces* of 16, 4 or 1 bytes,
+ * one per lane and round. Each lane has COPY_AHEAD loads in flight before its first store: the
+ * number of bytes in flight covers the latency, and rows of one round would otherwise leave one
+ * load per lane.
  *
- * Rows over a link are cut where the lines of the source are: the first round begins at the line the row begins in, its lanes in
- * front of the row idle, so that every access of a row after that asks for whole lines. Requests over PCIe are that long at most.
+ * Rows over a link are cut where the lines of the source are: the first round begins at the line
+ * that the row begins in, with the lanes in front of the row idle, so that every later access of
+ * the row requests whole lines. Requests over PCIe are no longer than a line.
  */
 #ifndef RUNG_KERNELS_ROWS_H
 #define RUNG_KERNELS_ROWS_H
@@ -17,32 +19,35 @@
 #include "warp.h"
 
 #define COPY_AHEAD 4u
+/* 64 registers a thread: four blocks, 64 KiB in flight on an SM. ptxas uses more when it may, for
+ * three blocks. */
+#define COPY_BLOCKS_PER_SM 4
+
+/* A warp that begins last ends one tile after the others: rows of 4 KiB, 32 to a tile, would let it
+ * run alone for long. */
+#define TILE_BYTES 16384u
 
 /** How the rows of one launch are cut; the same for all of its warps. */
 struct rows_shape {
 	uint32_t row_bytes;
-	uint32_t lanes_log2;    /* lanes a row: 2, 4, 8, 16 or 32 */
+	uint32_t lanes_log2;    /* lanes per row: 2, 4, 8, 16 or 32 */
 	uint32_t rounds;        /* until a row is copied */
 	uint32_t tile_rows;     /* rows of a tile: a power of two, 32 / lanes at least */
-	uint32_t head_mask;     /* rows over a link: the line, or what the lanes of a row cover of it, less one */
+	uint32_t head_mask;     /* rows over a link: the line, or what the lanes of a row cover
+	                           of it, less one; else 0 */
 };
 
 /** A lane's row: from NULL, nothing is copied. */
 struct row_move {
 	const unsigned char *from;
 	uint32_t to_row;
-	uint32_t head;   /* bytes of its line in front of the row */
 };
 
-static __device__ __forceinline__ uint32_t row_head(const unsigned char *from, uint32_t over_link, uint32_t head_mask)
-{
-	return over_link ? (uint32_t)((uintptr_t)from & head_mask) : 0;
-}
-
-/** Copy the rows of a tile; lane l brings row l. Called by all lanes of a warp together. */
+/** Copy up to 32 rows, of which lane l brings row l. Called by all lanes of a warp together. */
 template <class Piece>
-static __device__ __forceinline__ void copy_tile(const struct row_move &mine, const struct rows_shape &shape, unsigned char *out,
-                                                 uint64_t out_stride)
+static __device__ __forceinline__ void copy_rows(const struct row_move &mine, uint32_t row_count,
+                                                 const struct rows_shape &shape,
+                                                 unsigned char *out, uint64_t out_stride)
 {
 	const uint32_t lanes = 1u << shape.lanes_log2;
 	const uint32_t lane = threadIdx.x % WARP_LANES;
@@ -50,29 +55,33 @@ static __device__ __forceinline__ void copy_tile(const struct row_move &mine, co
 	const uint32_t group = lane >> shape.lanes_log2;
 	const uint32_t lane_at = (lane & (lanes - 1)) * (uint32_t)sizeof(Piece);
 	const uint32_t round_bytes = lanes * (uint32_t)sizeof(Piece);
-	const uint64_t items = (uint64_t)(shape.tile_rows / groups) * shape.rounds;
+	const uint32_t items = (row_count + groups - 1) / groups * shape.rounds;
 	const unsigned long long mine_from = (unsigned long long)(uintptr_t)mine.from;
 	uint32_t row = group;
 	uint32_t round = 0;
 
-	for (uint64_t item = 0; item < items; item += COPY_AHEAD) {
+	for (uint32_t item = 0; item < items; item += COPY_AHEAD) {
 		Piece piece[COPY_AHEAD];
-		unsigned char *to[COPY_AHEAD];
+		const Piece *from[COPY_AHEAD];
+		Piece *to[COPY_AHEAD];
 
+		/* Three passes. With the load in the first one, ptxas loads into temporary
+		 * registers and waits for each load to move it, before it computes the next
+		 * address. __ldca is volatile: read-only loads (__ldg) may go behind stores. */
 #pragma unroll
 		for (uint32_t k = 0; k < COPY_AHEAD; k++) {
 			/* past the last item the row number wraps; nothing is copied then */
 			const uint32_t owner = row % WARP_LANES;
-			const unsigned long long from = __shfl_sync(WARP_ALL, mine_from, (int)owner);
+			const unsigned long long begin =
+				__shfl_sync(WARP_ALL, mine_from, (int)owner);
 			const uint32_t to_row = __shfl_sync(WARP_ALL, mine.to_row, (int)owner);
-			const uint32_t head = __shfl_sync(WARP_ALL, mine.head, (int)owner);
+			const uint32_t head = (uint32_t)begin & shape.head_mask;
 			const uint32_t at = round * round_bytes + lane_at - head;   /* in front of the row: wraps to a huge number */
 
 			to[k] = NULL;
-			if (item + k < items && from && at < shape.row_bytes) {
-				to[k] = out + to_row * out_stride + at;
-				piece[k] = __ldg((const Piece *)((uintptr_t)from + at));
-			}
+			if (item + k < items && begin && at < shape.row_bytes)
+				to[k] = (Piece *)(out + to_row * out_stride + at);
+			from[k] = (const Piece *)((uintptr_t)begin + at);
 			if (++round == shape.rounds) {
 				round = 0;
 				row += groups;
@@ -81,18 +90,36 @@ static __device__ __forceinline__ void copy_tile(const struct row_move &mine, co
 #pragma unroll
 		for (uint32_t k = 0; k < COPY_AHEAD; k++)
 			if (to[k])
-				__stwb((Piece *)to[k], piece[k]);
+				piece[k] = __ldca(from[k]);
+#pragma unroll
+		for (uint32_t k = 0; k < COPY_AHEAD; k++)
+			if (to[k])
+				__stwb(to[k], piece[k]);
 	}
 }
 
 /* ---- host side ------------------------------------------------------------------------------------------------------ */
 
-/** What the pieces of a launch must divide: all bases, strides and sizes, or-ed. */
+/** The widest pieces that divide all bases, strides and sizes, which are or-ed. */
 static inline uint32_t piece_bytes(uint64_t ored)
 {
-	const uint64_t lowest = ored & (0 - ored);
+	return ored % 16 == 0 ? 16 : ored % 4 == 0 ? 4 : 1;
+}
 
-	return ored == 0 || lowest >= 16 ? 16 : (uint32_t)lowest;
+/**
+ * Blocks that fill a link: those whose loads in flight are that many bytes.
+ *
+ * Bytes in flight are rate times latency. PCIe 5.0 of 16 lanes moves 63 GB/s; with a latency of
+ * 2 us, which is assumed and not measured, that is 126 KB. LINK_BYTES is twice as much, because a
+ * warp also looks up rows and stores them: 16 blocks with pieces of 16 bytes.
+ */
+#define LINK_BYTES 262144u
+
+static inline unsigned link_blocks(uint32_t piece, uint64_t link_bytes)
+{
+	const uint64_t block_bytes = (uint64_t)BLOCK_THREADS * COPY_AHEAD * piece;
+
+	return (unsigned)(((link_bytes ? link_bytes : LINK_BYTES) + block_bytes - 1) / block_bytes);
 }
 
 /**
@@ -116,13 +143,15 @@ static inline struct rows_shape rows_shape_make(uint32_t row_bytes, uint32_t pie
 		while (shape.lanes_log2 < 5 && (piece << shape.lanes_log2) < LINE_BYTES)
 			shape.lanes_log2++;
 	round_bytes = piece << shape.lanes_log2;
-	shape.head_mask = (round_bytes < LINE_BYTES ? round_bytes : LINE_BYTES) - 1;
+	if (link_ored != 0)
+		shape.head_mask = (round_bytes < LINE_BYTES ? round_bytes : LINE_BYTES) - 1;
 	if ((link_ored & shape.head_mask) != 0)
 		head_max = shape.head_mask + 1 - piece;
 	shape.rounds = (row_bytes + head_max + round_bytes - 1) / round_bytes;
 	/* few rows: smaller tiles, so that all warps of the grid have work */
 	while (shape.tile_rows > WARP_LANES >> shape.lanes_log2 &&
-	       (count + shape.tile_rows - 1) / shape.tile_rows < warps_max)
+	       ((uint64_t)shape.tile_rows * row_bytes > TILE_BYTES ||
+	        (count + shape.tile_rows - 1) / shape.tile_rows < warps_max))
 		shape.tile_rows /= 2;
 	return shape;
 }

@@ -4,27 +4,29 @@
  * entries and then copies it (rows.h); a row that was asked for several times is listed several times.
  */
 #include "cuda_status.h"
+#include "finish.h"
 #include "rows.h"
 
 template <class Piece>
-static __global__ void scatter_rows(const __grid_constant__ struct rung__cuda_scatter s,
-                                    const __grid_constant__ struct rows_shape shape)
+static __global__ void __launch_bounds__(BLOCK_THREADS, COPY_BLOCKS_PER_SM)
+scatter_rows(const __grid_constant__ struct rung__cuda_scatter s,
+             const __grid_constant__ struct rows_shape shape)
 {
 	const uint32_t lane = threadIdx.x % WARP_LANES;
-	const uint64_t there = s.count_at ? __ldg((const unsigned long long *)s.count_at) : s.count;
-	const uint64_t count = there < s.count ? there : s.count;
+	const uint64_t stride = global_warps() * shape.tile_rows;
 
-	for (uint64_t first = global_warp() * shape.tile_rows; first < count; first += global_warps() * shape.tile_rows) {
+	for (uint64_t first = global_warp() * shape.tile_rows; first < s.count; first += stride) {
 		const uint64_t i = first + lane;
-		struct row_move move = { NULL, 0, 0 };
+		struct row_move move = { NULL, 0 };
 
-		if (lane < shape.tile_rows && i < count) {
+		if (lane < shape.tile_rows && i < s.count) {
 			move.from = s.slots + __ldg((const unsigned long long *)s.offsets + i);
 			move.to_row = __ldg(s.out_rows + i);
-			move.head = row_head(move.from, s.over_link, shape.head_mask);
 		}
-		copy_tile<Piece>(move, shape, s.out, s.out_stride);
+		copy_rows<Piece>(move, shape.tile_rows, shape, s.out, s.out_stride);
 	}
+	if (s.blocks_done && is_last_block(s.blocks_done))
+		end_launch(s.blocks_done, s.end);
 }
 
 /* ---- host side ------------------------------------------------------------------------------------------------------ */
@@ -39,6 +41,8 @@ static int check_scatter(const struct rung__cuda_scatter *s, unsigned block_coun
 		                  (unsigned)s->row_bytes);
 	if (s->count > UINT32_MAX)
 		return rung__fail(RUNG_E_INVAL, "scatter kernel: %" PRIu64 " rows, at most %" PRIu32, s->count, UINT32_MAX);
+	if (s->end.word && !s->blocks_done)
+		return rung__fail(RUNG_E_INVAL, "scatter kernel: a word without a count of blocks");
 	if (s->offset_align & (s->offset_align - 1))
 		return rung__fail(RUNG_E_INVAL, "scatter kernel: offsets aligned to %" PRIu64 ", which is no power of two", s->offset_align);
 	if (block_count < 1 || (s->count && (!s->slots || !s->offsets || !s->out_rows || !s->out)))
@@ -67,13 +71,13 @@ extern "C" int rung__cuda_scatter_launch(const struct rung__cuda_scatter *s, uns
 		return rc;
 	from = (uint64_t)(uintptr_t)s->slots | (s->offset_align ? s->offset_align : 1);
 	piece = piece_bytes(from | s->row_bytes | (uint64_t)(uintptr_t)s->out | s->out_stride);
+	if (s->over_link)
+		block_count = RUNG__MIN(block_count, link_blocks(piece, s->link_bytes));
 	shape = rows_shape_make(s->row_bytes, piece, s->over_link ? from : 0, s->count, block_count);
 	blocks = rows_blocks(&shape, s->count, block_count);
 	switch (piece) {
 	case 16: err = start_scatter<uint4>(*s, shape, blocks, stream); break;
-	case 8: err = start_scatter<uint2>(*s, shape, blocks, stream); break;
 	case 4: err = start_scatter<unsigned>(*s, shape, blocks, stream); break;
-	case 2: err = start_scatter<unsigned short>(*s, shape, blocks, stream); break;
 	default: err = start_scatter<unsigned char>(*s, shape, blocks, stream); break;
 	}
 	return cuda_status(err, "starting the scatter kernel");
@@ -81,18 +85,14 @@ extern "C" int rung__cuda_scatter_launch(const struct rung__cuda_scatter *s, uns
 
 extern "C" int rung__cuda_scatter_blocks(unsigned *block_count_out)
 {
-	unsigned blocks[5] = { 0, 0, 0, 0, 0 };
+	unsigned blocks[3] = { 0, 0, 0 };
 	const char *what = "loading the scatter kernels";
 	int rc = cuda_blocks(scatter_rows<uint4>, BLOCK_THREADS, what, &blocks[0]);
 
 	if (rc == 0)
-		rc = cuda_blocks(scatter_rows<uint2>, BLOCK_THREADS, what, &blocks[1]);
+		rc = cuda_blocks(scatter_rows<unsigned>, BLOCK_THREADS, what, &blocks[1]);
 	if (rc == 0)
-		rc = cuda_blocks(scatter_rows<unsigned>, BLOCK_THREADS, what, &blocks[2]);
-	if (rc == 0)
-		rc = cuda_blocks(scatter_rows<unsigned short>, BLOCK_THREADS, what, &blocks[3]);
-	if (rc == 0)
-		rc = cuda_blocks(scatter_rows<unsigned char>, BLOCK_THREADS, what, &blocks[4]);
+		rc = cuda_blocks(scatter_rows<unsigned char>, BLOCK_THREADS, what, &blocks[2]);
 	if (rc == 0)
 		*block_count_out = blocks[0];
 	return rc;

@@ -17,18 +17,7 @@
 #define SAMPLE_SECONDS_MAX 60.0
 #define ROW_BYTES_MIN 4u
 #define ROW_BYTES_MAX (1u << 20)
-#define CACHES 4u                       /* arrays are so many times the last-level cache */
-#define CACHES_MIN 2u                   /* with less memory, and when quick */
-#define CACHE_BYTES_UNKNOWN (32u << 20)
-#define CORE_BYTES (16u << 20)          /* of an array, a core: more than what a gather keeps in the caches */
 #define CALIBRATIONS_MAX 4u
-#define ROWS_QUICK 4u                   /* of the standard rows */
-#define GPU_TABLE_BYTES (512u << 20)    /* as nvbandwidth has it; several times the largest cache of a GPU */
-#define GPU_TABLE_BYTES_QUICK (64u << 20)
-#define GPU_BATCH_BYTES (256u << 20)    /* a large batch of a training */
-#define GPU_BATCH_BYTES_QUICK (16u << 20)
-#define GPU_BATCH_ROWS (1u << 20)
-#define GPU_BATCH_ROWS_QUICK (1u << 16)
 
 static const struct {
 	enum rung_numa_matrix matrix;
@@ -241,57 +230,6 @@ static int take_opts(const struct rung_numa_measure_opts *given, struct rung_num
 	return 0;
 }
 
-/* Of the largest caches of any node, because each one's CPUs work on the memory of all. Less where a node has less to spare, to a bound. */
-static void choose_array(struct rung__measuring *m)
-{
-	uint64_t cache = 0, cores = 1, least = UINT64_MAX, bytes;
-
-	for (size_t i = 0; i < m->node_count; i++) {
-		cache = RUNG__MAX(cache, m->nodes[i].cache_bytes);
-		cores = RUNG__MAX(cores, m->nodes[i].core_count);
-		if (m->nodes[i].node->has_memory)
-			least = RUNG__MIN(least, rung__measure_room(m, i));
-	}
-	cache = cache ? cache : CACHE_BYTES_UNKNOWN;
-	bytes = m->opts.quick ? CACHES_MIN * cache : RUNG__MAX(CACHES_MIN * cache, RUNG__MIN(CACHES * cache, least / 4));   /* gathers take a little more than 3, or more */
-	m->array_bytes = rung__align_up(RUNG__MAX(bytes, cores * CORE_BYTES), RUNG__MEASURE_HUGE_BYTES);
-}
-
-static int by_bytes(const void *a, const void *b)
-{
-	const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* The standard rows and those asked for, each once. */
-static void choose_rows(struct rung__measuring *m)
-{
-	static const uint32_t standard[RUNG__MEASURE_ROWS] = { 64, 256, 1024, 4096, 128, 512, 2048 };   /* the first when quick */
-	const size_t standard_count = m->opts.quick ? ROWS_QUICK : RUNG__MEASURE_ROWS;
-
-	for (size_t i = 0; i < standard_count + m->opts.row_count; i++) {
-		const uint32_t row_bytes = i < standard_count ? standard[i] : m->opts.row_bytes[i - standard_count];
-		size_t at = 0;
-
-		while (at < m->row_count && m->rows[at] != row_bytes)
-			at++;
-		if (at == m->row_count)
-			m->rows[m->row_count++] = row_bytes;
-	}
-	qsort(m->rows, m->row_count, sizeof(m->rows[0]), by_bytes);
-}
-
-/* Host memory is to be larger than the caches of the CPUs, too, which answer a GPU's reads. */
-static void choose_gpu_sizes(struct rung__measuring *m)
-{
-	const struct rung__measure_gpu_sizes sizes = { GPU_TABLE_BYTES, GPU_BATCH_BYTES, GPU_BATCH_ROWS };
-	const struct rung__measure_gpu_sizes quick = { GPU_TABLE_BYTES_QUICK, GPU_BATCH_BYTES_QUICK, GPU_BATCH_ROWS_QUICK };
-
-	m->gpu_sizes = m->opts.quick ? quick : sizes;
-	m->gpu_sizes.table_bytes = RUNG__MAX(m->gpu_sizes.table_bytes, m->array_bytes);
-}
-
 static int prepare(struct rung__measuring *m)
 {
 	struct rung_topology_info info = { .size = sizeof(info) };
@@ -321,9 +259,7 @@ static int prepare(struct rung__measuring *m)
 	}
 	if (rc < 0)
 		return rc;
-	choose_array(m);
-	choose_rows(m);
-	choose_gpu_sizes(m);
+	rung__measure_sizes(m);
 	return 0;
 }
 
@@ -361,9 +297,11 @@ static int measure(struct rung__measuring *m)
 	return rc;
 }
 
-int rung_numa_measure(const struct rung_topology *topology, const struct rung_numa_measure_opts *opts, struct rung_numa_report **report_out)
+int rung__numa_measure(const char *root, const struct rung_topology *topology,
+                       const struct rung_numa_measure_opts *opts,
+                       struct rung_numa_report **report_out)
 {
-	struct rung__measuring m = { .topology = topology };
+	struct rung__measuring m = { .root = root, .topology = topology };
 	int rc = take_opts(opts, &m.opts);
 
 	if (rc < 0)
@@ -380,6 +318,13 @@ int rung_numa_measure(const struct rung_topology *topology, const struct rung_nu
 	}
 	*report_out = m.report;
 	return 0;
+}
+
+int rung_numa_measure(const struct rung_topology *topology,
+                      const struct rung_numa_measure_opts *opts,
+                      struct rung_numa_report **report_out)
+{
+	return rung__numa_measure("", topology, opts, report_out);
 }
 
 int rung_numa_report_info(const struct rung_numa_report *report, struct rung_numa_report_info *info_out)

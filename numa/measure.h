@@ -42,7 +42,10 @@ struct rung__measure_node {
 	const struct rung_topology_node *node;
 	uint32_t *cores;          /* [core_count] one CPU of each core that may be used */
 	uint32_t core_count;
-	uint64_t cache_bytes;     /* last level, of those cores */
+	uint64_t cache_bytes;     /* last level, of those cores; 0: unknown */
+	/* Each array on this node: what is aimed at, or less where it does not fit */
+	uint64_t array_bytes;
+	uint64_t table_bytes;     /* a gather's table on this node */
 };
 
 struct rung__measure_entry {
@@ -66,6 +69,7 @@ struct rung__measure_gpu_sizes {
 };
 
 struct rung__measuring {
+	const char *root;                     /* of the machine's sysfs; "" for this machine */
 	const struct rung_topology *topology;
 	struct rung_numa_measure_opts opts;   /* complete */
 	struct rung_numa_report *report;
@@ -73,10 +77,12 @@ struct rung__measuring {
 	size_t node_count;
 	double *latency_ns;                   /* [node_count x node_count], CPU node first; NaN: not measured (yet) */
 	struct rung_numa_policy policy;
-	uint64_t array_bytes;                 /* of each of the arrays of the first four matrices */
+	/* From here on the caches play no part in an array's values */
+	uint64_t array_bytes_advised;
 	uint32_t rows[RUNG__MEASURE_ROWS + RUNG__MEASURE_ROWS_MAX];   /* [row_count] bytes of the rows that are gathered, ascending, each once */
 	size_t row_count;
 	struct rung__measure_gpu_sizes gpu_sizes;
+	uint64_t gpu_table_bytes_advised;
 	uint64_t done, total;                 /* results of the matrix under way */
 	const char *step;
 };
@@ -85,6 +91,21 @@ static inline double *rung__measure_latency_of(const struct rung__measuring *m, 
 {
 	return &m->latency_ns[cpu_idx * m->node_count + memory_idx];
 }
+
+/** rung_numa_measure() with the caches of the machine whose sysfs is below `root`. */
+int rung__numa_measure(const char *root, const struct rung_topology *topology,
+                       const struct rung_numa_measure_opts *opts,
+                       struct rung_numa_report **report_out);
+
+/**
+ * Choose the rows, and the sizes of arrays and tables: several times the caches where memory
+ * allows. A node that has too little for the smallest arrays keeps these, and taking them reports
+ * why.
+ */
+void rung__measure_sizes(struct rung__measuring *m);
+
+/** Bytes of the ids of a gather whose output is an array of `array_bytes`. */
+uint64_t rung__measure_ids_bytes(const struct rung__measuring *m, uint64_t array_bytes);
 
 /** Begin a matrix of about so many results. */
 void rung__measure_step(struct rung__measuring *m, enum rung_numa_matrix matrix, uint64_t total);
@@ -170,7 +191,8 @@ struct rung__measure_place {
  * Go through memory nodes and CPU nodes: take memory, and call `measure` for each pair, or `absent` with the reason.
  */
 struct rung__measure_pairs {
-	uint64_t bytes;   /* of memory; rows and arrays are cut out of it */
+	/* memory to take of a node; rows and arrays are cut out of it */
+	uint64_t (*bytes)(const struct rung__measuring *m, size_t memory_idx);
 	int (*measure)(struct rung__measuring *m, const struct rung__measure_place *place);
 	int (*absent)(struct rung__measuring *m, size_t cpu_idx, size_t memory_idx, const char *why);
 };

@@ -37,18 +37,20 @@ static struct rung_numa_result blank(const struct rung__measuring *m, size_t cpu
 	result.memory_node = (int)m->nodes[memory_idx].node->node;
 	result.all_cores = all_cores;
 	result.threads = all_cores ? node->core_count : RUNG__MIN(node->core_count, 1u);
-	result.buffer_bytes = m->array_bytes;
+	result.buffer_bytes = m->nodes[memory_idx].array_bytes;
+	result.advised_bytes = m->array_bytes_advised;
 	return result;
 }
 
 static int measure_kind(struct rung__measuring *m, const struct rung__measure_place *place, struct rung__team *team, int all_cores, unsigned kind)
 {
+	const uint64_t bytes = m->nodes[place->memory_idx].array_bytes;
 	struct stream stream = {
 		.kind = kind,
 		.a = (double *)(void *)place->memory->base,
-		.b = (double *)(void *)(place->memory->base + m->array_bytes),
-		.c = (double *)(void *)(place->memory->base + 2 * m->array_bytes),
-		.lines = m->array_bytes / 256,
+		.b = (double *)(void *)(place->memory->base + bytes),
+		.c = (double *)(void *)(place->memory->base + 2 * bytes),
+		.lines = bytes / 256,
 	};
 	struct rung_numa_result like = blank(m, place->cpu_idx, place->memory_idx, kind, all_cores), *result;
 	double *seconds;
@@ -59,7 +61,8 @@ static int measure_kind(struct rung__measuring *m, const struct rung__measure_pl
 	if (rc == 0)
 		rc = rung__measure_add(m, &like, kind, &result);
 	if (rc == 0)
-		rc = rung__measure_set(m, &result->bytes_per_s, seconds, (double)m->array_bytes * kinds[kind].arrays, false);
+		rc = rung__measure_set(m, &result->bytes_per_s, seconds,
+		                       (double)bytes * kinds[kind].arrays, false);
 	return rc;
 }
 
@@ -95,9 +98,14 @@ static int absent(struct rung__measuring *m, size_t cpu_idx, size_t memory_idx, 
 	return rc;
 }
 
+static uint64_t three_arrays(const struct rung__measuring *m, size_t memory_idx)
+{
+	return 3 * m->nodes[memory_idx].array_bytes;
+}
+
 int rung__measure_bandwidth(struct rung__measuring *m)
 {
-	const struct rung__measure_pairs pairs = { 3 * m->array_bytes, measure, absent };
+	const struct rung__measure_pairs pairs = { three_arrays, measure, absent };
 
 	rung__measure_step(m, RUNG_NUMA_BANDWIDTH, m->node_count * m->node_count * RUNG__STREAM_COUNT * 2);
 	return rung__measure_each(m, &pairs);

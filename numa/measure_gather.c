@@ -15,9 +15,6 @@
 #include "gather.h"
 #include "measure.h"
 
-#define TABLE_BYTES       (2ull << 30)
-#define TABLE_BYTES_QUICK (512ull << 20)
-
 struct gather {
 	unsigned char *table, *out;
 	uint64_t *ids;
@@ -67,25 +64,16 @@ static void gather_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passe
 	}
 }
 
-/* Memory is a table, an array of output, and the ids of as many rows of the smallest kind as fit an array. */
-static uint64_t ids_bytes(const struct rung__measuring *m)
+/*
+ * Memory is a table, an array of output, and the ids of as many of the smallest rows as fit an
+ * array.
+ */
+static uint64_t all_bytes(const struct rung__measuring *m, size_t memory_idx)
 {
-	return rung__align_up(m->array_bytes / m->rows[0] * sizeof(uint64_t), RUNG__MEASURE_HUGE_BYTES);
-}
+	const struct rung__measure_node *node = &m->nodes[memory_idx];
 
-/* Two arrays at least, and no more than the nodes that have room for these have room for, so that all have the same. */
-static uint64_t table_bytes(const struct rung__measuring *m)
-{
-	const uint64_t others = m->array_bytes + ids_bytes(m), least = 2 * m->array_bytes;
-	uint64_t bytes = m->opts.quick ? TABLE_BYTES_QUICK : TABLE_BYTES;
-
-	for (size_t i = 0; i < m->node_count; i++) {
-		const uint64_t room = rung__measure_room(m, i);
-
-		if (m->nodes[i].node->has_memory && room >= others + least)
-			bytes = RUNG__MIN(bytes, room - others);
-	}
-	return RUNG__MAX(rung__align_down(bytes, RUNG__MEASURE_HUGE_BYTES), least);
+	return node->table_bytes + node->array_bytes +
+	       rung__measure_ids_bytes(m, node->array_bytes);
 }
 
 static struct rung_numa_result blank(const struct rung__measuring *m, size_t cpu_idx, size_t memory_idx, uint64_t row_bytes)
@@ -96,7 +84,8 @@ static struct rung_numa_result blank(const struct rung__measuring *m, size_t cpu
 	result.memory_node = (int)m->nodes[memory_idx].node->node;
 	result.all_cores = 1;
 	result.row_bytes = row_bytes;
-	result.buffer_bytes = table_bytes(m);
+	result.buffer_bytes = m->nodes[memory_idx].table_bytes;
+	result.advised_bytes = 2 * m->array_bytes_advised;
 	return result;
 }
 
@@ -153,15 +142,17 @@ static int add_rows(struct rung__measuring *m, const struct rung_numa_result *li
 static int measure_rows(struct rung__measuring *m, const struct rung__measure_place *place, int all_cores, uint64_t row_bytes)
 {
 	const struct rung__measure_node *node = &m->nodes[place->cpu_idx];
+	const uint64_t array_bytes = m->nodes[place->memory_idx].array_bytes;
+	const uint64_t table_bytes = m->nodes[place->memory_idx].table_bytes;
 	struct rung_numa_result like = blank(m, place->cpu_idx, place->memory_idx, row_bytes);
 	struct gather gather = {
 		.table = place->memory->base,
-		.out = place->memory->base + table_bytes(m),
-		.ids = (uint64_t *)(void *)(place->memory->base + table_bytes(m) + m->array_bytes),
-		.table_rows = table_bytes(m) / row_bytes,
-		.row_count = rung__align_down(m->array_bytes / row_bytes, 64),
+		.out = place->memory->base + table_bytes,
+		.ids = (uint64_t *)(void *)(place->memory->base + table_bytes + array_bytes),
+		.table_rows = table_bytes / row_bytes,
+		.row_count = rung__align_down(array_bytes / row_bytes, 64),
 		.row_bytes = row_bytes,
-		.copy_bytes = m->array_bytes,
+		.copy_bytes = array_bytes,
 	};
 	double *seconds = rung__malloc_array(4 * (uint64_t)m->opts.samples, sizeof(*seconds));
 	struct rung__team *team;
@@ -214,7 +205,7 @@ static int absent(struct rung__measuring *m, size_t cpu_idx, size_t memory_idx, 
 
 int rung__measure_gather(struct rung__measuring *m)
 {
-	const struct rung__measure_pairs pairs = { table_bytes(m) + m->array_bytes + ids_bytes(m), measure, absent };
+	const struct rung__measure_pairs pairs = { all_bytes, measure, absent };
 
 	rung__measure_step(m, RUNG_NUMA_GATHER, m->node_count * m->node_count * m->row_count * 2);
 	return rung__measure_each(m, &pairs);

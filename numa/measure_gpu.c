@@ -209,6 +209,7 @@ static struct rung_numa_result blank_gpu(const struct rung__measuring *m, const 
 	result.gpu_bus_id = gpu->bus_id;
 	result.memory_node = (int)m->nodes[idx].node->node;
 	result.buffer_bytes = m->gpu_sizes.table_bytes;
+	result.advised_bytes = m->gpu_table_bytes_advised;
 	return result;
 }
 
@@ -351,6 +352,7 @@ static int measure_peers(struct rung__measuring *m, const struct rung__measure_g
 	place.like.to_gpu = to->position;
 	place.like.to_gpu_bus_id = to->bus_id;
 	place.like.buffer_bytes = m->gpu_sizes.table_bytes;
+	place.like.advised_bytes = m->gpu_table_bytes_advised;
 	if (rc == 0)
 		return measure_tables(m, &place, from);
 	rc = rung__measure_why(m, rc, &why);

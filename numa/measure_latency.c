@@ -68,19 +68,21 @@ static struct rung_numa_result blank(const struct rung__measuring *m, enum rung_
 	result.cpu_node = (int)m->nodes[cpu_idx].node->node;
 	result.memory_node = (int)m->nodes[memory_idx].node->node;
 	result.all_cores = matrix == RUNG_NUMA_LOADED;
-	result.buffer_bytes = m->array_bytes;
+	result.buffer_bytes = m->nodes[memory_idx].array_bytes;
+	result.advised_bytes = m->array_bytes_advised;
 	return result;
 }
 
 /* The chase's circle, in the first array. */
-static int make_chase(struct rung__measuring *m, const struct rung__measure_memory *memory, void **at_out)
+static int make_chase(const struct rung__measuring *m, const struct rung__measure_place *place,
+                      void **at_out)
 {
-	const uint64_t pages = m->array_bytes / RUNG__PAGE_BYTES;
+	const uint64_t pages = m->nodes[place->memory_idx].array_bytes / RUNG__PAGE_BYTES;
 	uint32_t *order = rung__malloc_array(pages, sizeof(*order));
 
 	if (!order)
 		return rung__fail(RUNG_E_NOMEM, "measuring: out of memory");
-	*at_out = rung__chase_make(memory->base, pages, order);
+	*at_out = rung__chase_make(place->memory->base, pages, order);
 	rung__free(order);
 	return 0;
 }
@@ -93,7 +95,7 @@ static int measure_idle(struct rung__measuring *m, const struct rung__measure_pl
 	struct load load = { 0 };
 	struct rung__team *team;
 	double *seconds;
-	int rc = make_chase(m, place->memory, &load.at);
+	int rc = make_chase(m, place, &load.at);
 
 	if (rc == 0)
 		rc = rung__team_start(m->nodes[place->cpu_idx].cores, 1, &team);
@@ -120,9 +122,14 @@ static int absent_idle(struct rung__measuring *m, size_t cpu_idx, size_t memory_
 	return rung__measure_absent(m, &like, 0, why);
 }
 
+static uint64_t one_array(const struct rung__measuring *m, size_t memory_idx)
+{
+	return m->nodes[memory_idx].array_bytes;
+}
+
 int rung__measure_latency(struct rung__measuring *m)
 {
-	const struct rung__measure_pairs pairs = { m->array_bytes, measure_idle, absent_idle };
+	const struct rung__measure_pairs pairs = { one_array, measure_idle, absent_idle };
 
 	rung__measure_step(m, RUNG_NUMA_LATENCY, m->node_count * m->node_count);
 	return rung__measure_each(m, &pairs);
@@ -191,9 +198,10 @@ static int absent_loaded(struct rung__measuring *m, size_t cpu_idx, size_t memor
 static int measure_loaded(struct rung__measuring *m, const struct rung__measure_place *place)
 {
 	const struct rung__measure_node *node = &m->nodes[place->cpu_idx];
+	const uint64_t bytes = m->nodes[place->memory_idx].array_bytes;
 	struct load load = {
-		.lines = (const double *)(const void *)(place->memory->base + m->array_bytes),
-		.line_count = 2 * m->array_bytes / RUNG__PAGE_BYTES,
+		.lines = (const double *)(const void *)(place->memory->base + bytes),
+		.line_count = 2 * bytes / RUNG__PAGE_BYTES,
 	};
 	int rc = 0;
 
@@ -201,15 +209,20 @@ static int measure_loaded(struct rung__measuring *m, const struct rung__measure_
 		return absent_loaded(m, place->cpu_idx, place->memory_idx,
 		                     rung__measure_text(m, "node %" PRIu32 " has one core that may be used: none is left to read meanwhile",
 		                                        node->node->node));
-	rc = make_chase(m, place->memory, &load.at);
+	rc = make_chase(m, place, &load.at);
 	for (uint32_t level = 0; level < level_count(m) && rc == 0; level++)
 		rc = measure_level(m, place, &load, level);
 	return rc;
 }
 
+static uint64_t three_arrays(const struct rung__measuring *m, size_t memory_idx)
+{
+	return 3 * m->nodes[memory_idx].array_bytes;
+}
+
 int rung__measure_loaded(struct rung__measuring *m)
 {
-	const struct rung__measure_pairs pairs = { 3 * m->array_bytes, measure_loaded, absent_loaded };
+	const struct rung__measure_pairs pairs = { three_arrays, measure_loaded, absent_loaded };
 
 	rung__measure_step(m, RUNG_NUMA_LOADED, m->node_count * m->node_count * level_count(m));
 	return rung__measure_each(m, &pairs);

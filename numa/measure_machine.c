@@ -158,9 +158,9 @@ int rung__measure_machine(struct rung__measuring *m)
 
 	if (!sys)
 		return rung__fail(RUNG_E_NOMEM, "measuring: out of memory");
-	sys->root = "";
-	sys->arena = &m->report->arena;
-	rc = read_nodes(m, sys);
+	rc = rung__sys_begin(sys, m->root, &m->report->arena);
+	if (rc == 0)
+		rc = read_nodes(m, sys);
 	if (rc == 0)
 		rc = read_texts(m, sys);
 	rung__free(sys);

@@ -198,7 +198,8 @@ int rung__measure_each(struct rung__measuring *m, const struct rung__measure_pai
 		struct rung__measure_memory memory = { 0 };
 		const char *why;
 
-		rc = rung__measure_take(m, idx, pairs->bytes, RUNG__MEASURE_HUGE_BYTES, &memory, &why);
+		rc = rung__measure_take(m, idx, pairs->bytes(m, idx), RUNG__MEASURE_HUGE_BYTES,
+		                        &memory, &why);
 		if (rc == RUNG_E_NOSUP) {
 			why = rung__measure_text(m, "%s", rung_last_error());
 			rc = why ? 0 : RUNG_E_NOMEM;

@@ -383,16 +383,25 @@ static int take_features(struct rung_store *store, struct answer *answer)
 	return 0;
 }
 
-/* Gathers run on our own GPU: the one that the calling thread has current. */
-static int take_device(struct rung_store *store, int *alive_fd)
+/* Gathers run on a GPU of our choice. */
+static int take_device(const char *path, struct rung_store *store, int *alive_fd)
 {
 	const struct rung__device_ops *ops;
 	int gpus[RUNG_GPUS_MAX], gpu;
 
-	if (store->shape.gpu_count == 0)
-		return 0;
+	if (store->shape.gpu_count == 0) {
+		if (!store->opts.gpu)
+			return 0;
+		return rung__fail(RUNG_E_INVAL, "%s: gpu %d, the shared store gathers on the CPU; "
+		                  "leave opts.gpu NULL", path, *store->opts.gpu);
+	}
 	ops = rung__device_find(RUNG_DEVICE_CUDA);
-	gpu = ops ? ops->current() : RUNG_E_NOSUP;
+	if (!ops)
+		return RUNG_E_NOSUP;
+	if (store->opts.gpu && *store->opts.gpu < 0)
+		return rung__fail(RUNG_E_INVAL, "%s: gpu %d; give a GPU's number, 0 or above", path,
+		                  *store->opts.gpu);
+	gpu = store->opts.gpu ? *store->opts.gpu : ops->current();
 	if (gpu < 0)
 		return gpu;
 	for (uint32_t g = 0; g < RUNG_GPUS_MAX; g++)
@@ -413,8 +422,15 @@ static int fill(const char *path, struct rung_store *store, struct answer *answe
 
 	store->attached = true;
 	store->shape = *shape;
+	if (cache_fd && store->opts.private_cache) {
+		store->shape.frame_count = 0;
+		cache_fd = NULL;
+		snprintf(store->cache_why, sizeof(store->cache_why),
+		         "private_cache is set: the shared cold-row cache is not used");
+	}
 	rung__store_set_vertices(store, NULL);   /* pointers of others mean nothing */
-	rc = take_device(store, alive_fd);
+	rc = take_device(path, store, alive_fd);
+	store->opts.gpu = NULL;   /* the caller's */
 	if (rc == 0)
 		rc = take_map(path, store, answer);
 	if (rc == 0 && host_fd)

@@ -45,31 +45,11 @@ uint64_t rung__cache_index_bytes(const struct rung__cache_shape *shape)
 	return lay_out(shape, &layout) ? layout.bytes : 0;
 }
 
-static int init_mutex(pthread_mutex_t *mutex)
+static void init_index(struct rung__cache_index *index, const struct rung__cache_shape *shape)
 {
-	pthread_mutexattr_t attr;
-	int rc;
-
-	pthread_mutexattr_init(&attr);
-	pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-	pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
-	rc = pthread_mutex_init(mutex, &attr);
-	pthread_mutexattr_destroy(&attr);
-	return rc;
-}
-
-static int init_index(struct rung__cache_index *index, const struct rung__cache_shape *shape)
-{
-	int rc = init_mutex(&index->lock);
-
-	for (unsigned i = 0; rc == 0 && i < RUNG__CACHE_CLIENTS_MAX; i++)
-		rc = init_mutex(&index->alive[i]);
-	if (rc != 0)
-		return rung__fail_errno(rc, "cold-row cache: a lock between processes");
 	index->shape = *shape;
 	index->version = RUNG__CACHE_VERSION;
 	index->magic = RUNG__CACHE_MAGIC;
-	return 0;
 }
 
 static int check_index(const struct rung__cache_index *index, const struct rung__cache_shape *shape)
@@ -102,30 +82,61 @@ static void map_index(struct rung__cache *cache, void *index, const struct layou
 	}
 }
 
-int rung__cache_open(const struct rung__cache_shape *shape, void *index, bool create, uint64_t rows_max, uint32_t batches_max,
-                     struct rung__cache **cache_out)
+static int take_memory(struct rung__cache *cache, uint64_t rows_max, uint32_t batches_max)
+{
+	cache->held = rung__zalloc_array(cache->frame_count, sizeof(*cache->held));
+	if (cache->shared)
+		cache->later = rung__zalloc_array(cache->frame_count, sizeof(*cache->later));
+	if (!cache->held || (cache->shared && !cache->later))
+		return rung__fail(RUNG_E_NOMEM, "cold-row cache: no memory for pins of %u frames",
+		                  cache->frame_count);
+	return rung__cache_window_init(cache, rows_max, batches_max);
+}
+
+static void free_cache(struct rung__cache *cache)
+{
+	rung__cache_window_fini(cache);
+	rung__free(cache->later);
+	rung__free(cache->held);
+	pthread_mutex_destroy(&cache->own);
+	rung__free(cache);
+}
+
+int rung__cache_open(const struct rung__cache_shape *shape, void *index, int fd, bool create,
+                     uint64_t rows_max,
+                     uint32_t batches_max, struct rung__cache **cache_out)
 {
 	struct rung__cache *cache;
 	struct layout layout;
-	int rc;
+	int rc = 0;
 
 	if (!lay_out(shape, &layout))
 		return rung__fail(RUNG_E_FORMAT, "cold-row cache: %" PRIu64 " frames for %" PRIu64 " rows from rank %" PRIu64 " on cannot be",
 		                  shape->frame_count, shape->row_count, shape->rank_first);
-	rc = create ? init_index(index, shape) : check_index(index, shape);
+	if (create)
+		init_index(index, shape);
+	else
+		rc = check_index(index, shape);
 	if (rc < 0)
 		return rc;
 	cache = rung__zalloc(sizeof(*cache));
 	if (!cache)
 		return rung__fail(RUNG_E_NOMEM, "cold-row cache: out of memory");
 	cache->shape = *shape;
+	cache->shared = fd >= 0;
+	cache->seat_fd = -1;
 	map_index(cache, index, &layout);
 	pthread_mutex_init(&cache->own, NULL);
-	rc = rung__cache_window_init(cache, rows_max, batches_max);
+	rc = take_memory(cache, rows_max, batches_max);
+	if (rc == 0 && cache->shared)
+		rc = rung__cache_seat_take(cache, fd);
 	if (rc < 0) {
-		rung__cache_close(cache);
+		free_cache(cache);
 		return rc;
 	}
+	/* what a dead client of this seat has left is taken back, also if no row is asked for */
+	rung__cache_lock(cache);
+	rung__cache_unlock(cache);
 	*cache_out = cache;
 	return 0;
 }
@@ -137,11 +148,9 @@ void rung__cache_close(struct rung__cache *cache)
 	rung__cache_lock(cache);
 	rung__cache_window_drop(cache);
 	rung__cache_unlock(cache);
-	rung__cache_window_fini(cache);
-	for (unsigned i = 0; i < RUNG__CACHE_CLIENTS_MAX; i++)
-		rung__free(cache->held[i]);
-	pthread_mutex_destroy(&cache->own);
-	rung__free(cache);
+	if (cache->shared)
+		rung__cache_leave(cache);
+	free_cache(cache);
 }
 
 /* ---- rows ---- */
@@ -149,12 +158,13 @@ void rung__cache_close(struct rung__cache *cache)
 /* What a frame knows of its next use after a hit: that of this process, or a nearer one of another that is still to come. */
 static uint32_t nearest(const struct rung__cache *cache, uint32_t known, uint32_t next_use)
 {
-	if (known != 0 && rung__cache_later(known, cache->index->clock) && (next_use == 0 || rung__cache_later(next_use, known)))
+	if (known != 0 && rung__cache_later(known, cache->clock) &&
+	    (next_use == 0 || rung__cache_later(next_use, known)))
 		return known;
 	return next_use;
 }
 
-static void pin_hit(struct rung__cache *cache, uint32_t client, uint32_t link, uint32_t next_use)
+static void pin_hit(struct rung__cache *cache, uint32_t link, uint32_t next_use)
 {
 	struct rung__cache_frame *frame = &cache->frames[link - 1];
 
@@ -162,92 +172,156 @@ static void pin_hit(struct rung__cache *cache, uint32_t client, uint32_t link, u
 		rung__cache_frames_withdraw(cache, link);
 	frame->next_use = nearest(cache, frame->next_use, next_use);
 	frame->visited = 1;
-	frame->pins |= UINT32_C(1) << client;
-	cache->held[client][link - 1]++;
+	frame->pins |= UINT32_C(1) << cache->seat;
+	cache->held[link - 1]++;
 }
 
-static enum rung__cache_found take_absent(struct rung__cache *cache, uint32_t client, uint64_t row, uint32_t next_use, uint32_t reader,
+static enum rung__cache_found take_absent(struct rung__cache *cache, uint64_t row,
+                                          uint32_t next_use, uint32_t reader,
                                           struct rung__cache_place *place_out)
 {
 	uint32_t link = rung__cache_choose(cache, row, next_use);
 
 	if (!link)
 		return RUNG__CACHE_PASS;
-	if (cache->held[client][link - 1] != 0)   /* only in an index that another process damaged */
+	if (cache->held[link - 1] != 0)   /* only in an index that another process damaged */
 		return RUNG__CACHE_PASS;
-	rung__cache_frames_claim(cache, link, row, client);
-	cache->held[client][link - 1] = RUNG__CACHE_HELD_READING | reader;
+	rung__cache_frames_claim(cache, link, row, cache->seat);
+	cache->held[link - 1] = RUNG__CACHE_HELD_READING | reader;
 	*place_out = (struct rung__cache_place){ .frame = link - 1, .reader = reader };
 	return RUNG__CACHE_KEEP;
 }
 
-static bool is_read_by_other(const struct rung__cache_frame *frame, uint32_t client)
+/* Read once: another process may write there while we look. */
+static uint32_t reader_of(const struct rung__cache_frame *frame)
 {
-	return rung__cache_frame_state(frame) == RUNG__CACHE_FRAME_READING && frame->state >> 8 != client;
+	const uint16_t word = __atomic_load_n(&frame->state, __ATOMIC_RELAXED);
+
+	return (word & 0xff) == RUNG__CACHE_FRAME_READING ? word >> 8 : RUNG__CACHE_NONE;
 }
 
-enum rung__cache_found rung__cache_take(struct rung__cache *cache, uint32_t client, uint64_t batch, uint64_t rank, uint32_t reader,
+/* A row that is not ours to read, and not read by us. */
+static enum rung__cache_found take_elsewhere(struct rung__cache *cache, uint32_t client,
+                                             uint64_t batch, uint64_t row,
+                                             struct rung__cache_place *place_out)
+{
+	if (!rung__cache_is_late(cache, client)) {
+		*place_out = (struct rung__cache_place){ .frame = RUNG__CACHE_NONE,
+		                                         .reader = client };
+		return RUNG__CACHE_ELSEWHERE;
+	}
+	rung__cache_window_take(cache, batch, row);
+	return RUNG__CACHE_LATE;
+}
+
+enum rung__cache_found rung__cache_take(struct rung__cache *cache, uint64_t batch, uint64_t rank,
+                                        uint32_t reader,
                                         struct rung__cache_place *place_out)
 {
 	const uint64_t row = rank - cache->shape.rank_first;
 	const struct rung__cache_frame *frame;
-	uint32_t link, held, next_use;
+	uint32_t link, held, client, next_use;
 
-	assert(reader < RUNG__CACHE_HELD_READING);
+	assert(reader <= RUNG__CACHE_HELD_COUNT);
 	if (row >= cache->shape.row_count)
 		return RUNG__CACHE_PASS;
+	if (!cache->locked) {
+		rung__cache_window_take(cache, batch, row);
+		return RUNG__CACHE_PASS;
+	}
 	rung__cache_prefetch(cache, row);
 	link = rung__cache_frames_find(cache, row);
 	frame = rung__cache_frame_at(cache, link);
-	held = frame ? cache->held[client][link - 1] : 0;
-	if (frame && !(held & RUNG__CACHE_HELD_READING) && is_read_by_other(frame, client))
-		return RUNG__CACHE_ELSEWHERE;
+	held = frame ? cache->held[link - 1] : 0;
+	client = frame ? reader_of(frame) : RUNG__CACHE_NONE;
+	if (client != RUNG__CACHE_NONE && client != cache->seat &&
+	    !(held & RUNG__CACHE_HELD_READING))
+		return take_elsewhere(cache, client, batch, row, place_out);
 	next_use = rung__cache_window_take(cache, batch, row);
 	if (!frame)
-		return take_absent(cache, client, row, next_use, reader, place_out);
-	*place_out = (struct rung__cache_place){ .frame = link - 1, .reader = held & ~RUNG__CACHE_HELD_READING };
+		return take_absent(cache, row, next_use, reader, place_out);
+	*place_out = (struct rung__cache_place){ .frame = link - 1,
+	                                         .reader = held & RUNG__CACHE_HELD_COUNT };
 	if (held & RUNG__CACHE_HELD_READING)
 		return RUNG__CACHE_READING;
 	if (rung__cache_frame_state(frame) != RUNG__CACHE_FRAME_FILLED)   /* damage, as above */
 		return RUNG__CACHE_PASS;
-	pin_hit(cache, client, link, next_use);
+	pin_hit(cache, link, next_use);
 	return RUNG__CACHE_HIT;
 }
 
-void rung__cache_filled(struct rung__cache *cache, uint32_t client, uint32_t frame_idx, uint32_t pins)
+void rung__cache_frame_filled(struct rung__cache *cache, uint32_t frame_idx)
 {
 	struct rung__cache_frame *frame = &cache->frames[frame_idx];
+	const uint32_t pins = cache->held[frame_idx];
 
-	assert(cache->held[client][frame_idx] & RUNG__CACHE_HELD_READING);
-	cache->held[client][frame_idx] = pins;
-	frame->pins = pins > 0 ? UINT32_C(1) << client : 0;
+	cache->index->ended[cache->seat]++;
+	frame->pins = pins > 0 ? UINT32_C(1) << cache->seat : 0;
 	rung__cache_frames_fill(cache, frame_idx + 1, rung__cache_window_next(cache, frame->row));
 	if (pins == 0)
 		rung__cache_frames_offer(cache, frame_idx + 1);
 }
 
-void rung__cache_failed(struct rung__cache *cache, uint32_t client, uint32_t frame_idx)
+void rung__cache_frame_failed(struct rung__cache *cache, uint32_t frame_idx)
 {
-	assert(cache->held[client][frame_idx] & RUNG__CACHE_HELD_READING);
-	cache->held[client][frame_idx] = 0;
+	cache->index->ended[cache->seat]++;
 	rung__cache_frames_clear(cache, frame_idx + 1);
 	rung__cache_frames_push(cache, frame_idx + 1);
 }
 
-void rung__cache_pin(struct rung__cache *cache, uint32_t client, uint32_t frame_idx)
+void rung__cache_filled(struct rung__cache *cache, uint32_t frame_idx, uint32_t pins)
 {
-	assert(cache->held[client][frame_idx] > 0 && !(cache->held[client][frame_idx] & RUNG__CACHE_HELD_READING));
-	cache->held[client][frame_idx]++;
+	assert(cache->held[frame_idx] & RUNG__CACHE_HELD_READING);
+	cache->held[frame_idx] = pins;
+	if (cache->locked) {
+		rung__cache_frame_filled(cache, frame_idx);
+		return;
+	}
+	cache->held[frame_idx] |= RUNG__CACHE_HELD_FILLED;
+	rung__cache_defer(cache, frame_idx);
 }
 
-void rung__cache_unpin(struct rung__cache *cache, uint32_t client, uint32_t frame_idx)
+void rung__cache_failed(struct rung__cache *cache, uint32_t frame_idx)
 {
-	assert(cache->held[client][frame_idx] > 0 && !(cache->held[client][frame_idx] & RUNG__CACHE_HELD_READING));
-	if (--cache->held[client][frame_idx] == 0)
-		rung__cache_frames_unpin(cache, frame_idx + 1, client);
+	assert(cache->held[frame_idx] & RUNG__CACHE_HELD_READING);
+	cache->held[frame_idx] = 0;
+	if (cache->locked) {
+		rung__cache_frame_failed(cache, frame_idx);
+		return;
+	}
+	cache->held[frame_idx] = RUNG__CACHE_HELD_FAILED;
+	rung__cache_defer(cache, frame_idx);
+}
+
+void rung__cache_pin(struct rung__cache *cache, uint32_t frame_idx)
+{
+	assert((cache->held[frame_idx] & RUNG__CACHE_HELD_COUNT) > 0 &&
+	       !(cache->held[frame_idx] & RUNG__CACHE_HELD_READING));
+	cache->held[frame_idx]++;
+}
+
+void rung__cache_unpin(struct rung__cache *cache, uint32_t frame_idx)
+{
+	assert((cache->held[frame_idx] & RUNG__CACHE_HELD_COUNT) > 0 &&
+	       !(cache->held[frame_idx] & RUNG__CACHE_HELD_READING));
+	/* also when the index has still to be told that it is filled */
+	if (--cache->held[frame_idx] != 0)
+		return;
+	if (cache->locked)
+		rung__cache_frames_unpin(cache, frame_idx + 1, cache->seat);
+	else
+		rung__cache_defer(cache, frame_idx);
 }
 
 uint64_t rung__cache_filled_count(struct rung__cache *cache)
 {
-	return cache->index->filled_count;
+	return cache->locked ? RUNG__MIN(cache->index->filled_count, cache->frame_count)
+		: cache->filled_count;
+}
+
+void rung__cache_waits(const struct rung__cache *cache, uint64_t *timeouts_out,
+                       uint64_t *wait_ns_out)
+{
+	*timeouts_out = atomic_load_explicit(&cache->timeouts, memory_order_relaxed);
+	*wait_ns_out = atomic_load_explicit(&cache->wait_ns, memory_order_relaxed);
 }

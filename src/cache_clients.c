@@ -1,164 +1,220 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Clients of the cold-row cache: who is there, who has died, and what the dead have left.
+ * Clients of the cold-row cache, a process each: the step from the lock to an index that is whole,
+ * and what the dead have left.
  *
- * A client's thread holds a robust mutex as long as it lives; whoever tries it learns of its death. The lock is robust too. A process
- * that dies with it held may have left any list half changed, so they are all made anew; a row that nobody reads or has pinned may have
- * been in the middle of being replaced, and is given up. What a living client reads or has pinned only that client changes, and what says
- * so is stored by one instruction. A rebuild that is cut short is done again by the next.
+ * A process that dies with the lock held may have left any list half changed, so the next holder
+ * builds all of them again from the frames. A row that nobody reads or has pinned may have been in
+ * the middle of being replaced, and is given up. What a living client reads or has pinned is
+ * changed by that client alone, and is marked by one store. A rebuild that is cut short is done
+ * again by the next.
  *
- * A read may outlive who began it: the kernel lets a killed process go while the device still writes into the frame. Such a frame
- * is lost for a time, or another row read into it would be overwritten.
+ * A client that does not get the lock (see cache_lock.c) leaves the index alone. What its frames
+ * would have to be told is kept in a list of this process, and done as soon as the lock is had; the
+ * window is this process's own and is kept exact all the time.
+ *
+ * A read may outlive the process that began it: the kernel lets a killed process go while the
+ * device still writes into the frame. Such a frame is not used for a time, or another row read into
+ * it would be overwritten.
  */
-#include <errno.h>
 #include <sched.h>
-#include <stdatomic.h>
-#include <string.h>
 
 #include "cache_internal.h"
+
+#define YIELDS_MAX 32u   /* until those who wait for the lock have had their chance */
 
 static uint32_t bit(uint32_t client)
 {
 	return UINT32_C(1) << client;
 }
 
-/* Of those that joined, the ones whose thread holds its mutex. */
-static uint32_t living_clients(struct rung__cache_index *index)
+/* ---- the dead ---- */
+
+/* Of those that joined, the ones whose seat is taken. */
+static uint32_t living_clients(const struct rung__cache *cache)
 {
-	const uint32_t joined = rung__cache_load(&index->joined);
+	const uint32_t joined = rung__cache_load(&cache->index->joined);
 	uint32_t living = 0;
 
 	for (uint32_t client = 0; client < RUNG__CACHE_CLIENTS_MAX; client++) {
-		int rc = joined & bit(client) ? pthread_mutex_trylock(&index->alive[client]) : 0;
-
 		if (!(joined & bit(client)))
 			continue;
-		if (rc == EOWNERDEAD)
-			pthread_mutex_consistent(&index->alive[client]);
-		if (rc == 0 || rc == EOWNERDEAD)
-			pthread_mutex_unlock(&index->alive[client]);
-		else
+		if (client == cache->seat ? cache->joined : rung__cache_seat_lives(cache, client))
 			living |= bit(client);
 	}
 	return living;
 }
 
-static void rebuild(struct rung__cache *cache)
+/* What these clients were reading, and their pins: each frame is looked at, it is rare. */
+static void take_back(struct rung__cache *cache, uint32_t clients)
 {
-	struct rung__cache_index *index = cache->index;
-	uint32_t living = living_clients(index);
-
-	rung__cache_frames_rebuild(cache, living);
-	index->joined = living;
-	atomic_store(&index->waiting, 0);
-}
-
-void rung__cache_lock(struct rung__cache *cache)
-{
-	struct rung__cache_index *index = cache->index;
-
-	atomic_fetch_add_explicit(&index->waiting, 1, memory_order_relaxed);
-	pthread_mutex_lock(&cache->own);
-	if (pthread_mutex_lock(&index->lock) == EOWNERDEAD) {
-		pthread_mutex_consistent(&index->lock);
-		rebuild(cache);
-	}
-	atomic_fetch_sub_explicit(&index->waiting, 1, memory_order_relaxed);
-}
-
-void rung__cache_unlock(struct rung__cache *cache)
-{
-	pthread_mutex_unlock(&cache->index->lock);
-	pthread_mutex_unlock(&cache->own);
-}
-
-/* What a dead client was reading, and its pins: each frame is looked at, it is rare. */
-static void take_back(struct rung__cache *cache, uint32_t client)
-{
-	uint32_t fresh = RUNG__MIN(rung__cache_load(&cache->index->fresh_count), cache->frame_count);
+	uint32_t fresh = RUNG__MIN(rung__cache_load(&cache->index->fresh_count),
+	                           cache->frame_count);
 
 	for (uint32_t link = 1; link <= fresh; link++) {
-		struct rung__cache_frame *frame = &cache->frames[link - 1];
+		const struct rung__cache_frame *frame = &cache->frames[link - 1];
+		const uint32_t reader = __atomic_load_n(&frame->state, __ATOMIC_RELAXED) >> 8;
+		uint32_t pins;
 
-		if (rung__cache_frame_state(frame) == RUNG__CACHE_FRAME_READING && frame->state >> 8 == client)
-			rung__cache_frames_lose(cache, link);
-		else
-			rung__cache_frames_unpin(cache, link, client);
+		if (rung__cache_frame_state(frame) == RUNG__CACHE_FRAME_READING) {
+			if (reader < RUNG__CACHE_CLIENTS_MAX && (clients & bit(reader)))
+				rung__cache_frames_lose(cache, link);
+			continue;
+		}
+		pins = rung__cache_load(&frame->pins) & clients;
+		for (; pins; pins &= pins - 1)
+			rung__cache_frames_unpin(cache, link, (uint32_t)__builtin_ctz(pins));
 	}
+	cache->index->joined &= ~clients;
 }
 
 void rung__cache_bury(struct rung__cache *cache)
 {
-	struct rung__cache_index *index = cache->index;
-	uint32_t dead = rung__cache_load(&index->joined) & ~living_clients(index);
+	uint32_t dead;
 
-	for (uint32_t client = 0; client < RUNG__CACHE_CLIENTS_MAX; client++) {
-		if (dead & bit(client))
-			take_back(cache, client);
-	}
-	if (dead) {
-		index->joined &= ~dead;
-		atomic_store(&index->waiting, 0);
+	if (!cache->shared || !cache->locked)
+		return;
+	dead = rung__cache_load(&cache->index->joined) & ~living_clients(cache);
+	if (dead)
+		take_back(cache, dead);
+}
+
+static void rebuild(struct rung__cache *cache)
+{
+	uint32_t living = living_clients(cache);
+
+	rung__cache_frames_rebuild(cache, living);
+	cache->index->joined = living;
+}
+
+/* ---- what is done later ---- */
+
+void rung__cache_defer(struct rung__cache *cache, uint32_t frame_idx)
+{
+	cache->later[frame_idx] = cache->later_first;
+	cache->later_first = frame_idx + 1;
+}
+
+static void do_deferred(struct rung__cache *cache)
+{
+	while (cache->later_first) {
+		const uint32_t frame_idx = cache->later_first - 1, held = cache->held[frame_idx];
+
+		cache->later_first = cache->later[frame_idx];
+		cache->held[frame_idx] = held & RUNG__CACHE_HELD_COUNT;
+		if (held & RUNG__CACHE_HELD_FILLED)
+			rung__cache_frame_filled(cache, frame_idx);
+		else if (held & RUNG__CACHE_HELD_FAILED)
+			rung__cache_frame_failed(cache, frame_idx);
+		else if (held == 0)
+			rung__cache_frames_unpin(cache, frame_idx + 1, cache->seat);
 	}
 }
 
-/* A client's number, and its mutex held; RUNG__CACHE_CLIENTS_MAX: all are taken. */
-static uint32_t take_seat(struct rung__cache *cache)
+/* ---- lock ---- */
+
+/* The seat may have had another client, which died, or which others found to be late. */
+static void join(struct rung__cache *cache)
 {
-	struct rung__cache_index *index = cache->index;
-	uint32_t client;
+	const uint32_t clock = rung__cache_load(&cache->index->clock);
 
-	rung__cache_bury(cache);
-	for (client = 0; client < RUNG__CACHE_CLIENTS_MAX; client++) {
-		int rc = index->joined & bit(client) ? EBUSY : pthread_mutex_trylock(&index->alive[client]);
+	if (rung__cache_load(&cache->index->joined) & bit(cache->seat))
+		take_back(cache, bit(cache->seat));
+	cache->index->ended[cache->seat]++;
+	cache->window.time_last = cache->window.time_begun = clock;
+	cache->index->joined |= bit(cache->seat);
+	cache->joined = true;
+}
 
-		if (rc == EOWNERDEAD)   /* it died on its way in or out */
-			pthread_mutex_consistent(&index->alive[client]);
-		if (rc == 0 || rc == EOWNERDEAD) {
-			index->joined |= bit(client);
+void rung__cache_lock(struct rung__cache *cache)
+{
+	bool from_dead = false;
+
+	if (pthread_mutex_trylock(&cache->own) != 0) {
+		atomic_fetch_add_explicit(&cache->waiting, 1, memory_order_relaxed);
+		pthread_mutex_lock(&cache->own);
+		atomic_fetch_sub_explicit(&cache->waiting, 1, memory_order_relaxed);
+	}
+	cache->locked = !cache->shared || rung__cache_index_lock(cache, &from_dead);
+	if (!cache->locked)
+		return;
+	if (from_dead)
+		rebuild(cache);
+	if (cache->shared && !cache->joined)
+		join(cache);
+	if (cache->later_first)
+		do_deferred(cache);
+	cache->clock = rung__cache_load(&cache->index->clock);
+}
+
+/* @return true: another process waits for the lock */
+static bool unlock(struct rung__cache *cache)
+{
+	bool waited_for;
+
+	cache->filled_count = rung__cache_filled_count(cache);
+	waited_for = cache->shared && cache->locked && rung__cache_index_unlock(cache);
+	cache->locked = false;
+	pthread_mutex_unlock(&cache->own);
+	return waited_for;
+}
+
+void rung__cache_unlock(struct rung__cache *cache)
+{
+	unlock(cache);
+}
+
+void rung__cache_pause(struct rung__cache *cache)
+{
+	bool waited_for = unlock(cache);
+
+	for (unsigned i = 0; i < YIELDS_MAX; i++) {
+		if (atomic_load_explicit(&cache->waiting, memory_order_relaxed) == 0 &&
+		    !(waited_for && rung__cache_index_is_free(cache)))
 			break;
-		}
+		sched_yield();
 	}
-	return client;
+	rung__cache_lock(cache);
 }
 
-int rung__cache_join(struct rung__cache *cache, uint32_t *client_out)
-{
-	uint32_t *held = rung__zalloc_array(cache->frame_count, sizeof(*held)), *of_dead = NULL;
-	uint32_t client;
+/* ---- readers that are late ---- */
 
-	if (!held)
-		return rung__fail(RUNG_E_NOMEM, "cold-row cache: no memory for pins of %u frames", cache->frame_count);
-	rung__cache_lock(cache);
-	client = take_seat(cache);
-	if (client < RUNG__CACHE_CLIENTS_MAX) {
-		of_dead = cache->held[client];   /* a thread of this process that did not leave */
-		cache->held[client] = held;
-	}
-	rung__cache_unlock(cache);
-	rung__free(of_dead);
-	if (client == RUNG__CACHE_CLIENTS_MAX) {
-		rung__free(held);
-		return rung__fail(RUNG_E_BUSY, "cold-row cache: %u clients are there already: attach fewer processes", client);
-	}
-	*client_out = client;
-	return 0;
+bool rung__cache_is_late(const struct rung__cache *cache, uint32_t client)
+{
+	if (client >= RUNG__CACHE_CLIENTS_MAX)   /* damage: nobody reads it */
+		return true;
+	return (cache->late_readers & bit(client)) &&
+		rung__cache_load(&cache->index->ended[client]) == cache->late_ended[client];
 }
 
-void rung__cache_leave(struct rung__cache *cache, uint32_t client)
+void rung__cache_late(struct rung__cache *cache, uint32_t client)
 {
-	uint32_t *held = cache->held[client];
+	if (!cache->locked || rung__cache_is_late(cache, client))
+		return;
+	if (!rung__cache_seat_lives(cache, client)) {
+		rung__cache_bury(cache);
+		return;
+	}
+	cache->late_readers |= bit(client);
+	cache->late_ended[client] = rung__cache_load(&cache->index->ended[client]);
+	atomic_fetch_add_explicit(&cache->timeouts, 1, memory_order_relaxed);
+}
 
+/* ---- leaving ---- */
+
+void rung__cache_leave(struct rung__cache *cache)
+{
 	rung__cache_lock(cache);
-	for (uint32_t frame_idx = 0; frame_idx < cache->frame_count; frame_idx++) {
-		if (held[frame_idx] & RUNG__CACHE_HELD_READING)
+	for (uint32_t frame_idx = 0; cache->locked && cache->joined &&
+	     frame_idx < cache->frame_count; frame_idx++) {
+		if (cache->held[frame_idx] & RUNG__CACHE_HELD_READING)
 			rung__cache_frames_lose(cache, frame_idx + 1);
-		else if (held[frame_idx] > 0)
-			rung__cache_frames_unpin(cache, frame_idx + 1, client);
+		else if (cache->held[frame_idx] > 0)
+			rung__cache_frames_unpin(cache, frame_idx + 1, cache->seat);
 	}
-	cache->index->joined &= ~bit(client);
-	cache->held[client] = NULL;
-	pthread_mutex_unlock(&cache->index->alive[client]);
+	if (cache->locked)   /* else others find the seat empty, and take back what we have left */
+		cache->index->joined &= ~bit(cache->seat);
+	cache->joined = false;
 	rung__cache_unlock(cache);
-	rung__free(held);
+	rung__cache_seat_leave(cache);
 }

@@ -6,16 +6,21 @@
  * end: memory that is all zero is lists that are empty. Of what comes out of the index, a link is looked at once, by
  * rung__cache_load(), and used only if there is such a frame; a row only if there is such a row. What a client holds, and which reads it
  * is waiting for, each process knows from memory of its own.
+ *
+ * The index is used by a thread that has `own` and, where the index is shared, the lock in it:
+ * `locked` says so. All functions marked "locked" need the first; those of cache_frames.c and
+ * cache_choose.c the second, too.
  */
 #ifndef RUNG_CACHE_INTERNAL_H
 #define RUNG_CACHE_INTERNAL_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "cache.h"
 
 #define RUNG__CACHE_MAGIC UINT64_C(0x656863616367726e)
-#define RUNG__CACHE_VERSION 1u
+#define RUNG__CACHE_VERSION 2u
 #define RUNG__CACHE_LEVELS_MAX 11u       /* 64^11 rows are more than there can be */
 #define RUNG__CACHE_LOCKED_ROWS 256u     /* of a batch that is made known, for which the lock is held at a time */
 #define RUNG__CACHE_OVERTAKEN_MAX 64u    /* batches announced later that may begin before one is given up */
@@ -55,12 +60,12 @@ struct rung__cache_index {
 	uint64_t magic;
 	struct rung__cache_shape shape;
 	uint32_t version;
-	_Atomic int32_t waiting;   /* for the lock, about: those who could hold it long let others in between */
-	pthread_mutex_t lock;
-	pthread_mutex_t alive[RUNG__CACHE_CLIENTS_MAX];   /* held by a client's thread; found ownerless, it has died. Inside `lock` */
+	_Atomic uint32_t lock;              /* 0: free; else who has it, see cache_lock.c */
 
 	/* under `lock` */
 	uint32_t joined;                    /* clients, as bits */
+	/* reads that each has ended since the index was made */
+	uint32_t ended[RUNG__CACHE_CLIENTS_MAX];
 	uint32_t clock;                     /* time of the latest batch begun */
 	uint32_t announced;                 /* the clock when a batch was last announced, or one that had been announced begun; 0: long ago */
 	uint32_t fresh_count;               /* frames from here on have never been used */
@@ -99,14 +104,19 @@ struct rung__cache_batch {
 	bool over;                   /* it ended before they were */
 };
 
+/*
+ * Memory follows the rows known at the same time: uses, heads and batches are used from the front,
+ * and heads grow with the uses.
+ */
 struct rung__cache_window {
-	struct rung__cache_use *uses;        /* [rows_max] */
-	uint32_t *heads;
-	uint64_t heads_mask;
+	struct rung__cache_use *uses;        /* [rows_max], fresh_count of them have been used */
+	uint32_t *heads;                     /* [heads_max]; the first heads_count are used */
+	uint64_t heads_max, heads_count;
+	uint64_t heads_mask;                 /* a power of two, at least heads_count, less one */
 	uint64_t rows_left;                  /* of rows_max */
 	uint32_t rows_max, fresh_count, free;
 	struct rung__cache_batch *batches;   /* [batches_max] */
-	uint32_t batches_max, batch_count, batch_free, oldest, newest;
+	uint32_t batches_max, batches_fresh, batch_free, oldest, newest;
 	uint64_t name_last;
 	uint32_t time_last, time_begun;      /* of the batches made known, and begun, the latest */
 	uint32_t unannounced_run;            /* batches begun since the last that was announced */
@@ -125,11 +135,38 @@ struct rung__cache {
 	uint64_t *levels[RUNG__CACHE_LEVELS_MAX];   /* the map of idle rows; a bit of a higher level stands for a word that is not 0 */
 
 	pthread_mutex_t own;                 /* before index->lock: the window stays whole whatever others do to that */
-	uint32_t *held[RUNG__CACHE_CLIENTS_MAX];    /* [frame_count] pins of this process's clients, or HELD_READING and the reader */
+	/* threads of this process, for `own`: who could hold both long lets others in between */
+	_Atomic uint32_t waiting;
 	struct rung__cache_window window;
+
+	/* under `own` */
+	bool locked;                         /* the index is this thread's */
+	uint32_t clock;                      /* the index's, when it was last had */
+	uint64_t filled_count;               /* likewise */
+	/* [frame_count] pins, or HELD_READING and the reader, or what is done later */
+	uint32_t *held;
+	/* [frame_count] frames that the index has to be told of, once it is had. Links */
+	uint32_t *later, later_first;
+
+	/* for an index that is shared */
+	bool shared, joined;
+	int seat_fd;                         /* -1 in a child that was forked */
+	uint32_t seat;                       /* which client this is */
+	struct rung__cache *seated_next;
+	uint32_t acquisitions;               /* of the lock, tried */
+	/* of the lock, when its holder was waited for in vain */
+	uint32_t late_word;
+	uint64_t life_ns;                    /* when that one was last checked to be alive */
+	/* clients, as bits, that had ended late_ended reads when they were found late */
+	uint32_t late_readers;
+	uint32_t late_ended[RUNG__CACHE_CLIENTS_MAX];
+	_Atomic uint64_t timeouts, wait_ns;
 };
 
 #define RUNG__CACHE_HELD_READING (UINT32_C(1) << 31)
+#define RUNG__CACHE_HELD_FILLED (UINT32_C(1) << 30)   /* later: the row has come */
+#define RUNG__CACHE_HELD_FAILED (UINT32_C(1) << 29)   /* later: it will not */
+#define RUNG__CACHE_HELD_COUNT (RUNG__CACHE_HELD_FAILED - 1)
 
 static inline uint32_t rung__cache_load(const uint32_t *shared)
 {
@@ -163,6 +200,19 @@ static inline uint64_t rung__cache_hash(uint64_t row)
 	return rung__mix64(row >> 4) << 4 | (row & 15);
 }
 
+/*
+ * The head of a row's chain in a table that grows by one head at a time (W. Litwin, "Linear
+ * hashing", VLDB 1980). A head that the table does not have yet is part of the one at half its
+ * place.
+ */
+static inline uint32_t *rung__cache_window_head(const struct rung__cache_window *window,
+                                                uint64_t hash)
+{
+	const uint64_t at = hash & window->heads_mask;
+
+	return &window->heads[at < window->heads_count ? at : at & window->heads_mask >> 1];
+}
+
 /* A power of two, at least count. */
 static inline uint64_t rung__cache_heads_count(uint64_t count)
 {
@@ -174,7 +224,54 @@ static inline bool rung__cache_later(uint32_t a, uint32_t b)
 	return (int32_t)(a - b) > 0;
 }
 
-/* ---- cache_frames.c: the lists of frames. All locked ---- */
+/* ---- cache_lock.c: seats, and the lock of a shared index ---- */
+
+/** Become a client of the memory that `fd` is of. @return 0, RUNG_E_BUSY, RUNG_E_NOSUP */
+int rung__cache_seat_take(struct rung__cache *cache, int fd);
+void rung__cache_seat_leave(struct rung__cache *cache);
+
+/**
+ * False: who had the seat has died or left, and nothing that it did is still to come. For seats
+ * other than this process's.
+ */
+bool rung__cache_seat_lives(const struct rung__cache *cache, uint32_t seat);
+
+/**
+ * @return false: another process keeps it. *from_dead_out: its last holder died with it, the lists
+ * may be half changed
+ */
+bool rung__cache_index_lock(struct rung__cache *cache, bool *from_dead_out);
+
+/** @return true: another process was waiting for it */
+bool rung__cache_index_unlock(struct rung__cache *cache);
+bool rung__cache_index_is_free(const struct rung__cache *cache);
+
+/* ---- cache_clients.c ---- */
+
+/** Give the lock away for a moment. */
+void rung__cache_pause(struct rung__cache *cache);
+
+/** Without the index: it is told of this frame by what `held` says, later. */
+void rung__cache_defer(struct rung__cache *cache, uint32_t frame_idx);
+
+/**
+ * A reader that is late, and has not ended a read since it was found to be. Locked, with the index.
+ */
+bool rung__cache_is_late(const struct rung__cache *cache, uint32_t client);
+
+/** Of a shared index: give back what is held, and the seat. */
+void rung__cache_leave(struct rung__cache *cache);
+
+/* ---- cache.c ---- */
+
+/**
+ * A read into a frame has ended, and `held` says how often it is pinned; or it has failed. Locked,
+ * with the index.
+ */
+void rung__cache_frame_filled(struct rung__cache *cache, uint32_t frame_idx);
+void rung__cache_frame_failed(struct rung__cache *cache, uint32_t frame_idx);
+
+/* ---- cache_frames.c: the lists of frames. All locked, with the index ---- */
 
 /** The frame that a row is in, or read into; 0: none. */
 uint32_t rung__cache_frames_find(const struct rung__cache *cache, uint64_t row);
@@ -226,7 +323,10 @@ static inline struct rung__cache_use *rung__cache_use_at(const struct rung__cach
 	return &window->uses[link - 1];
 }
 
-/** Where the link to a row's first use is, or would be. */
+/** The table gets another head, if there is room for one. */
+void rung__cache_uses_grow(struct rung__cache_window *window);
+
+/** Where the link to a row's first use is, or would be. Until the table grows. */
 uint32_t *rung__cache_uses_find(const struct rung__cache_window *window, uint64_t row);
 
 /** The first use's time by what _find() returned for the row; 0: none is known. */
@@ -256,7 +356,7 @@ static inline void rung__cache_prefetch(const struct rung__cache *cache, uint64_
 	uint64_t hash = rung__cache_hash(row);
 
 	__builtin_prefetch(&cache->heads[hash & cache->heads_mask]);
-	__builtin_prefetch(&cache->window.heads[hash & cache->window.heads_mask]);
+	__builtin_prefetch(rung__cache_window_head(&cache->window, hash));
 }
 
 #endif

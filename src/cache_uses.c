@@ -5,9 +5,34 @@
  */
 #include "cache_internal.h"
 
+/* The new head takes its rows from the one that stood for both. */
+void rung__cache_uses_grow(struct rung__cache_window *window)
+{
+	uint32_t *from, *to = &window->heads[window->heads_count];
+
+	if (window->heads_count == window->heads_max)
+		return;
+	if (window->heads_count > window->heads_mask)
+		window->heads_mask = 2 * window->heads_mask + 1;
+	from = rung__cache_window_head(window, window->heads_count);
+	window->heads_count++;
+	while (*from) {
+		struct rung__cache_use *use = rung__cache_use_at(window, *from);
+		uint32_t link = *from;
+
+		if (rung__cache_window_head(window, rung__cache_hash(use->row)) != to) {
+			from = &use->hash_next;
+			continue;
+		}
+		*from = use->hash_next;
+		use->hash_next = *to;
+		*to = link;
+	}
+}
+
 uint32_t *rung__cache_uses_find(const struct rung__cache_window *window, uint64_t row)
 {
-	uint32_t *from = &window->heads[rung__cache_hash(row) & window->heads_mask];
+	uint32_t *from = rung__cache_window_head(window, rung__cache_hash(row));
 
 	while (*from && rung__cache_use_at(window, *from)->row != row)
 		from = &rung__cache_use_at(window, *from)->hash_next;

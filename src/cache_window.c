@@ -9,13 +9,11 @@
  * neither comes before the clock, which is what keeps processes in step comparable.
  */
 #include <assert.h>
-#include <sched.h>
-#include <stdatomic.h>
 
 #include "cache_internal.h"
 
 #define NAME_BATCH_BITS 12
-#define YIELDS_MAX 32u   /* until those who wait for the lock have had their chance */
+#define HEADS_PER_USE 2u
 #define ROWS_AHEAD 8u    /* of the one that is entered: their heads are on the way from memory */
 
 _Static_assert(1u << NAME_BATCH_BITS == RUNG__CACHE_BATCHES_MAX, "a batch's place is in its name");
@@ -86,7 +84,7 @@ static uint32_t later_of(uint32_t a, uint32_t b)
 /* 0 is no time. */
 static uint32_t next_time(const struct rung__cache *cache, bool announced)
 {
-	uint32_t clock = rung__cache_load(&cache->index->clock);
+	uint32_t clock = cache->clock;
 	uint32_t time = later_of((announced ? cache->window.time_last : cache->window.time_begun) + 1, clock);
 
 	if (rung__cache_later(time, clock + RUNG__CACHE_AHEAD_MAX))   /* batches that were announced and ended without having begun */
@@ -97,7 +95,8 @@ static uint32_t next_time(const struct rung__cache *cache, bool announced)
 static void note_announced(struct rung__cache *cache)
 {
 	cache->window.unannounced_run = 0;
-	cache->index->announced = cache->index->clock ? cache->index->clock : 1;
+	if (cache->locked)
+		cache->index->announced = cache->clock ? cache->clock : 1;
 }
 
 /* A batch of that time begins. */
@@ -107,34 +106,30 @@ static void step_clock(struct rung__cache *cache, uint32_t time, bool announced)
 
 	cache->window.time_begun = later_of(time, cache->window.time_begun);
 	cache->window.time_last = later_of(time, cache->window.time_last);
-	index->clock = later_of(time, index->clock);
+	cache->clock = later_of(time, cache->clock);
+	if (cache->locked)
+		index->clock = cache->clock;
 	if (announced)
 		note_announced(cache);
 	else
 		cache->window.unannounced_run++;
-	if (index->clock - index->announced > RUNG__CACHE_LOOKAHEAD_MAX)
+	if (cache->locked && cache->clock - index->announced > RUNG__CACHE_LOOKAHEAD_MAX)
 		index->announced = 0;   /* or the clock, once around, would come by again */
 }
 
 /* ---- making a batch known ---- */
-
-/* Give the lock away for a moment. */
-static void pause_locked(struct rung__cache *cache)
-{
-	rung__cache_unlock(cache);
-	for (unsigned i = 0; i < YIELDS_MAX && atomic_load_explicit(&cache->index->waiting, memory_order_relaxed) > 0; i++)
-		sched_yield();
-	rung__cache_lock(cache);
-}
 
 /* A batch that has room for its rows, though none yet. NULL: there is not so much room. */
 static struct rung__cache_batch *create_batch(struct rung__cache_window *window, uint64_t count, uint64_t hash, uint32_t time)
 {
 	struct rung__cache_batch *batch = batch_at(window, window->batch_free);
 
-	if (!batch || count > window->rows_left)
+	if (count > window->rows_left || (!batch && window->batches_fresh == window->batches_max))
 		return NULL;
-	window->batch_free = batch->older;
+	if (batch)
+		window->batch_free = batch->older;
+	else
+		batch = &window->batches[window->batches_fresh++];
 	window->rows_left -= count;
 	*batch = (struct rung__cache_batch){
 		.name = ++window->name_last << NAME_BATCH_BITS | (uint64_t)(batch - window->batches),
@@ -150,11 +145,13 @@ static uint32_t take_use(struct rung__cache_window *window)
 {
 	uint32_t link = window->free;
 
-	if (link)
+	if (link) {
 		window->free = rung__cache_use_at(window, link)->batch_next;
-	else
-		link = ++window->fresh_count;   /* there is one: room was made for the batch */
-	return link;
+		return link;
+	}
+	for (unsigned i = 0; i < HEADS_PER_USE; i++)
+		rung__cache_uses_grow(window);
+	return ++window->fresh_count;   /* there is one: room was made for the batch */
 }
 
 static void enter_row(struct rung__cache *cache, struct rung__cache_batch *batch, uint64_t row)
@@ -172,8 +169,8 @@ static void enter_row(struct rung__cache *cache, struct rung__cache_batch *batch
 		batch->first = link;
 	batch->last = link;
 	batch->use_count++;
-	if (!rung__cache_uses_insert(window, link))
-		return;   /* and the frame, if there is one, knows an earlier one */
+	if (!rung__cache_uses_insert(window, link) || !cache->locked)
+		return;   /* the frame, if there is one, knows an earlier one; or cannot be told */
 	frame_link = rung__cache_frames_find(cache, row);
 	frame = rung__cache_frame_at(cache, frame_link);
 	if (frame && rung__cache_frame_state(frame) == RUNG__CACHE_FRAME_FILLED &&
@@ -193,7 +190,7 @@ static void enter(struct rung__cache *cache, struct rung__cache_batch *batch, co
 		if (ranks[i] - shape->rank_first < shape->row_count)
 			enter_row(cache, batch, ranks[i] - shape->rank_first);
 		if (i % RUNG__CACHE_LOCKED_ROWS == RUNG__CACHE_LOCKED_ROWS - 1)
-			pause_locked(cache);
+			rung__cache_pause(cache);
 	}
 	batch->entering = false;
 	if (batch->over)
@@ -211,7 +208,7 @@ static void forget_use(struct rung__cache *cache, struct rung__cache_use *use)
 	bool first = *from && rung__cache_use_at(window, *from) == use;
 
 	rung__cache_uses_remove(window, from, use->batch);
-	if (!first)
+	if (!first || !cache->locked)
 		return;
 	link = rung__cache_frames_find(cache, use->row);
 	frame = rung__cache_frame_at(cache, link);
@@ -251,7 +248,7 @@ static void forget(struct rung__cache *cache, struct rung__cache_batch *batch)
 		}
 		link = use->batch_next;
 		if (i % RUNG__CACHE_LOCKED_ROWS == 0)
-			pause_locked(cache);
+			rung__cache_pause(cache);
 	}
 	free_batch(window, batch);
 }
@@ -370,7 +367,7 @@ static uint64_t uses_bytes(const struct rung__cache_window *window)
 
 static uint64_t heads_bytes(const struct rung__cache_window *window)
 {
-	return (window->heads_mask + 1) * sizeof(*window->heads);
+	return window->heads_max * sizeof(*window->heads);
 }
 
 int rung__cache_window_init(struct rung__cache *cache, uint64_t rows_max, uint32_t batches_max)
@@ -379,24 +376,21 @@ int rung__cache_window_init(struct rung__cache *cache, uint64_t rows_max, uint32
 
 	assert(rows_max <= RUNG__CACHE_WINDOW_ROWS_MAX && batches_max <= RUNG__CACHE_BATCHES_MAX);
 	window->rows_left = window->rows_max = (uint32_t)rows_max;
-	window->heads_mask = rung__cache_heads_count(rows_max) - 1;
-	window->uses = rung__map_pages(uses_bytes(window));   /* looked up in no order: huge pages if there are */
-	window->heads = rung__map_pages(heads_bytes(window));
+	window->heads_max = rung__cache_heads_count(rows_max);
+	window->heads_count = 1;
+	/* looked up in no order: huge pages where there are many */
+	window->uses = rung__map_growing(uses_bytes(window));
+	window->heads = rung__map_growing(heads_bytes(window));
 	window->batches = rung__zalloc_array(batches_max, sizeof(*window->batches));
 	if (!window->uses || !window->heads || !window->batches)
 		return rung__fail(RUNG_E_NOMEM, "cold-row cache: no memory for %" PRIu64 " rows of %u batches to come", rows_max, batches_max);
 	window->batches_max = batches_max;
-	for (uint32_t link = batches_max; link > 0; link--) {
-		batch_at(window, link)->older = window->batch_free;
-		window->batch_free = link;
-	}
-	window->time_last = window->time_begun = rung__cache_load(&cache->index->clock);
 	return 0;
 }
 
 void rung__cache_window_drop(struct rung__cache *cache)
 {
-	for (uint32_t i = 0; i < cache->window.batches_max; i++) {
+	for (uint32_t i = 0; i < cache->window.batches_fresh; i++) {
 		if (cache->window.batches[i].name)
 			forget(cache, &cache->window.batches[i]);
 	}

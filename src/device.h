@@ -8,6 +8,8 @@
  *     gather() ──> kernel on the caller's stream ──> gathered(): hits, ids outside, and the misses in the request's lists
  *     scatter() ──> kernel on the device's own stream: rows from staging slots to output rows ──> scattered()
  *
+ * The ends are words in host memory that the kernels store; gathered() and scattered() load those.
+ *
  * gather() and order() are called by whoever submits, gathered(), scatter() and scattered() by the hand-off thread, or by the
  * waiting thread where nothing is cold and there is none; never by refill, which makes no call to a device at all.
  */
@@ -24,6 +26,7 @@
 #define RUNG__GPU_HANDLE_BYTES 64  /* of a GPU allocation's name for other processes */
 
 struct rung__device;   /* a device's own state */
+struct CUevent_st;     /* as CUDA names its events */
 
 /** Rows in GPU memory: ranks rank_first .. rank_first + row_count. */
 struct rung__ranks {
@@ -41,8 +44,6 @@ struct rung__lists {
 	uint32_t *miss_rows, *out_rows;
 	void *block;                      /* that they all lie in */
 	uint64_t block_bytes;
-	unsigned char *stage;             /* [stage_rows] cold rows, one behind the other: see release(); whole pages */
-	uint64_t stage_bytes;
 };
 
 struct rung__device_args {
@@ -61,7 +62,6 @@ struct rung__device_args {
 	bool sealed;                          /* host rows and map cannot be written to, by us neither */
 	const struct rung__lists *lists;      /* [request_count] */
 	uint32_t request_count;
-	uint32_t stage_rows;                  /* 0: rows are copied by scatter() */
 };
 
 /** What a gather found. */
@@ -125,8 +125,11 @@ struct rung__device_ops {
 
 	/** Take memory, load rows, register host memory, load kernels: everything that gathers need. */
 	int (*open)(const struct rung__device_args *args, struct rung__device **device_out);
-	/** With nothing in flight. What was pinned stays the caller's. */
-	void (*close)(struct rung__device *device);
+	/**
+	 * With nothing in flight. What was pinned stays the caller's.
+	 * @param leave_peer  other processes have the peer tier's memory open: it is not freed
+	 */
+	void (*close)(struct rung__device *device, bool leave_peer);
 	/** Names of the peer tier's memory for other processes. */
 	int (*handles)(const struct rung__device *device, struct rung__gpu_handle *handles_out);
 
@@ -137,23 +140,26 @@ struct rung__device_ops {
 	int (*pin)(struct rung__device *device, const char *what, void *memory, uint64_t bytes);
 	void (*unpin)(struct rung__device *device, void *memory);
 
+	/** 0 when the device reaches ids there, 1 for plain memory of the host, a failure. */
+	int (*check_ids)(const struct rung__device *device, const void *ids);
 	/**
-	 * Put a gather on a stream; NULL: the device's own. Nothing waits. Ids and output must be memory the device can reach, which is
-	 * checked. `ids->space` says whether the map is used.
+	 * Put a gather on a stream, as rung_gather_submit() takes it. Nothing waits. Ids must have
+	 * been checked; the output must be memory the device can reach, which is checked.
+	 * `ids->space` says whether the map is used. `known`: misses are counted, not listed.
 	 */
-	int (*gather)(struct rung__device *device, uint32_t request_idx, const struct rung_ids *ids, void *out, uint64_t out_stride,
-	              struct CUstream_st *stream);
-	/** 1 when a gather has run, with what it found; 0 when it has not; a failure. `block`: wait instead of 0. */
-	int (*gathered)(struct rung__device *device, uint32_t request_idx, bool block, struct rung__found *found_out);
-	int (*scatter)(struct rung__device *device, uint32_t request_idx, const struct rung__scatter *scatter);
-	/** 1 when it has run, 0 when it has not, a failure. */
-	int (*scattered)(struct rung__device *device, uint32_t request_idx, uint32_t scatter_idx);
+	int (*gather)(struct rung__device *device, uint32_t request_idx, const struct rung_ids *ids,
+	              bool known, void *out, uint64_t out_stride, struct CUstream_st *stream);
 	/**
-	 * With stage_rows: gather() has put on its stream, behind the gather, a wait and behind that the copy of the rows in the request's
-	 * stage to its miss_rows. This ends the wait, with that many rows there. It must come for every gather, also for one that failed, and
-	 * only after gathered() has said 1 or failed. It calls no CUDA function, so any thread may do it. The copy is scatter 0 to scattered().
+	 * 1 when a gather has run, with what it found; 0 when it has not; a failure. Costs a load.
+	 * With `check`, CUDA is asked whether the device has failed, where the gather has not run.
 	 */
-	void (*release)(struct rung__device *device, uint32_t request_idx, uint64_t count);
+	int (*gathered)(struct rung__device *device, uint32_t request_idx, bool check,
+	                struct rung__found *found_out);
+	int (*scatter)(struct rung__device *device, uint32_t request_idx,
+	               const struct rung__scatter *scatter);
+	/** 1 when it has run, 0 when it has not, a failure; `check` as in gathered(). */
+	int (*scattered)(struct rung__device *device, uint32_t request_idx, uint32_t scatter_idx,
+	                 bool check);
 	/** Let later work on `stream` wait for the request's gather and its last scatter. Nothing waits here. */
 	int (*order)(struct rung__device *device, uint32_t request_idx, struct CUstream_st *stream);
 
@@ -163,14 +169,38 @@ struct rung__device_ops {
 	/** Between any two memories; waits. */
 	int (*copy)(struct rung__device *device, void *to, const void *from, uint64_t bytes);
 
+	/* Streams and events for memory that is lent to a caller and used again: no call but those
+	 * that say so waits. */
+	/** A stream in no order with any other. */
+	int (*stream_open)(struct rung__device *device, struct CUstream_st **stream_out);
+	/** Waits for the work on it. NULL is allowed. */
+	void (*stream_close)(struct rung__device *device, struct CUstream_st *stream);
+	/** An event that has passed, until it is recorded. */
+	int (*event_open)(struct rung__device *device, struct CUevent_st **event_out);
+	/** NULL is allowed. */
+	void (*event_close)(struct rung__device *device, struct CUevent_st *event);
+	/** `event` passes when the work that is on `stream` now has run. */
+	int (*event_record)(struct rung__device *device, struct CUevent_st *event,
+	                    struct CUstream_st *stream);
+	/** Let later work on `stream` wait for `event`. */
+	int (*event_order)(struct rung__device *device, struct CUevent_st *event,
+	                   struct CUstream_st *stream);
+	/** 1 when it has passed, 0 when it has not, a failure. `block`: wait instead of 0. */
+	int (*event_passed)(struct rung__device *device, struct CUevent_st *event, bool block);
+	/** Copy device memory to pinned host memory after the work on `stream`, and wait for it. */
+	int (*fetch)(struct rung__device *device, void *to, const void *from, uint64_t bytes,
+	             struct CUstream_st *stream);
+
 	const struct rung__meter_ops *meter;   /* for measuring; needs no open device */
 
 	/* Sampling. Samplers are closed before the device, batches before their sampler, with nothing in flight. */
 	int (*sampler_open)(struct rung__device *device, const struct rung__sampler_args *args, struct rung__device_sampler **sampler_out);
 	void (*sampler_close)(struct rung__device_sampler *sampler);
+	/** Vertices of a batch at most. */
+	uint64_t (*sampler_vertices)(const struct rung__device_sampler *sampler);
 	int (*batch_open)(struct rung__device_sampler *sampler, struct rung__device_batch **batch_out);
 	void (*batch_close)(struct rung__device_batch *batch);
-	/** Put a batch on a stream; NULL: the device's own. Nothing waits. */
+	/** Put a batch on a stream, as gather(). Nothing waits. */
 	int (*sample)(struct rung__device_batch *batch, const uint64_t *seeds, uint64_t seed_count, uint64_t batch_key,
 	              struct CUstream_st *stream);
 	/** 1 when it is there, 0 when it is not yet, a failure of the batch or of the device. `block`: wait instead of 0. */

@@ -301,7 +301,7 @@ int rung__edge_lists_find_vertex_count(struct rung__edge_lists *lists)
 	if (lists->vertex_count == 0) {
 		if (lists->edge_count == 0)
 			return rung__fail(RUNG_E_FORMAT, "%s: no edges, so nothing says how many vertices there are: give the vertex count",
-			                  lists->opts->specs[0]);
+			                  rung__graph_first(lists->opts));
 		rc = for_each_chunk(lists, find_largest, NULL);
 		lists->vertex_count = lists->largest + 1;
 	}

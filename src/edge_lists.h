@@ -20,7 +20,10 @@ struct rung__edge_spec {
 	struct rung__id_range source, destination;
 };
 
-/** Cut a spec of an edge list up. What does not end in such numbers is all SRC. RUNG_E_INVAL for numbers that make no ids. */
+/**
+ * Cut a spec of an edge list up. What does not end in such numbers, and a spec that names a file as
+ * it stands, is all SRC. RUNG_E_INVAL for numbers that make no ids.
+ */
 int rung__edge_spec_parse(const char *spec, struct rung__edge_spec *parts_out);
 
 struct rung__edge_lists {

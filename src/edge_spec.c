@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Edge lists between parts of the vertices, whose ids begin at 0 in each part: where a part begins, and how many ids it has. */
 #include <string.h>
+#include <sys/stat.h>
 
 #include "edge_lists.h"
 
@@ -46,12 +47,21 @@ static bool range_ok(const struct rung__id_range *range)
 	return range->first <= INT64_MAX && (range->count == UINT64_MAX || range->count <= INT64_MAX - range->first);
 }
 
+/* A file may be called as a spec looks. */
+static bool is_file(const char *spec)
+{
+	struct stat st;
+
+	return stat(spec, &st) == 0 && !S_ISDIR(st.st_mode);
+}
+
 int rung__edge_spec_parse(const char *spec, struct rung__edge_spec *parts_out)
 {
 	const char *at = spec + strlen(spec);
 	struct rung__edge_spec parts;
 
-	if (!range_before(spec, &at, ',', &parts.destination) || !range_before(spec, &at, '+', &parts.source)) {
+	if (is_file(spec) || !range_before(spec, &at, ',', &parts.destination) ||
+	    !range_before(spec, &at, '+', &parts.source)) {
 		const struct rung__id_range all = { .count = UINT64_MAX };
 
 		*parts_out = (struct rung__edge_spec){ .src_length = strlen(spec), .source = all, .destination = all };

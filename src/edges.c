@@ -158,7 +158,7 @@ int rung_edges_open(const struct rung_edges_opts *caller_opts, struct rung_edges
 
 	if (rc < 0)
 		return rc;
-	if (rung__spec_is_csc(graph->specs[0]) && !graph->undirected && !graph->dedup) {
+	if (rung__spec_is_csc(rung__graph_first(graph)) && !graph->undirected && !graph->dedup) {
 		rc = rung__edges_open_columns(graph, opts.memory_bytes, opts.chunk_bytes, &edges);
 	} else {
 		edges = make();

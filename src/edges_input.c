@@ -25,7 +25,7 @@ static int open_lists(struct rung__edge_input *input, uint64_t memory_bytes)
 	input->index_bytes = input->lists.index_bytes;
 	input->source_bytes = input->lists.source_bytes;
 	if (!rung__mul(input->lists.edge_count, input->opts->undirected ? 2 : 1, &input->pair_count_max))
-		return rung__fail(RUNG_E_FORMAT, "%s: more than 2^64 edges", input->opts->specs[0]);
+		return rung__fail(RUNG_E_FORMAT, "%s: more than 2^64 edges", input->name);
 	return 0;
 }
 
@@ -58,8 +58,8 @@ static int open_columns(struct rung__edge_input *input, uint64_t memory_bytes)
 
 int rung__edge_input_open(struct rung__edge_input *input, const struct rung_graph_opts *opts, uint64_t memory_bytes)
 {
-	*input = (struct rung__edge_input){ .opts = opts, .name = opts->specs[0] };
-	if (rung__spec_is_csc(opts->specs[0]) || rung__spec_is_csr(opts->specs[0]))
+	*input = (struct rung__edge_input){ .opts = opts, .name = rung__graph_first(opts) };
+	if (rung__spec_is_csc(input->name) || rung__spec_is_csr(input->name))
 		return open_columns(input, memory_bytes);
 	return open_lists(input, memory_bytes);
 }

@@ -52,7 +52,8 @@ int rung__edges_pass(struct rung_edges *edges, int (*work)(void *ctx, const stru
 struct rung__id_file {
 	const char *name;            /* for messages: the spec */
 	const unsigned char *data;   /* all of them in memory, or NULL */
-	const struct rung_source *inflated;   /* read through it, best in order, or NULL and */
+	const struct rung_source *src;   /* NULL: a temporary file */
+	bool streamed;               /* read through `src`, best in order; else */
 	struct rung__direct file;
 	uint64_t offset;             /* of the first */
 	uint64_t count;

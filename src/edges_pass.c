@@ -301,7 +301,9 @@ static void *read_ahead(void *ctx)
 	struct slot *slot;
 
 	while ((slot = begin_plan(pass)) != NULL) {
-		const bool in_order = pass->edges->indices.inflated;   /* what is inflated: then nobody reads a later chunk meanwhile */
+		const bool in_order =
+			pass->edges->indices.streamed; /* what is inflated: then nobody reads a
+							  later chunk meanwhile */
 		int rc = plan_chunk(pass, slot);
 
 		if (!in_order)

@@ -16,10 +16,17 @@ int rung__id_file_open(struct rung__id_file *file, const struct rung_source *src
 	const struct rung__source_place place = rung__source_place(src);
 
 	*file = (struct rung__id_file){
-		.name = rung_source_spec(src), .data = place.data, .inflated = place.inflated ? src : NULL, .file.fd = -1, .offset = place.offset,
-		.count = rung_source_info(src)->row_count, .dtype = rung_source_info(src)->dtype,
+		.name = rung_source_spec(src),
+		.data = place.data,
+		.src = src,
+		.streamed = place.streamed,
+		.file.fd = -1,
+		.offset = place.offset,
+		.count = rung_source_info(src)->row_count,
+		.dtype = rung_source_info(src)->dtype,
 	};
-	return place.data || place.inflated ? 0 : rung__direct_open(&file->file, place.fd, place.path);
+	return place.data || place.streamed ? 0
+					    : rung__direct_open(&file->file, place.fd, place.path);
 }
 
 void rung__id_file_close(struct rung__id_file *file)
@@ -30,7 +37,8 @@ void rung__id_file_close(struct rung__id_file *file)
 
 bool rung__id_file_in_place(const struct rung__id_file *file, unsigned id_bytes)
 {
-	return !file->data && !file->inflated && rung_dtype_bytes(file->dtype) == id_bytes && file->offset % id_bytes == 0;
+	return !file->data && !file->streamed && rung_dtype_bytes(file->dtype) == id_bytes &&
+	       file->offset % id_bytes == 0;
 }
 
 static uint64_t value_at(const unsigned char *raw, enum rung_dtype dtype, uint64_t i)
@@ -143,10 +151,13 @@ static int read_piece(const struct rung__id_file *file, const struct rung__id_re
 
 	if (file->data)
 		raw = (unsigned char *)(uintptr_t)file->data + first * raw_bytes;   /* only read from */
-	else if (file->inflated)
-		rc = rung_source_read_bytes(file->inflated, first * raw_bytes, count * raw_bytes, raw = reader->bounce);
+	else if (file->streamed)
+		rc = rung_source_read_bytes(file->src, first * raw_bytes, count * raw_bytes,
+					    raw = reader->bounce);
 	else
 		rc = read_at(file, file->offset + first * raw_bytes, count * raw_bytes, reader->bounce, &raw);
+	if (rc == 0 && file->src && !file->data && !file->streamed)
+		rc = rung__source_was_read(file->src, first * raw_bytes, count * raw_bytes, raw);
 	if (rc < 0)
 		return rc;
 	*good_out = take(file, reader, raw, count, to);
@@ -173,6 +184,12 @@ static int read_in_place(const struct rung__id_file *file, const struct rung__id
 			return rc;
 		done += piece;
 		fresh = done > lead ? (done - lead) / reader->id_bytes - taken : 0;
+		if (file->src)
+			rc = rung__source_was_read(file->src, (first + taken) * reader->id_bytes,
+						   fresh * reader->id_bytes,
+						   room + lead + taken * reader->id_bytes);
+		if (rc < 0)
+			return rc;
 		out->good += take(file, reader, room + lead + taken * reader->id_bytes, fresh, room + lead + taken * reader->id_bytes);
 		taken += fresh;
 	}

@@ -370,14 +370,18 @@ static int take_memory(struct sorter *sorter, uint64_t memory_bytes)
 	return rung__partition_init(&sorter->partition, BUCKETS_MAX, sorter->threads);
 }
 
-/* For temporary files: what is appended to the result is given back by the buckets. */
+/*
+ * Temporary files hold all pairs, and beside them what one arena appends to the result before its
+ * buckets are released: at most a second copy.
+ */
 static int check_space(struct sorter *sorter)
 {
 	const struct rung__edge_input *input = sorter->input;
 	uint64_t bytes, offsets;
 
 	if (!rung__mul(input->pair_count_max, 2 * (uint64_t)input->index_bytes, &bytes) || !rung__mul(input->vertex_count, 8, &offsets) ||
-	    !rung__add(bytes, offsets, &bytes) || !rung__add(bytes, sorter->arena_bytes, &bytes))
+	    !rung__add(bytes, offsets, &bytes) ||
+	    !rung__add(bytes, RUNG__MIN(sorter->arena_bytes, bytes), &bytes))
 		bytes = UINT64_MAX;
 	sorter->bytes_needed = bytes;
 	return rung__space_check(sorter->job->temp_dir, bytes);

@@ -17,8 +17,23 @@ int rung__pread_all(int fd, const char *path, void *buf, uint64_t bytes, uint64_
 int rung__pwrite_all(int fd, const char *path, const void *buf, uint64_t bytes, uint64_t offset);
 
 /**
- * Open the file behind a descriptor once more for reading, with `flags` of its own (O_DIRECT): the same file, whatever its path
- * names by now.
+ * Allocate the first `bytes` of a file before they are written: a full device is reported at once,
+ * and the file gets few extents. A file system without fallocate() allocates as it is written.
+ * @return 0, RUNG_E_NOSPC or RUNG_E_IO naming `path`, the bytes and errno
+ */
+int rung__reserve(int fd, const char *path, uint64_t bytes);
+
+/**
+ * Open `name` in the folder `dir_fd` for reading, with `flags` added. It has to be a regular file:
+ * opening a FIFO would wait for its writer, and opening a device may do anything.
+ * @return descriptor, or RUNG_E_FORMAT for what is not a regular file, or what errno stands for;
+ * `path` is for messages
+ */
+int rung__open_regular(int dir_fd, const char *name, const char *path, int flags);
+
+/**
+ * Open the file or disk behind a descriptor once more for reading, with `flags` of its own
+ * (O_DIRECT): the same file, whatever its path names by now.
  * @return descriptor, or -1 with errno
  */
 int rung__reopen(int fd, int flags);

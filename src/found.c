@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the gather of a device found: hits are counted, ids outside and too many misses fail the request. */
+/* What the gather of a device found: hits are counted, ids outside fail the request. */
+#include <assert.h>
 #include <stdio.h>
 
 #include "store_internal.h"
@@ -20,15 +21,6 @@ static void fail_bad_id(struct rung_request *request, const struct rung__found *
 	rung__request_fail(request, RUNG_E_RANGE, text);
 }
 
-static void fail_for_room(struct rung_request *request)
-{
-	char text[RUNG__ERROR_BYTES];
-
-	snprintf(text, sizeof(text), "gather: %" PRIu64 " cold rows in one request, there is room for %u: open the store with a larger "
-	         "stream_rows_max, or with 0", request->misses.count, request->store->opts.stream_rows_max);
-	rung__request_fail(request, RUNG_E_NOMEM, text);
-}
-
 void rung__found_take(struct rung_request *request, const struct rung__found *found)
 {
 	_Atomic uint64_t *hits = request->store->counters.tier_hits;
@@ -40,14 +32,14 @@ void rung__found_take(struct rung_request *request, const struct rung__found *fo
 	rung__count(&hits[RUNG__TIER_GPU], found->local_rows);
 	rung__count(&hits[RUNG__TIER_PEER], found->peer_rows);
 	rung__count(&hits[RUNG__TIER_HOST], found->host_rows);
-	request->misses.count = found->miss_count;
-	if (request->stage && found->miss_count > request->store->opts.stream_rows_max)
-		fail_for_room(request);   /* and none of them is looked for */
+	if (request->known)   /* the count is refill's by now */
+		assert(request->misses.count == found->miss_count);
 	else
-		rung__count(&hits[RUNG__TIER_NVME], found->miss_count);
+		request->misses.count = found->miss_count;
+	rung__count(&hits[RUNG__TIER_NVME], found->miss_count);
 }
 
-void rung__handoff_settle(struct rung_request *request, bool block)
+void rung__handoff_settle(struct rung_request *request)
 {
 	struct rung_store *store = request->store;
 	struct rung__found found;
@@ -56,7 +48,8 @@ void rung__handoff_settle(struct rung_request *request, bool block)
 
 	if (atomic_load_explicit(&request->state, memory_order_acquire) == RUNG__REQUEST_DONE)
 		return;
-	rc = store->device_ops->gathered(store->device, rung__request_index(request), block, &found);
+	rc = store->device_ops->gathered(store->device, rung__request_index(request),
+	                                 rung__check_is_due(request, rung__now_ns()), &found);
 	if (rc == 0)
 		return;
 	pthread_mutex_lock(&request->lock);   /* another thread may have looked as well */

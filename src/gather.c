@@ -66,13 +66,13 @@ __attribute__((always_inline)) static inline void prefetch_rank(const struct run
 		__builtin_prefetch((const char *)g->rank_of_vertex + rung__gather_id(ids->data, dtype, i) * (map == MAP_32 ? 4 : 8), 0, 0);
 }
 
-static int out_of_range(const struct rung__gather *g, const struct rung_ids *ids, uint64_t i, uint64_t id)
+int rung__gather_outside(enum rung_dtype dtype, uint64_t id, uint64_t index, uint64_t vertex_count)
 {
-	i += g->index_first;
-	if (ids->dtype == RUNG_I32 || ids->dtype == RUNG_I64)
-		return rung__fail(RUNG_E_RANGE, "gather: id %" PRId64 " at index %" PRIu64 " is not in 0..%" PRIu64, (int64_t)id, i,
-		                  g->vertex_count - 1);
-	return rung__fail(RUNG_E_RANGE, "gather: id %" PRIu64 " at index %" PRIu64 " is not in 0..%" PRIu64, id, i, g->vertex_count - 1);
+	if (dtype == RUNG_I32 || dtype == RUNG_I64)
+		return rung__fail(RUNG_E_RANGE, "gather: id %" PRId64 " at index %" PRIu64
+		                  " is not in 0..%" PRIu64, (int64_t)id, index, vertex_count - 1);
+	return rung__fail(RUNG_E_RANGE, "gather: id %" PRIu64 " at index %" PRIu64
+	                  " is not in 0..%" PRIu64, id, index, vertex_count - 1);
 }
 
 /* How a loop copies rows and asks for later ones: as memcpy() does it, in blocks, or in blocks past the caches. */
@@ -111,7 +111,8 @@ __attribute__((always_inline)) static inline int gather_loop(const struct rung__
 		if (way == PLAIN)
 			prefetch_row(&g, later);
 		if (id >= g.vertex_count)
-			return out_of_range(gather, list, i, id);
+			return rung__gather_outside(list->dtype, id, i + gather->index_first,
+			                            g.vertex_count);
 		rank = rank_at(&g, map, id);
 		slot = rank - view.rank_first;
 		if (slot < view.row_count) {

@@ -27,6 +27,18 @@ struct rung__gather {
 	uint64_t index_first;         /* of ids in the caller's list, for messages */
 };
 
+/**
+ * Let the lists follow each other without gaps, `rows` of each, from `ranks` on and from `links`
+ * on: few rows are few pages.
+ */
+static inline void rung__misses_lay_out(struct rung__misses *misses, uint64_t rows)
+{
+	misses->ranks_tmp = misses->ranks + rows;
+	misses->rows = (uint32_t *)(misses->ranks_tmp + rows);
+	misses->rows_tmp = misses->rows + rows;
+	misses->frames = (uint32_t *)(misses->links + rows);
+}
+
 /** Id `i` of a list. */
 static inline uint64_t rung__gather_id(const void *ids, enum rung_dtype dtype, uint64_t i)
 {
@@ -36,6 +48,9 @@ static inline uint64_t rung__gather_id(const void *ids, enum rung_dtype dtype, u
 	default: return ((const uint64_t *)ids)[i];
 	}
 }
+
+/** Fail because of an id that is no vertex. @param index  of it in the caller's list */
+int rung__gather_outside(enum rung_dtype dtype, uint64_t id, uint64_t index, uint64_t vertex_count);
 
 /**
  * Copy and list. Ids that are no vertex are never used to read.

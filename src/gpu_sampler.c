@@ -11,6 +11,7 @@
 #define LOOK_NS 20000
 
 struct rung_gpu_sampler {
+	const struct rung_store *store;
 	const struct rung__device_ops *ops;
 	struct rung__device_sampler *sampler;
 	uint32_t hop_count;
@@ -24,11 +25,10 @@ struct rung_gpu_batch {
 	bool there;   /* sampled holds it */
 };
 
-static int open_arrays(const struct rung_dataset *ds, const struct rung_plan *plan, struct rung__features files[2],
-                       struct rung__sampler_args *args)
+static int open_arrays(const struct rung_dataset *ds, const struct rung_plan_graph *graph,
+                       struct rung__features files[2], struct rung__sampler_args *args)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
-	const struct rung_plan_graph *graph = &plan->graph;
 	int rc = rung__array_open(ds, "graph_indptr.npy", &files[0]);
 
 	if (rc == 0)
@@ -38,12 +38,16 @@ static int open_arrays(const struct rung_dataset *ds, const struct rung_plan *pl
 	return rc;
 }
 
-static int check_opts(const struct rung_store *store, const struct rung_plan *plan, const struct rung_gpu_sampler_opts *opts)
+static int check_opts(const struct rung_store *store, const struct rung_dataset *ds,
+                      const struct rung_plan *plan, const struct rung_gpu_sampler_opts *opts)
 {
 	if (!store->device)
 		return rung__fail(RUNG_E_NOSUP, "sampling on a GPU: the store's gathers run on the CPU: use rung_sampler_create()");
-	if (plan->vertex_count != store->shape.vertex_count)
-		return rung__fail(RUNG_E_INVAL, "sampling on a GPU: the plan was made for another dataset");
+	if (rung_dataset_info(ds)->vertex_count != store->shape.vertex_count ||
+	    (plan && plan->vertex_count != store->shape.vertex_count))
+		return rung__fail(RUNG_E_INVAL, "sampling on a GPU: dataset, plan and store have "
+		                                "different numbers of vertices: "
+		                                "use those that the store was opened with");
 	if (opts->hop_count < 1 || opts->hop_count > RUNG_HOPS_MAX || !opts->fanouts)
 		return rung__fail(RUNG_E_INVAL, "sampling on a GPU: %u hops: 1 to %d, with a fanout for each", opts->hop_count, RUNG_HOPS_MAX);
 	if (opts->draws != RUNG_DRAWS_ALL)
@@ -62,7 +66,7 @@ int rung_gpu_sampler_create(struct rung_store *store, const struct rung_dataset 
 	int rc = rung__opts_take(&opts, sizeof(opts), user_opts, "rung_gpu_sampler_opts");
 
 	if (rc == 0)
-		rc = check_opts(store, plan, &opts);
+		rc = check_opts(store, ds, plan, &opts);
 	if (rc < 0)
 		return rc;
 	sampler = rung__zalloc(sizeof(*sampler));
@@ -75,7 +79,8 @@ int rung_gpu_sampler_create(struct rung_store *store, const struct rung_dataset 
 	args.vertex_count_max = opts.vertex_count_max;
 	args.edge_count_max = opts.edge_count_max;
 	sampler->ops = store->device_ops;
-	rc = open_arrays(ds, plan, files, &args);
+	sampler->store = store;
+	rc = open_arrays(ds, plan ? &plan->graph : &store->graph, files, &args);
 	if (rc == 0)
 		rc = store->device_ops->sampler_open(store->device, &args, &sampler->sampler);
 	rung__features_close(&files[0]);
@@ -94,6 +99,31 @@ void rung_gpu_sampler_destroy(struct rung_gpu_sampler *sampler)
 		return;
 	sampler->ops->sampler_close(sampler->sampler);
 	rung__free(sampler);
+}
+
+int rung__gpu_sampler_check(const struct rung_gpu_sampler *sampler, const struct rung_store *store,
+                            uint64_t seed_count)
+{
+	if (sampler->store != store)
+		return rung__fail(RUNG_E_INVAL, "sampling on a GPU: the sampler was created for "
+		                                "another store; create one for this store");
+	if (seed_count > sampler->seed_count_max)
+		return rung__fail(RUNG_E_INVAL,
+		                  "sampling on a GPU: batches of %" PRIu64
+		                  " seeds, the sampler has room for %" PRIu64
+		                  "; create it with a larger seed_count_max",
+		                  seed_count, sampler->seed_count_max);
+	return 0;
+}
+
+uint32_t rung__gpu_sampler_hops(const struct rung_gpu_sampler *sampler)
+{
+	return sampler->hop_count;
+}
+
+uint64_t rung__gpu_sampler_vertices(const struct rung_gpu_sampler *sampler)
+{
+	return sampler->ops->sampler_vertices(sampler->sampler);
 }
 
 int rung_gpu_batch_create(struct rung_gpu_sampler *sampler, struct rung_gpu_batch **batch_out)

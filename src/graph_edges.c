@@ -75,7 +75,7 @@ static int fill_columns(struct loader *loader)
 	rc = rung__edge_lists_each(lists, place_pairs, loader);
 	for (uint64_t v = 0; v < vertex_count && rc == 0; v++) {
 		if (loader->next[v] != loader->indptr[v + 1])
-			rc = rung__edges_changed(lists->opts->specs[0]);
+			rc = rung__edges_changed(rung__graph_first(lists->opts));
 	}
 	return rc;
 }

@@ -27,6 +27,12 @@ int rung__graph_from_edges(const struct rung_graph_opts *opts, struct rung_graph
 /** What is asked of options before a file is opened. graph_load.c */
 int rung__graph_opts_check(const struct rung_graph_opts *opts);
 
+/** The first source, for its kind and for messages; without one a name that is no columns'. */
+static inline const char *rung__graph_first(const struct rung_graph_opts *opts)
+{
+	return opts->spec_count > 0 ? opts->specs[0] : "no edges";
+}
+
 #define RUNG__COLUMNS_PREFIX 4   /* bytes of "csc:" and "csr:" */
 
 /** Whether a spec is a pair of sources "csc:SRC,SRC" or "csr:SRC,SRC". */

@@ -6,8 +6,14 @@
 
 int rung__graph_opts_check(const struct rung_graph_opts *opts)
 {
-	if (!opts->specs || opts->spec_count == 0)
-		return rung__fail(RUNG_E_INVAL, "graph: no source is given: an edge index, csc:INDPTR,INDICES or csr:INDPTR,INDICES is needed");
+	const bool none = opts->spec_count == 0;
+
+	if (none ? opts->vertex_count == 0 : !opts->specs)
+		return rung__fail(RUNG_E_INVAL, "graph: no source and no vertex count; "
+				  "give an edge index, csc:INDPTR,INDICES or csr:INDPTR,INDICES");
+	if (none && (opts->undirected || opts->dedup))
+		return rung__fail(RUNG_E_INVAL, "graph: %s is set, but there are no edges; "
+				  "leave it out", opts->undirected ? "undirected" : "dedup");
 	for (size_t i = 0; i < opts->spec_count && opts->spec_count > 1; i++) {
 		if (rung__spec_is_csc(opts->specs[i]) || rung__spec_is_csr(opts->specs[i]))
 			return rung__fail(RUNG_E_INVAL, "%s: stands alone, but %zu graphs are given: give edge lists or one %.4s", opts->specs[i],
@@ -18,14 +24,15 @@ int rung__graph_opts_check(const struct rung_graph_opts *opts)
 
 static int load(const struct rung_graph_opts *opts, struct rung_graph **graph_out)
 {
+	const char *spec = rung__graph_first(opts);
 	int rc;
 
-	if (!rung__spec_is_csc(opts->specs[0]) && !rung__spec_is_csr(opts->specs[0]))
+	if (!rung__spec_is_csc(spec) && !rung__spec_is_csr(spec))
 		return rung__graph_from_edges(opts, graph_out);   /* undirected while it reads */
-	rc = rung__graph_from_columns(opts->specs[0], opts, graph_out);
+	rc = rung__graph_from_columns(spec, opts, graph_out);
 	if (rc < 0)
 		return rc;
-	if (rung__spec_is_csr(opts->specs[0]))
+	if (rung__spec_is_csr(spec))
 		rc = rung__graph_flip(*graph_out, opts->undirected);
 	else if (opts->undirected)
 		rc = rung__graph_undirect(*graph_out);

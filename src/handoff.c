@@ -2,18 +2,26 @@
 /*
  * The hand-off between a device and refill.
  *
- *     caller: gather on its stream ─> [gathered?] ─ misses ─> refill ─ parcels ─> scatter on the device's stream ─> [scattered?] ─> done
- *                                          └─ none ─> done            <─ slots that were copied from ─┘
+ *     caller: gather on its stream -> [gathered?] - misses -> sorter -> refill -+
+ *                                         \- none -> done                       |
+ *                                                                              |
+ *     done <- [scattered?] <- scatter on the device's stream <- parcels --------+
+ *                 \- slots that were copied from -> refill
  *
- * Two kernels with the refill between them. One thread asks the device, in turn, which of the gathers and scatters on their way
- * have run; no kernel waits for the host, no call waits for the device, and requests that hang on each other through the caller's
- * streams cannot block one another. It is the one thread that puts rung's own work on the device after open, and refill makes no call
- * to it. While something is on its way the thread looks again after LOOK_NS; otherwise it sleeps until it is woken.
+ * Two kernels with the refill between them. Misses are sorted by a separate thread (misses.c),
+ * because the copies of all requests wait for this one. One thread looks, in turn, which of the
+ * gathers and scatters in flight have run; no kernel waits for the host, no call waits for the
+ * device, and requests that hang on each other through the caller's streams cannot block one
+ * another. It is the one thread that puts rung's own work on the device after open, and refill
+ * makes no call to it.
  *
- * With opts.stream_rows_max the copy of cold rows is on the caller's stream from the start, behind a wait for a word in host memory. Refill
- * then copies rows out of its slots to the request's stage, and the thread writes the word when all are there, or when there is nothing
- * to wait for any more. Nothing on the way to the word needs the GPU but the gather in front of the wait, so streams that share a
- * queue cannot lock each other out.
+ * A look is a load of a word that the kernel stores last (kernels/finish.h), and no call to CUDA.
+ * While something is in flight the thread looks again after 20 us, less often the longer nothing
+ * is found, but after 100 us at the latest; otherwise it sleeps until it is woken. A kernel that
+ * never runs stores no word: therefore each request in flight is asked after every RUNG__CHECK_NS.
+ *
+ * Ids in plain host memory have their misses listed at submission (known.c): those go to the sorter
+ * at once, and parcels of theirs wait here until the gather has run.
  *
  * Where no row is cold there is no thread: who polls or waits finds out by itself (rung__handoff_settle).
  *
@@ -30,7 +38,6 @@
 #include "store_internal.h"
 #include "thread.h"
 
-#define LOOK_NS 20000      /* between looks at the device: what has ended waits at most so long to be seen */
 #define SLACK_NS 2000      /* of the timer: by default the kernel adds 50 us */
 #define STOP_WAIT_S 60     /* a device that has not answered for so long is given up */
 
@@ -41,6 +48,8 @@ struct rung__handoff {
 	struct rung_request **active;      /* [request_count], in order of submission */
 	uint32_t active_count;
 	bool looking;                      /* something is on its way on the device */
+	uint64_t now_ns;                   /* of this round of looks */
+	uint64_t found_ns;                 /* of the last one that found something */
 	bool stop;
 	char error[RUNG__ERROR_BYTES];     /* of the last scatter that failed */
 
@@ -49,6 +58,7 @@ struct rung__handoff {
 	struct rung__parcels parcels;
 	pthread_cond_t work;
 	pthread_t thread;
+	struct rung__end end;
 };
 
 static void push(struct rung__parcels *list, struct rung__parcel *parcel)
@@ -89,15 +99,12 @@ static void end(struct rung__handoff *h, uint32_t active_idx)
 	rung__request_finish(request, request->status);
 }
 
-/* Let the stream go on; the copy behind the wait counts as the one scatter of the request. */
-static void release(struct rung__handoff *h, struct rung_request *request, uint64_t count)
+/* Its rows may go to the output now: what was on the stream before the gather has ended. */
+static void may_copy(struct rung__handoff *h, struct rung_request *request)
 {
-	h->ops->release(h->device, rung__request_index(request), count);
-	if (count > 0)
-		rung__count(&h->store->counters.scatters, 1);
-	request->scatters[0] = &request->parts[0].last_parcel;
-	*request->scatters[0] = (struct rung__parcel){ .part = &request->parts[0], .slot_head = RUNG__SLOT_NONE };
-	request->scatter_count = 1;
+	atomic_store_explicit(&request->may_copy, true, memory_order_relaxed);
+	for (uint32_t f = 0; f < h->store->refill_count; f++)
+		rung__refill_may_copy(h->store->refills[f]);
 }
 
 /* @return true when the request has ended */
@@ -105,12 +112,14 @@ static bool look_at_gather(struct rung__handoff *h, uint32_t active_idx)
 {
 	struct rung_request *request = h->active[active_idx];
 	struct rung__found found;
-	int rc = h->ops->gathered(h->device, rung__request_index(request), false, &found);
+	int rc = h->ops->gathered(h->device, rung__request_index(request),
+	                          rung__check_is_due(request, h->now_ns), &found);
 
 	if (rc == 0) {
 		h->looking = true;
 		return false;
 	}
+	h->found_ns = h->now_ns;
 	if (rc < 0)
 		rung__request_fail(request, rc, rung_last_error());
 	else
@@ -118,16 +127,16 @@ static bool look_at_gather(struct rung__handoff *h, uint32_t active_idx)
 	if (request->status == 0 && request->misses.count > 0 && h->stop)
 		rung__request_fail(request, RUNG_E_CANCELED, "the store was closed while the request was in flight");
 	request->reading = true;
-	if (request->status < 0 || request->misses.count == 0) {
-		request->read_through = true;
-		if (!request->stage) {
-			end(h, active_idx);
-			return true;
-		}
-		release(h, request, 0);
+	if (request->known && request->misses.count > 0) {   /* refill has them already */
+		may_copy(h, request);
 		return false;
 	}
-	rung__request_enqueue(request);
+	if (request->status < 0 || request->misses.count == 0) {
+		request->read_through = true;
+		end(h, active_idx);
+		return true;
+	}
+	rung__sorter_take(h->store->sorter, request);
 	return false;
 }
 
@@ -136,7 +145,6 @@ static void unpin_frames(struct rung__handoff *h, const struct rung__parcel *par
 {
 	const struct rung__pool *pool = &h->store->pool;
 	const uint64_t *places = parcel->part->request->misses.ranks_tmp;
-	uint32_t client = rung__refill_client(refill_of(h, parcel));
 	bool locked = false;
 
 	for (uint64_t i = parcel->first; i < parcel->first + parcel->count; i++) {
@@ -145,7 +153,8 @@ static void unpin_frames(struct rung__handoff *h, const struct rung__parcel *par
 		if (!locked)
 			rung__cache_lock(h->store->cache);
 		locked = true;
-		rung__cache_unpin(h->store->cache, client, (uint32_t)((places[i] - pool->frames_at) / pool->frame_bytes));
+		rung__cache_unpin(h->store->cache,
+		                  (uint32_t)((places[i] - pool->frames_at) / pool->frame_bytes));
 	}
 	if (locked)
 		rung__cache_unlock(h->store->cache);
@@ -203,14 +212,6 @@ static void launch_parcels(struct rung__handoff *h, struct rung_request *request
 {
 	struct rung__parcel *parcel;
 
-	if (request->stage) {
-		parcel = NULL;
-		while (request->read_through && request->waiting.head)   /* once: all has been read, or has failed */
-			parcel = pop(&request->waiting);
-		if (parcel)
-			release(h, request, request->status < 0 ? 0 : request->misses.count);
-		return;
-	}
 	while (request->scatter_count < RUNG__SCATTERS_MAX && (parcel = pop(&request->waiting)) != NULL) {
 		uint32_t idx = (request->scatter_first + request->scatter_count) % RUNG__SCATTERS_MAX;
 		int rc = 0;
@@ -232,10 +233,12 @@ static void look_at_scatters(struct rung__handoff *h, struct rung_request *reque
 {
 	while (request->scatter_count > 0) {
 		uint32_t idx = request->scatter_first;
-		int rc = h->ops->scattered(h->device, rung__request_index(request), idx);
+		int rc = h->ops->scattered(h->device, rung__request_index(request), idx,
+		                           rung__check_is_due(request, h->now_ns));
 
 		if (rc == 0)
 			return;
+		h->found_ns = h->now_ns;
 		if (rc < 0)
 			scatter_failed(h, request, rc);
 		request->scatter_first = (idx + 1) % RUNG__SCATTERS_MAX;
@@ -302,8 +305,9 @@ static void take_parcels(struct rung__handoff *h)
 /* Sleep until there is something new, or until it is time to look again. */
 static void take_work(struct rung__handoff *h)
 {
-	struct timespec until = rung__deadline(LOOK_NS);
+	struct timespec until = rung__deadline(rung__look_ns(h->now_ns - h->found_ns));
 	struct rung_store *store = h->store;
+	bool work;
 
 	pthread_mutex_lock(&store->lock);
 	while (!h->inbox_head && !h->parcels.head && (h->stop || !store->stop)) {
@@ -317,9 +321,13 @@ static void take_work(struct rung__handoff *h)
 		}
 	}
 	h->stop = store->stop;
+	work = h->inbox_head || h->parcels.head;
 	take_inbox(h);
 	take_parcels(h);
 	pthread_mutex_unlock(&store->lock);
+	h->now_ns = rung__now_ns();
+	if (work)
+		h->found_ns = h->now_ns;
 }
 
 static void *handoff_main(void *ctx)
@@ -338,6 +346,7 @@ static void *handoff_main(void *ctx)
 				look_at_reads(h, i);
 		}
 	} while (!h->stop || h->active_count > 0);
+	rung__end_reach(&h->end);
 	return NULL;
 }
 
@@ -346,7 +355,7 @@ static void *handoff_main(void *ctx)
 /* GPU memory goes with the process that took it. */
 static int check_alive(const struct rung_store *store)
 {
-	struct pollfd other = { .fd = store->alive_fd };
+	struct pollfd other = { .fd = store->alive_fd, .events = POLLIN };
 
 	if (store->alive_fd < 0 || poll(&other, 1, 0) <= 0)
 		return 0;
@@ -359,19 +368,33 @@ int rung__handoff_submit(struct rung_request *request, const struct rung_ids *id
 {
 	struct rung_store *store = request->store;
 	struct rung__handoff *h = store->handoff;
+	struct rung_ids ranks;
+	uint64_t misses;
 	int rc = check_alive(store);
 
-	if (rc == 0)
-		rc = store->device_ops->gather(store->device, rung__request_index(request), ids, out, out_stride, stream);
+	request->id_dtype = ids->dtype;
+	request->misses.count = 0;
+	if (rc == 0 && ids->count > 0)
+		rc = store->device_ops->check_ids(store->device, ids->data);
 	if (rc < 0)
 		return rc;
-	request->id_dtype = ids->dtype;
+	request->known = rc == 1;
+	if (request->known) {
+		rc = rung__known_list(request, ids, &ranks);
+		ids = &ranks;
+	}
+	if (rc == 0)
+		rc = store->device_ops->gather(store->device, rung__request_index(request), ids,
+		                               request->known, out, out_stride, stream);
+	if (rc < 0)
+		return rc;
+	atomic_store_explicit(&request->may_copy, false, memory_order_relaxed);
 	request->reading = request->read_through = false;
 	request->device_status = 0;
 	request->scatter_first = request->scatter_count = 0;
-	request->misses.count = 0;
 	request->next = NULL;
-	atomic_store_explicit(&request->state, request->stage ? RUNG__REQUEST_LAUNCHED : RUNG__REQUEST_BUSY, memory_order_relaxed);
+	misses = request->misses.count;
+	atomic_store_explicit(&request->state, RUNG__REQUEST_BUSY, memory_order_relaxed);
 	if (!h)
 		return 0;
 	pthread_mutex_lock(&store->lock);
@@ -382,6 +405,8 @@ int rung__handoff_submit(struct rung_request *request, const struct rung_ids *id
 	h->inbox_tail = request;
 	pthread_cond_signal(&h->work);
 	pthread_mutex_unlock(&store->lock);
+	if (request->known && misses > 0)   /* it is in flight until they have been read */
+		rung__sorter_take(store->sorter, request);
 	return 0;
 }
 
@@ -395,6 +420,7 @@ void rung__handoff_take(struct rung__handoff *h, struct rung__parcel *parcel)
 
 static void free_handoff(struct rung__handoff *h)
 {
+	rung__end_fini(&h->end);
 	pthread_cond_destroy(&h->work);
 	rung__free(h->active);
 	rung__free(h);
@@ -411,6 +437,7 @@ int rung__handoff_start(struct rung_store *store)
 	h->ops = store->device_ops;
 	h->device = store->device;
 	rung__cond_init(&h->work);
+	rung__end_init(&h->end);
 	h->active = rung__malloc_array(store->request_count, sizeof(struct rung_request *));
 	if (!h->active) {
 		free_handoff(h);
@@ -425,28 +452,16 @@ int rung__handoff_start(struct rung_store *store)
 	return 0;
 }
 
-/* Reads that never come back must not hold the caller's streams for ever. */
-static void release_all(struct rung_store *store)
-{
-	for (uint32_t i = 0; i < store->request_count; i++) {
-		if (store->requests[i].stage)
-			store->device_ops->release(store->device, i, 0);
-	}
-}
-
 int rung__handoff_stop(struct rung__handoff *h)
 {
-	struct timespec until;
-
 	pthread_mutex_lock(&h->store->lock);
 	pthread_cond_signal(&h->work);
 	pthread_mutex_unlock(&h->store->lock);
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += STOP_WAIT_S;
-	if (pthread_timedjoin_np(h->thread, NULL, &until) != 0) {
-		release_all(h->store);
-		return rung__fail(RUNG_E_TIMEDOUT, "device %s: work in flight has not ended for %d s: the GPU is stuck; the store's memory is "
-		                  "left", h->ops->name, STOP_WAIT_S);
+	if (!rung__end_join(&h->end, h->thread, STOP_WAIT_S * 1000000000ull)) {
+		return rung__fail(RUNG_E_TIMEDOUT,
+		                  "device %s: requests in flight have not ended for %d s: "
+		                  "the GPU or a drive is stuck; the store's memory is left",
+		                  h->ops->name, STOP_WAIT_S);
 	}
 	free_handoff(h);
 	return 0;

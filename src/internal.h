@@ -65,6 +65,11 @@ void rung__free(void *ptr);
  * be writing to it, and a child's copy-on-write would take the pages away from under a read.
  */
 void *rung__map_pages(uint64_t bytes);
+/**
+ * The same for memory that is used from its beginning up to where it is needed. Its first 2 MiB are
+ * small pages, because the first few bytes would touch the whole of a huge page.
+ */
+void *rung__map_growing(uint64_t bytes);
 /** The same over the memory of a descriptor, which other processes may map too. */
 void *rung__map_shared(int fd, uint64_t bytes, bool writable);
 /** The same over a part of such memory, writable, in the place of other memory. @param offset whole pages. @return false with errno */

@@ -10,6 +10,10 @@
 #define AHEAD_DEFAULT 16u      /* enough for the cache to know what is wanted soonest (rung_prefetch()), and some tens of MiB */
 #define GATHERS_DEFAULT 2u     /* one whose rows are there, one whose rows are on the way */
 #define THREADS_DEFAULT_MAX 8u
+/* On a GPU batches have room for the largest there can be; one is sampled while another one is
+ * launched. */
+#define AHEAD_DEFAULT_GPU   2u
+#define THREADS_DEFAULT_GPU 2u
 
 /* ---- making it ---- */
 
@@ -18,6 +22,11 @@ static uint32_t cpus_allowed(void)
 	cpu_set_t set;
 
 	return sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set) : THREADS_DEFAULT_MAX;   /* it fails above 1024 CPUs */
+}
+
+static uint32_t threads_default(void)
+{
+	return RUNG__MIN(RUNG__MAX(cpus_allowed(), 2u) - 1, THREADS_DEFAULT_MAX);
 }
 
 static int take_opts(const struct rung_store *store, const struct rung_loader_opts *caller_opts, struct rung_loader_opts *opts)
@@ -38,15 +47,22 @@ static int take_opts(const struct rung_store *store, const struct rung_loader_op
 		return rung__fail(RUNG_E_INVAL, "loader: %" PRIu32 " gathers beside the caller's batch, of a store with %" PRIu32 " requests: at most %" PRIu32
 		                  ", or open the store with a larger requests_max", opts->gathers, store->opts.requests_max, gathers_max);
 	opts->batch_size = opts->batch_size ? opts->batch_size : BATCH_SIZE_DEFAULT;
-	opts->ahead = opts->ahead ? opts->ahead : AHEAD_DEFAULT;
+	if (opts->ahead == 0)
+		opts->ahead = opts->gpu_sampler ? AHEAD_DEFAULT_GPU : AHEAD_DEFAULT;
 	opts->gathers = opts->gathers ? opts->gathers : RUNG__MIN(GATHERS_DEFAULT, gathers_max);
 	if (opts->threads == 0)
-		opts->threads = RUNG__MIN(RUNG__MAX(cpus_allowed(), 2u) - 1, THREADS_DEFAULT_MAX);
+		opts->threads = opts->gpu_sampler ? THREADS_DEFAULT_GPU : threads_default();
 	return 0;
 }
 
-static int check_csc(const struct rung_store *store, const struct rung_csc *csc, const struct rung_loader_opts *opts)
+static int check_graph(const struct rung_store *store, const struct rung_csc *csc,
+                       const struct rung_loader_opts *opts)
 {
+	if (opts->gpu_sampler && (csc || opts->sampler.hop_count > 0))
+		return rung__fail(RUNG_E_INVAL, "loader: a GPU sampler and a graph or hops of the "
+		                                "CPU's: give one of the two");
+	if (opts->gpu_sampler)
+		return rung__gpu_sampler_check(opts->gpu_sampler, store, opts->batch_size);
 	if (opts->sampler.hop_count == 0)
 		return 0;
 	if (!csc)
@@ -66,15 +82,36 @@ static int make_workers(struct rung_loader *loader, const struct rung_csc *csc)
 		return rung__fail(RUNG_E_NOMEM, "loader: no memory for %" PRIu32 " threads", loader->opts.threads);
 	opts.threads = 1;
 	for (uint32_t i = 0; i < loader->opts.threads; i++) {
-		loader->workers[i].loader = loader;
-		if (opts.hop_count > 0) {
-			int rc = rung_sampler_create(csc, &opts, &loader->workers[i].sampler);
+		struct rung__feed_worker *worker = &loader->workers[i];
+		int rc = 0;
 
-			if (rc < 0)
-				return rc;
-		}
+		worker->loader = loader;
+		if (opts.hop_count > 0)
+			rc = rung_sampler_create(csc, &opts, &worker->sampler);
+		else if (loader->opts.gpu_sampler)
+			rc = loader->store->device_ops->stream_open(loader->store->device,
+			                                            &worker->stream);
+		if (rc < 0)
+			return rc;
 	}
 	loader->opts.sampler.fanouts = NULL;   /* the caller's: each sampler has its own */
+	return 0;
+}
+
+/* All that are in use when the caller holds two: of the GPU's memory nothing is taken during a
+ * pass. */
+static int make_gpu_batches(struct rung_loader *loader)
+{
+	const uint64_t count = loader->slot_count + RUNG__FEED_HELD;
+
+	for (uint64_t i = 0; i < count; i++) {
+		struct rung__feed_batch *batch;
+		int rc = rung__feed_make_batch(loader, &batch);
+
+		if (rc < 0)
+			return rc;
+		rung__feed_give_batch(loader, batch);
+	}
 	return 0;
 }
 
@@ -86,7 +123,7 @@ int rung_loader_create(struct rung_store *store, const struct rung_csc *csc, con
 	int rc = take_opts(store, caller_opts, &opts);
 
 	if (rc == 0)
-		rc = check_csc(store, csc, &opts);
+		rc = check_graph(store, csc, &opts);
 	if (rc < 0)
 		return rc;
 	loader = rung__zalloc(sizeof(*loader));
@@ -96,6 +133,8 @@ int rung_loader_create(struct rung_store *store, const struct rung_csc *csc, con
 	loader->opts = opts;
 	loader->row_bytes = store->shape.layout.row_bytes;
 	loader->announces = store->cache != NULL;
+	loader->hop_count = opts.gpu_sampler ? rung__gpu_sampler_hops(opts.gpu_sampler)
+	                                     : opts.sampler.hop_count;
 	pthread_mutex_init(&loader->lock, NULL);
 	pthread_cond_init(&loader->room, NULL);
 	pthread_cond_init(&loader->work, NULL);
@@ -103,6 +142,10 @@ int rung_loader_create(struct rung_store *store, const struct rung_csc *csc, con
 	loader->slot_count = (uint64_t)opts.ahead + opts.gathers;
 	loader->slots = rung__zalloc_array(loader->slot_count, sizeof(*loader->slots));
 	rc = loader->slots ? make_workers(loader, csc) : rung__fail(RUNG_E_NOMEM, "loader: no memory for %" PRIu64 " batches", loader->slot_count);
+	if (rc == 0 && store->device)
+		rc = store->device_ops->stream_open(store->device, &loader->stream);
+	if (rc == 0 && opts.gpu_sampler)
+		rc = make_gpu_batches(loader);
 	if (rc == 0)
 		rc = rung__feed_start(loader);
 	if (rc < 0) {
@@ -113,8 +156,7 @@ int rung_loader_create(struct rung_store *store, const struct rung_csc *csc, con
 	return 0;
 }
 
-/* Its gather is over: nobody writes to its rows any more. */
-static void settle(struct rung__feed_batch *batch)
+void rung__feed_settle(struct rung__feed_batch *batch)
 {
 	struct rung_request *request = batch ? batch->handed.request : NULL;
 
@@ -123,6 +165,33 @@ static void settle(struct rung__feed_batch *batch)
 	rung_request_wait(request, -1);   /* on a GPU putting would not wait */
 	rung_request_put(request);
 	batch->handed.request = NULL;
+}
+
+/* On a GPU: the caller's stream comes behind the rows, and whoever uses their memory next behind
+ * that. */
+static void lend_until(struct rung_loader *loader, struct rung__feed_batch *batch,
+                       struct CUstream_st *stream)
+{
+	struct rung_request *request = batch->handed.request;
+
+	if (request && rung_request_wait_stream(request, stream) < 0) {
+		rung__feed_settle(batch);
+	} else {
+		rung_request_put(request);
+		batch->handed.request = NULL;
+	}
+	rung__feed_lent_until(loader, batch, stream);
+}
+
+static void close_workers(struct rung_loader *loader)
+{
+	for (uint32_t i = 0; loader->workers && i < loader->opts.threads; i++) {
+		rung_sampler_destroy(loader->workers[i].sampler);
+		if (loader->workers[i].stream)
+			loader->store->device_ops->stream_close(loader->store->device,
+			                                        loader->workers[i].stream);
+	}
+	rung__free(loader->workers);
 }
 
 void rung_loader_destroy(struct rung_loader *loader)
@@ -134,14 +203,14 @@ void rung_loader_destroy(struct rung_loader *loader)
 	while (loader->held) {
 		struct rung__feed_batch *batch = loader->held;
 
-		loader->held = batch->next;
-		settle(batch);
+		loader->held = batch->held_next;
+		rung__feed_settle(batch);
 		rung__feed_free_batch(loader, batch);
 	}
 	rung__feed_free_all(loader);
-	for (uint32_t i = 0; loader->workers && i < loader->opts.threads; i++)
-		rung_sampler_destroy(loader->workers[i].sampler);
-	rung__free(loader->workers);
+	close_workers(loader);
+	if (loader->stream)
+		loader->store->device_ops->stream_close(loader->store->device, loader->stream);
 	rung__free(loader->slots);
 	rung__free(loader->seeds);
 	pthread_cond_destroy(&loader->moved);
@@ -234,10 +303,11 @@ int rung_loader_end(struct rung_loader *loader)
 
 		if (slot->batch)   /* what does not come any more must not keep frames of the cache */
 			rung__prefetch_undo(loader->store, slot->batch->names, slot->batch->name_count);
-		settle(slot->batch);
+		rung__feed_settle(slot->batch);
 		rung__feed_give_batch(loader, slot->batch);
 		*slot = (struct rung__feed_slot){ .state = RUNG__FEED_EMPTY };
 	}
+	rung__feed_free_dropped(loader);
 	return 0;
 }
 
@@ -276,10 +346,10 @@ static int await_rows(struct rung_loader *loader, struct rung__feed_batch *batch
 
 static void hold(struct rung_loader *loader, struct rung__feed_batch *batch)
 {
-	batch->prev = NULL;
-	batch->next = loader->held;
+	batch->held_prev = NULL;
+	batch->held_next = loader->held;
 	if (loader->held)
-		loader->held->prev = batch;
+		loader->held->held_prev = batch;
 	loader->held = batch;
 	loader->counters.batches++;
 	loader->counters.rows += batch->handed.rank_count;
@@ -330,22 +400,36 @@ int rung_loader_next(struct rung_loader *loader, const struct rung_loader_batch 
 	return 1;
 }
 
-void rung_loader_put(struct rung_loader *loader, const struct rung_loader_batch *handed)
+void rung_loader_put(struct rung_loader *loader, const struct rung_loader_batch *handed,
+                     struct CUstream_st *stream)
 {
-	struct rung__feed_batch *batch = (struct rung__feed_batch *)handed;   /* its first field */
+	struct rung__feed_batch *batch;
 
-	if (!batch)
+	if (!handed)
 		return;
-	settle(batch);
-	pthread_mutex_lock(&loader->lock);
-	if (batch->next)
-		batch->next->prev = batch->prev;
-	if (batch->prev)
-		batch->prev->next = batch->next;
+	batch = (struct rung__feed_batch *)((uintptr_t)handed -
+	                                    offsetof(struct rung__feed_batch, handed));
+	if (loader->store->device)
+		lend_until(loader, batch, stream);
 	else
-		loader->held = batch->next;
+		rung__feed_settle(batch);
+	pthread_mutex_lock(&loader->lock);
+	if (batch->held_next)
+		batch->held_next->held_prev = batch->held_prev;
+	if (batch->held_prev)
+		batch->held_prev->held_next = batch->held_next;
+	else
+		loader->held = batch->held_next;
 	pthread_mutex_unlock(&loader->lock);
 	rung__feed_give_batch(loader, batch);
+}
+
+/* Nobody has put work behind its rows: they are waited for, and no stream. */
+static void put_unused(struct rung_loader *loader, const struct rung_loader_batch *batch)
+{
+	if (batch && batch->request)
+		rung_request_wait(batch->request, -1);
+	rung_loader_put(loader, batch, loader->stream);
 }
 
 /* @return 0 or RUNG_E_NOMEM; held: NULL where a batch failed, or there is none left */
@@ -370,7 +454,7 @@ int rung_loader_warm_up(struct rung_loader *loader, const struct rung_loader_pas
 	if (rc == 0) {
 		rc = hold_batches(loader, held, count);
 		for (uint32_t i = 0; i < count; i++)
-			rung_loader_put(loader, held[i]);
+			put_unused(loader, held[i]);
 		rung_loader_end(loader);
 		pthread_mutex_lock(&loader->lock);
 		loader->counters = (struct rung__feed_counters){ 0 };

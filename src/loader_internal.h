@@ -17,25 +17,44 @@
 #define RUNG_LOADER_INTERNAL_H
 
 #include <pthread.h>
+#include <stddef.h>
 
 #include "rung/loader.h"
 #include "store_internal.h"
 
 #define RUNG__FEED_HELD 2u   /* batches of a caller that puts one only after it has got the next: so many more are kept for use again */
 
-/* Memory of the store that rows are gathered to. */
+/* Memory that is used again. */
+struct rung__feed_item {
+	struct rung__feed_item *next;   /* in its list */
+	struct CUevent_st *used;        /* with a device: recorded behind the caller's work */
+	bool pending;                   /* recorded, and not known to have passed */
+	bool lost;                      /* could not be recorded: never used again */
+};
+
+struct rung__feed_list {
+	struct rung__feed_item *head;
+	uint64_t count;
+};
+
+/* Memory of the store that rows are gathered to. It does not grow: rows that it has no room for get
+ * other memory. */
 struct rung__feed_rows {
-	struct rung__feed_rows *next;   /* of those that are free */
+	struct rung__feed_item item;    /* first */
+	uint64_t row_count;             /* there is room for */
 	void *memory;
-	uint64_t bytes;
-	uint64_t *ids;                  /* with a device: what is gathered, in memory that it reaches */
-	uint64_t ids_bytes;
 };
 
 struct rung__feed_batch {
-	struct rung_loader_batch handed;       /* first: what the caller knows of it */
-	struct rung__feed_batch *prev, *next;  /* of those that the caller holds; next also of those that are free */
+	struct rung__feed_item item;           /* first */
+	struct rung_loader_batch handed;       /* what the caller knows of it */
+	struct rung__feed_batch *held_prev, *held_next;
 	struct rung_batch *sample;
+	struct rung_gpu_batch *gpu_sample;     /* with opts.gpu_sampler, in place of it */
+	const uint64_t *host_ranks;            /* handed.ranks on the host; NULL: not there */
+	uint64_t *pinned_seeds;                /* with opts.gpu_sampler: [batch_size], then
+	                                          room for host_ranks */
+	uint64_t pinned_bytes;
 	const struct rung_block *blocks[RUNG_HOPS_MAX];
 	uint64_t edge_count;
 	uint64_t *seeds;                       /* of a batch without edges */
@@ -58,7 +77,8 @@ struct rung__feed_slot {
 struct rung__feed_worker {
 	pthread_t thread;
 	struct rung_loader *loader;
-	struct rung_sampler *sampler;   /* NULL without edges */
+	struct rung_sampler *sampler;   /* NULL without edges, and on a GPU */
+	struct CUstream_st *stream;     /* with opts.gpu_sampler: of its batches */
 };
 
 struct rung__feed_counters {
@@ -73,6 +93,8 @@ struct rung_loader {
 	struct rung_loader_opts opts;   /* defaults filled in; fanouts are not kept */
 	uint64_t row_bytes;
 	bool announces;                 /* some rows are cold and may be kept */
+	uint32_t hop_count;
+	struct CUstream_st *stream;     /* with a device: of its gathers, in order with no other */
 
 	pthread_mutex_t lock;
 	pthread_cond_t room;            /* workers: a number can be claimed, or stop */
@@ -95,9 +117,11 @@ struct rung_loader {
 	struct rung__feed_counters counters;
 
 	/* memory to be used again, and what is not put yet */
-	struct rung__feed_batch *free_batches, *held;
-	struct rung__feed_rows *free_rows;
-	uint64_t free_batch_count, free_row_count;
+	struct rung__feed_batch *held;
+	struct rung__feed_list free_batches, free_rows;
+	struct rung__feed_list dropped_batches, dropped_rows;   /* with a device: to be freed */
+	uint64_t rows_made;                  /* and not dropped */
+	uint64_t rank_count_max;             /* of the batches so far */
 
 	struct rung__feed_worker *workers;   /* [opts.threads] */
 	uint32_t worker_count;               /* that run */
@@ -110,6 +134,11 @@ static inline struct rung__feed_slot *rung__feed_slot(const struct rung_loader *
 	return &loader->slots[idx % loader->slot_count];
 }
 
+/* ---- loader.c ---- */
+
+/** Wait until nobody writes to the rows of a batch any more. NULL is allowed. */
+void rung__feed_settle(struct rung__feed_batch *batch);
+
 /* ---- loader_threads.c ---- */
 
 /** Workers, and the feeder; all that were started run until `stop`. */
@@ -118,14 +147,34 @@ void rung__feed_stop(struct rung_loader *loader);
 
 /* ---- loader_memory.c: lock not held ---- */
 
-/** An empty batch. NULL: no memory, and the failure is recorded. */
-struct rung__feed_batch *rung__feed_take_batch(struct rung_loader *loader);
+/** An empty batch. @return 0, RUNG_E_NOMEM and what the device says */
+int rung__feed_take_batch(struct rung_loader *loader, struct rung__feed_batch **batch_out);
 
-/** Give a batch that nobody works on to those that are free, its rows to theirs; when there are enough, free it. NULL is allowed. */
+/** A new one. */
+int rung__feed_make_batch(struct rung_loader *loader, struct rung__feed_batch **batch_out);
+
+/** Give a batch that nobody works on to those that are free, its rows to theirs; when there are
+ * enough, drop it. NULL is allowed. */
 void rung__feed_give_batch(struct rung_loader *loader, struct rung__feed_batch *batch);
 
-/** Give a batch its rows, with room for all its ids; with a device, the ids are there. @return 0, RUNG_E_NOMEM and what the device says */
+/** With a device: whoever uses the memory of this batch, which has rows, next does so behind the
+ * work that is on `stream` now. */
+void rung__feed_lent_until(struct rung_loader *loader, struct rung__feed_batch *batch,
+                           struct CUstream_st *stream);
+
+/** Let work on `stream` wait until the caller's is through with an item. @return 0, what the device
+ * says */
+int rung__feed_order(const struct rung_loader *loader, struct rung__feed_item *item,
+                     struct CUstream_st *stream);
+
+/**
+ * Give a batch its rows, with room for all its ids; with a device, the loader's stream waits for
+ * whoever used the memory before. @return 0, RUNG_E_NOMEM and what the device says
+ */
 int rung__feed_take_rows(struct rung_loader *loader, struct rung__feed_batch *batch);
+
+/** Free what was dropped. Not during a pass: the device waits for all its work. */
+void rung__feed_free_dropped(struct rung_loader *loader);
 
 void rung__feed_free_batch(struct rung_loader *loader, struct rung__feed_batch *batch);
 void rung__feed_free_all(struct rung_loader *loader);

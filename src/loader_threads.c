@@ -6,6 +6,7 @@
  * come any more. Gathering goes first, since somebody may be waiting for it; what is announced meanwhile is at most a gather later.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "loader_internal.h"
 #include "thread.h"
@@ -39,9 +40,53 @@ static int take_seeds(struct rung_loader *loader, struct rung__feed_batch *batch
 			                  i, seeds[i], vertex_count);
 		batch->seeds[i] = seeds[i];
 	}
-	batch->handed.ranks = batch->seeds;
+	batch->handed.ranks = batch->host_ranks = batch->seeds;
 	batch->handed.rank_count = count;
 	return 0;
+}
+
+/* The cold-row cache is told of ranks on the host. */
+static int fetch_ranks(const struct rung__feed_worker *worker, struct rung__feed_batch *batch)
+{
+	const struct rung_loader *loader = worker->loader;
+	const struct rung_loader_batch *handed = &batch->handed;
+	uint64_t *ranks = batch->pinned_seeds + loader->opts.batch_size;
+	int rc;
+
+	if (!loader->announces)
+		return 0;
+	rc = loader->store->device_ops->fetch(loader->store->device, ranks, handed->ranks,
+	                                      handed->rank_count * sizeof(*ranks), worker->stream);
+	if (rc == 0)
+		batch->host_ranks = ranks;
+	return rc;
+}
+
+static int sample_on_gpu(const struct rung__feed_worker *worker, uint64_t idx,
+                         struct rung__feed_batch *batch, const uint64_t *seeds)
+{
+	const struct rung_loader *loader = worker->loader;
+	struct rung_loader_batch *handed = &batch->handed;
+	int rc = rung__feed_order(loader, &batch->item, worker->stream);
+
+	if (rc < 0)
+		return rc;
+	memcpy(batch->pinned_seeds, seeds, handed->seed_count * sizeof(*seeds));
+	rc = rung_gpu_sample(batch->gpu_sample, batch->pinned_seeds, handed->seed_count,
+	                     loader->key_first + idx, worker->stream);
+	if (rc == 0)
+		rc = rung_gpu_batch_wait(batch->gpu_sample, -1);
+	if (rc < 0)
+		return rc;
+	handed->on_gpu = 1;
+	handed->ranks = rung_gpu_batch_vertices(batch->gpu_sample, &handed->rank_count);
+	handed->seeds = handed->ranks;
+	handed->block_count = loader->hop_count;
+	for (uint32_t hop = 0; hop < handed->block_count; hop++) {
+		batch->blocks[hop] = rung_gpu_batch_block(batch->gpu_sample, hop);
+		batch->edge_count += batch->blocks[hop]->edge_count;
+	}
+	return fetch_ranks(worker, batch);
 }
 
 static int sample(struct rung__feed_worker *worker, uint64_t idx, struct rung__feed_batch *batch)
@@ -53,6 +98,8 @@ static int sample(struct rung__feed_worker *worker, uint64_t idx, struct rung__f
 
 	*handed = (struct rung_loader_batch){ .batch_idx = idx, .seed_count = count, .blocks = batch->blocks };
 	batch->edge_count = 0;
+	if (batch->gpu_sample)
+		return sample_on_gpu(worker, idx, batch, loader->seeds + first);
 	if (!worker->sampler) {
 		rc = take_seeds(loader, batch, loader->seeds + first, count);
 		handed->seeds = handed->ranks;
@@ -61,9 +108,9 @@ static int sample(struct rung__feed_worker *worker, uint64_t idx, struct rung__f
 	rc = rung_sampler_sample(worker->sampler, loader->seeds + first, count, loader->key_first + idx, batch->sample);
 	if (rc < 0)
 		return rc;
-	handed->ranks = rung_batch_vertices(batch->sample, &handed->rank_count);
+	handed->ranks = batch->host_ranks = rung_batch_vertices(batch->sample, &handed->rank_count);
 	handed->seeds = handed->ranks;
-	handed->block_count = loader->opts.sampler.hop_count;
+	handed->block_count = loader->hop_count;
 	for (uint32_t hop = 0; hop < handed->block_count; hop++) {
 		batch->blocks[hop] = rung_batch_block(batch->sample, hop);
 		batch->edge_count += batch->blocks[hop]->edge_count;
@@ -90,18 +137,22 @@ static void sample_next(struct rung__feed_worker *worker)
 	struct rung_loader *loader = worker->loader;
 	const uint64_t idx = loader->claimed++;
 	struct rung__feed_slot *slot = rung__feed_slot(loader, idx);
-	struct rung__feed_batch *batch;
+	struct rung__feed_batch *batch = NULL;
 	uint64_t begin_ns;
 	int rc;
 
 	loader->sampling++;
 	pthread_mutex_unlock(&loader->lock);
 	begin_ns = rung__now_ns();
-	batch = rung__feed_take_batch(loader);
-	rc = batch ? sample(worker, idx, batch) : RUNG_E_NOMEM;
+	rc = rung__feed_take_batch(loader, &batch);
+	if (rc == 0)
+		rc = sample(worker, idx, batch);
 	begin_ns = rung__now_ns() - begin_ns;
 	pthread_mutex_lock(&loader->lock);
 	loader->counters.sample_ns += begin_ns;
+	if (rc == 0)
+		loader->rank_count_max =
+			RUNG__MAX(loader->rank_count_max, batch->handed.rank_count);
 	slot->batch = batch;
 	slot->state = RUNG__FEED_SAMPLED;
 	note_failure(slot, rc);
@@ -110,11 +161,20 @@ static void sample_next(struct rung__feed_worker *worker)
 	pthread_cond_broadcast(&loader->moved);
 }
 
+static void adopt(const struct rung_loader *loader)
+{
+	if (loader->store->device)
+		loader->store->device_ops->adopt(
+			loader->store->device); /* if it fails, so will what follows, and say so */
+}
+
 static void *run_worker(void *ctx)
 {
 	struct rung__feed_worker *worker = ctx;
 	struct rung_loader *loader = worker->loader;
 
+	if (worker->stream)
+		adopt(loader);
 	pthread_mutex_lock(&loader->lock);
 	while (!loader->stop) {
 		if (may_claim(loader))
@@ -129,6 +189,20 @@ static void *run_worker(void *ctx)
 /* ---- the feeder ---- */
 
 /* More ids than a request takes, or no request left of those that others use too: the store splits and waits by itself. */
+static int submit(struct rung_loader *loader, const struct rung_ids *ids,
+                  struct rung_loader_batch *handed)
+{
+	int rc;
+
+	if (ids->count > loader->store->opts.batch_rows_max)
+		return rung__gather(loader->store, ids, handed->rows, 0, loader->stream);
+	rc = rung_gather_submit(loader->store, ids, handed->rows, 0, loader->stream,
+	                        &handed->request);
+	return rc == RUNG_E_AGAIN
+	               ? rung__gather(loader->store, ids, handed->rows, 0, loader->stream)
+	               : rc;
+}
+
 static int gather(struct rung_loader *loader, struct rung__feed_batch *batch)
 {
 	struct rung_loader_batch *handed = &batch->handed;
@@ -137,12 +211,9 @@ static int gather(struct rung_loader *loader, struct rung__feed_batch *batch)
 
 	if (rc < 0)
 		return rc;
-	ids.data = loader->store->device ? batch->rows->ids : handed->ranks;
+	ids.data = handed->ranks;
 	handed->rows = batch->rows->memory;
-	if (ids.count > loader->store->opts.batch_rows_max)
-		return rung_gather(loader->store, &ids, handed->rows, 0);
-	rc = rung_gather_submit(loader->store, &ids, handed->rows, 0, NULL, &handed->request);
-	return rc == RUNG_E_AGAIN ? rung_gather(loader->store, &ids, handed->rows, 0) : rc;
+	return submit(loader, &ids, handed);
 }
 
 /* With the lock held, which is let go of meanwhile. */
@@ -176,7 +247,10 @@ static void submit_next(struct rung_loader *loader)
 static int announce(struct rung_loader *loader, struct rung__feed_batch *batch)
 {
 	const struct rung_loader_batch *handed = &batch->handed;
-	const struct rung_ids ids = { .data = handed->ranks, .count = handed->rank_count, .dtype = RUNG_U64, .space = RUNG_RANKS };
+	const struct rung_ids ids = { .data = batch->host_ranks,
+		                      .count = handed->rank_count,
+		                      .dtype = RUNG_U64,
+		                      .space = RUNG_RANKS };
 	int rc = reserve(&batch->names, &batch->names_capacity, handed->rank_count / loader->store->opts.batch_rows_max + 1);
 
 	return rc < 0 ? rc : rung__prefetch(loader->store, &ids, batch->names, &batch->name_count);
@@ -227,8 +301,7 @@ static void *run_feeder(void *ctx)
 {
 	struct rung_loader *loader = ctx;
 
-	if (loader->store->device)
-		loader->store->device_ops->adopt(loader->store->device);   /* if it fails, so will what follows, and say so */
+	adopt(loader);
 	pthread_mutex_lock(&loader->lock);
 	while (!loader->stop) {
 		loader->feeding = true;

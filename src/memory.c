@@ -181,6 +181,17 @@ void *rung__map_pages(uint64_t bytes)
 	return map_new(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
 }
 
+void *rung__map_growing(uint64_t bytes)
+{
+	void *base = rung__map_pages(bytes);
+
+	if (base)
+		madvise(base,
+		        (size_t)rung__align_up(RUNG__MIN(bytes, HUGE_BYTES), RUNG__PAGE_BYTES),
+		        MADV_NOHUGEPAGE);
+	return base;
+}
+
 void *rung__map_shared(int fd, uint64_t bytes, bool writable)
 {
 	return map_new(bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_NORESERVE, fd);

@@ -6,8 +6,11 @@
  * Copies are timed as nvbandwidth times those of the copy engines (README.md of github.com/NVIDIA/nvbandwidth, "Measurement Details"; its buffers
  * of 512 MiB and its medians are the caller's business): a stream is held back, an event, many copies and an event are put on it, it is let go,
  * and what lies between the events counts; so what it costs to put work on a stream is not in it. There a kernel that spins holds the stream,
- * here a wait for a word of host memory, which takes no part of the GPU and cannot be left spinning. Gathers are timed in the same way; they are
- * those of the store (kernels/gather.cu).
+ * here a wait for a word of host memory, which takes no part of the GPU and cannot be left
+ * spinning. Gathers are timed in the same way; they are those of the store (kernels/gather.cu). A
+ * pass of each that is neither held nor timed comes first, and a stream that cannot be filled
+ * within 5 s is let go (RUNG_E_TIMEDOUT): what CUDA does lazily may wait until nothing is on any
+ * stream.
  *
  * Every failure here is a fact about the machine, in CUDA's own words, but for RUNG_E_NOMEM, which is memory of the host's that lacked.
  *

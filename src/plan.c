@@ -111,10 +111,19 @@ static void choose_cache(struct rung_plan *plan, uint64_t bytes, uint64_t first)
 	};
 }
 
-static uint64_t cache_budget(const struct rung_plan_opts *opts, uint64_t budget, uint64_t left)
+static uint64_t share_of(uint64_t whole, double share)
+{
+	return share >= 1 ? whole : (uint64_t)((double)whole * share);
+}
+
+/* @param host_bytes  the whole host budget, of which `budget` is for rows, slots and cache */
+static uint64_t cache_budget(const struct rung_plan_opts *opts, uint64_t host_bytes,
+                             uint64_t budget, uint64_t left)
 {
 	if (opts->cache_bytes == RUNG_BYTES_NONE)
 		return 0;
+	if (opts->cache_share > 0)
+		return RUNG__MIN(share_of(host_bytes, opts->cache_share), left);
 	return RUNG__MIN(opts->cache_bytes ? opts->cache_bytes : budget / CACHE_SHARE, left);
 }
 
@@ -124,11 +133,6 @@ static uint64_t give_ranks(struct rung_plan *plan, enum rung__tier_id tier, uint
 	plan->tiers[tier].rank_first = first;
 	plan->tiers[tier].row_count = RUNG__MIN(rows, plan->vertex_count - first);
 	return plan->tiers[tier].row_count;
-}
-
-static uint64_t share_of(uint64_t lines, double share)
-{
-	return share >= 1 ? lines : (uint64_t)((double)lines * share);
 }
 
 /* Of graph and rows the same share: the border then stands at the same vertex. @return bytes on each GPU */
@@ -171,11 +175,12 @@ static uint64_t place_on_gpus(struct rung_plan *plan, const struct rung_plan_opt
 }
 
 /* Behind the ranks that the GPUs have. */
-static int place_on_host(struct rung_plan *plan, const struct rung_plan_opts *opts, uint64_t budget, uint64_t first)
+static int place_on_host(struct rung_plan *plan, const struct rung_plan_opts *opts,
+                         uint64_t host_bytes, uint64_t first)
 {
 	uint64_t host_rows = plan->vertex_count - first;
 	uint64_t graph_bytes = plan->graph.bytes - plan->graph.gpu_bytes;
-	uint64_t left, cache;
+	uint64_t budget = host_bytes, left, cache;
 	int rc;
 
 	if (graph_bytes > budget)
@@ -188,7 +193,7 @@ static int place_on_host(struct rung_plan *plan, const struct rung_plan_opts *op
 			return rc;
 		budget -= plan->vertices_bytes;
 		left = budget - plan->slots.slot_bytes * plan->slots.slot_count;
-		cache = cache_budget(opts, budget, left);
+		cache = cache_budget(opts, host_bytes, budget, left);
 		choose_cache(plan, cache, first + RUNG__MIN(host_rows, (left - cache) / plan->row_stride));
 		host_rows = RUNG__MIN(host_rows, (left - plan->cache.bytes) / plan->row_stride);   /* a cache too small to be one is none */
 		plan->cache.row_count = RUNG__MIN(plan->cache.row_count, plan->vertex_count - first - host_rows);
@@ -272,6 +277,20 @@ static void choose(struct rung_plan *plan, const struct rung_plan_opts *opts)
 		plan->queue_depth = QUEUE_DEPTH_DEFAULT;
 }
 
+static int check_opts(const struct rung_plan_opts *opts)
+{
+	if (opts->queue_depth > RUNG__QUEUE_DEPTH_MAX)
+		return rung__fail(RUNG_E_INVAL, "queue depth %u is above %u", opts->queue_depth,
+		                  RUNG__QUEUE_DEPTH_MAX);
+	if (!(opts->cache_share >= 0 && opts->cache_share <= 1))
+		return rung__fail(RUNG_E_INVAL, "cache_share %g is out of range; give 0 to 1",
+		                  opts->cache_share);
+	if (opts->cache_share > 0 && opts->cache_bytes != 0)
+		return rung__fail(RUNG_E_INVAL, "cache_share and cache_bytes are both set; "
+		                  "leave one of them 0");
+	return opts->profile ? rung__profile_check(opts->profile) : 0;
+}
+
 int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts *user_opts, struct rung_plan **plan_out)
 {
 	static const char *const names[] = {
@@ -286,11 +305,9 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 	uint64_t gpu_bytes;
 	int rc = rung__opts_take(&opts, sizeof(opts), user_opts, "rung_plan_opts");
 
+	if (rc == 0)
+		rc = check_opts(&opts);
 	if (rc < 0)
-		return rc;
-	if (opts.queue_depth > RUNG__QUEUE_DEPTH_MAX)
-		return rung__fail(RUNG_E_INVAL, "queue depth %u is above %u", opts.queue_depth, RUNG__QUEUE_DEPTH_MAX);
-	if (opts.profile && (rc = rung__profile_check(opts.profile)) < 0)
 		return rc;
 	plan = rung__zalloc(sizeof(*plan));
 	if (!plan)

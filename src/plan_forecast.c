@@ -29,6 +29,7 @@ struct forecast {
 	uint64_t align, read_bytes_max;
 	uint64_t frames, cold_first;
 	unsigned char *seen;               /* [frames] the ranks behind cold_first: has been read */
+	uint64_t rows_max;                 /* of a batch so far: room of the lists */
 	uint64_t *cold, *tmp;              /* [rows_max] rows of a batch that are not in host memory, ascending, each once; later those to be read */
 	uint64_t *before;                  /* [before_count] those of the batch before */
 	uint64_t before_count;
@@ -256,8 +257,8 @@ static void prepare_cpu(struct forecast *f)
 	const struct rung_plan *plan = f->plan;
 
 	f->out->threads = f->opts.threads ? f->opts.threads : RUNG__MAX(plan->choice.threads, 1u);
-	f->spread_count = RUNG__MAX(plan->spread_count, 1u);
-	f->spreads[0].place = plan->spread_count ? plan->spreads[0] : plan->places.host;
+	f->spread_count = f->opts.keep_places ? 1 : RUNG__MAX(plan->spread_count, 1u);
+	f->spreads[0].place = f->spread_count > 1 ? plan->spreads[0] : plan->places.host;
 	f->spreads[1].place = plan->spreads[1];
 }
 
@@ -274,22 +275,18 @@ static void prepare_reads(struct forecast *f)
 	f->out->gap_bytes = gap == RUNG_GAP_NONE ? 0 : gap;
 }
 
-static int prepare(struct forecast *f, const uint64_t *starts, uint64_t batch_count)
+static int prepare(struct forecast *f)
 {
 	const struct rung_plan *plan = f->plan;
-	uint64_t rows_max = 1;
 
 	if (plan->tiers[RUNG__TIER_NVME].row_count > 0 && f->opts.profile->reads_count == 0)
-		return rung__fail(RUNG_E_INVAL, "forecast: rows are to be read from files, and the profile has no reads: measure the drive that they are on "
-		                  "(rung numa --dir)");
-	for (uint64_t b = 0; b < batch_count; b++)
-		rows_max = RUNG__MAX(rows_max, starts[b + 1] - starts[b]);
-	f->cold = rung__malloc_array(rows_max, sizeof(*f->cold));
-	f->tmp = rung__malloc_array(rows_max, sizeof(*f->tmp));
-	f->before = rung__malloc_array(rows_max, sizeof(*f->before));
+		return rung__fail(RUNG_E_INVAL,
+				  "forecast: rows are to be read from files, and the profile has "
+				  "no reads: measure the drive that they are on (rung numa --dir)");
 	f->seen = rung__zalloc_array(plan->cache.row_count, 1);
-	if (!f->cold || !f->tmp || !f->before || !f->seen)
-		return rung__fail(RUNG_E_NOMEM, "forecast: batches of %" PRIu64 " rows", rows_max);
+	if (!f->seen)
+		return rung__fail(RUNG_E_NOMEM, "forecast: a cache of %" PRIu64 " rows",
+		                  plan->cache.row_count);
 	f->cold_first = plan->tiers[RUNG__TIER_NVME].rank_first;
 	f->frames = plan->cache.row_count;
 	f->align = RUNG__MAX(plan->sector_bytes, 1u);
@@ -300,6 +297,26 @@ static int prepare(struct forecast *f, const uint64_t *starts, uint64_t batch_co
 		prepare_cpu(f);
 	if (plan->slots.slot_count > 0)
 		prepare_reads(f);
+	return 0;
+}
+
+/* Room for a batch. */
+static int make_room(struct forecast *f, uint64_t rows)
+{
+	uint64_t **lists[] = { &f->cold, &f->tmp, &f->before };
+
+	if (rows <= f->rows_max)
+		return 0;
+	rows = RUNG__MAX(rows, 2 * f->rows_max);
+	for (unsigned i = 0; i < RUNG__ARRAY_LEN(lists); i++) {
+		uint64_t *larger = rung__realloc_array(*lists[i], rows, sizeof(*larger));
+
+		if (!larger)
+			return rung__fail(RUNG_E_NOMEM, "forecast: batches of %" PRIu64 " rows",
+					  rows);
+		*lists[i] = larger;
+	}
+	f->rows_max = rows;
 	return 0;
 }
 
@@ -316,6 +333,7 @@ static void forget_times(struct forecast *f)
 
 static int memory_seconds(struct forecast *f)
 {
+	const struct rung_choice *kept = &f->plan->choice;
 	double ns[2] = { f->cpu_ns, 0 };   /* that of a GPU has no spreads */
 	int rc = 0;
 
@@ -324,6 +342,10 @@ static int memory_seconds(struct forecast *f)
 	if (f->spread_count > 1)
 		rc = rung__host_spread_choose(f->plan, ns, &f->out->choice);
 	f->out->memory_seconds = ns[f->out->choice.interleaved ? 1 : 0] * 1e-9;
+	if (f->opts.keep_places && f->plan->has_choice) {
+		f->out->choice.interleaved = kept->interleaved;
+		memcpy(f->out->choice.spread_why, kept->spread_why, sizeof(kept->spread_why));
+	}
 	return rc;
 }
 
@@ -347,15 +369,35 @@ static void find_bound(struct rung_forecast *out)
 	}
 }
 
-static int add_all(struct forecast *f, const uint64_t *ranks, const uint64_t *starts, uint64_t batch_count)
+static int add_batches(struct forecast *f, rung_forecast_next_fn next, void *ctx)
 {
-	int rc = prepare(f, starts, batch_count);
+	const uint64_t *ranks;
+	uint64_t batches = 0, count;
+	int rc;
 
-	for (uint64_t b = 0; b < batch_count && rc == 0; b++) {
-		if (b == f->opts.warmup_batches)
+	while ((rc = next(ctx, &ranks, &count)) > 0) {
+		if (batches++ == f->opts.warmup_batches)
 			forget_times(f);
-		rc = add_batch(f, ranks + starts[b], starts[b + 1] - starts[b]);
+		rc = make_room(f, count);
+		if (rc == 0)
+			rc = add_batch(f, ranks, count);
+		if (rc < 0)
+			return rc;
 	}
+	if (rc == 0 && f->opts.warmup_batches && f->opts.warmup_batches >= batches)
+		return rung__fail(RUNG_E_INVAL,
+				  "forecast: %" PRIu64 " batches for warm-up, of %" PRIu64
+				  ": none is left",
+				  f->opts.warmup_batches, batches);
+	return rc;
+}
+
+static int add_all(struct forecast *f, rung_forecast_next_fn next, void *ctx)
+{
+	int rc = prepare(f);
+
+	if (rc == 0)
+		rc = add_batches(f, next, ctx);
 	if (rc < 0)
 		return rc;
 	for (uint32_t file = 0; file < RUNG__FILES_MAX; file++)
@@ -365,8 +407,8 @@ static int add_all(struct forecast *f, const uint64_t *ranks, const uint64_t *st
 	return rc;
 }
 
-int rung_plan_forecast(struct rung_plan *plan, const struct rung_forecast_opts *opts, const uint64_t *ranks, const uint64_t *starts,
-                       uint64_t batch_count, struct rung_forecast *forecast_out)
+int rung_plan_forecast(struct rung_plan *plan, const struct rung_forecast_opts *opts,
+                       rung_forecast_next_fn next, void *ctx, struct rung_forecast *forecast_out)
 {
 	struct rung_forecast forecast = { .size = sizeof(forecast) };
 	struct forecast f = { .plan = plan, .opts = RUNG_FORECAST_OPTS_INIT, .out = &forecast };
@@ -376,12 +418,10 @@ int rung_plan_forecast(struct rung_plan *plan, const struct rung_forecast_opts *
 		return rc;
 	if (!f.opts.profile)
 		return rung__fail(RUNG_E_INVAL, "forecast: there is no profile to predict by; rung_profile_assume() has figures of a common machine");
-	if (f.opts.warmup_batches && f.opts.warmup_batches >= batch_count)
-		return rung__fail(RUNG_E_INVAL, "forecast: %" PRIu64 " batches for warm-up, of %" PRIu64 ": none is left", f.opts.warmup_batches, batch_count);
 	rc = rung__profile_check(f.opts.profile);
 	if (rc < 0)
 		return rc;
-	rc = add_all(&f, ranks, starts, batch_count);
+	rc = add_all(&f, next, ctx);
 	rung__free(f.cold);
 	rung__free(f.tmp);
 	rung__free(f.before);

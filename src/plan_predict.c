@@ -7,10 +7,14 @@
 
 #define BATCHES_DEFAULT 32u
 
+/* Batches of an epoch: sampled one after the other, and counted. */
 struct counts {
-	uint64_t *ranks;       /* [room] of all batches, when seconds are to be predicted */
-	uint64_t room;
-	uint64_t *starts;      /* [batches + 1] */
+	const struct rung_plan *plan;
+	struct rung_sampler *sampler;
+	struct rung_batch *batch;
+	const uint64_t *order;   /* [seed_count] */
+	uint64_t seed_count, batch_size;
+	uint64_t batches, batches_max;
 	uint64_t rows;
 	uint64_t tier_rows[RUNG__TIER_COUNT];
 	uint64_t read_bytes;
@@ -24,27 +28,9 @@ static uint64_t row_read_bytes(const struct rung_plan *plan, uint64_t rank)
 	return rung__align_up(first + plan->row_bytes, plan->sector_bytes) - rung__align_down(first, plan->sector_bytes);
 }
 
-static int keep_batch(struct counts *counts, uint64_t batch_idx, const struct rung_batch *batch)
+static void count_rows(struct counts *counts, const uint64_t *ranks, uint64_t count)
 {
-	uint64_t count, *larger;
-	const uint64_t *ranks = rung_batch_vertices(batch, &count);
-
-	if (counts->rows + count > counts->room) {
-		counts->room = 2 * (counts->rows + count);
-		larger = rung__realloc_array(counts->ranks, counts->room, sizeof(*larger));
-		if (!larger)
-			return rung__fail(RUNG_E_NOMEM, "forecast: %" PRIu64 " rows", counts->room);
-		counts->ranks = larger;
-	}
-	memcpy(counts->ranks + counts->rows, ranks, count * sizeof(*ranks));
-	counts->starts[batch_idx + 1] = counts->rows + count;
-	return 0;
-}
-
-static void count_batch(const struct rung_plan *plan, const struct rung_batch *batch, struct counts *counts)
-{
-	uint64_t count;
-	const uint64_t *ranks = rung_batch_vertices(batch, &count);
+	const struct rung_plan *plan = counts->plan;
 
 	counts->rows += count;
 	for (uint64_t i = 0; i < count; i++) {
@@ -56,6 +42,26 @@ static void count_batch(const struct rung_plan *plan, const struct rung_batch *b
 		if (tier == RUNG__TIER_NVME)
 			counts->read_bytes += row_read_bytes(plan, ranks[i]);
 	}
+}
+
+/* A rung_forecast_next_fn. */
+static int next_batch(void *ctx, const uint64_t **ranks_out, uint64_t *count_out)
+{
+	struct counts *counts = ctx;
+	const uint64_t first = counts->batches * counts->batch_size;
+	int rc;
+
+	if (counts->batches == counts->batches_max)
+		return 0;
+	rc = rung_sampler_sample(counts->sampler, counts->order + first,
+	                         RUNG__MIN(counts->batch_size, counts->seed_count - first),
+	                         counts->batches, counts->batch);
+	if (rc < 0)
+		return rc;
+	counts->batches++;
+	*ranks_out = rung_batch_vertices(counts->batch, count_out);
+	count_rows(counts, *ranks_out, *count_out);
+	return 1;
 }
 
 /* Fisher-Yates, keyed by the sampler's seed: the same forecast each time. */
@@ -70,30 +76,32 @@ static void shuffle(uint64_t *ids, uint64_t count, uint64_t seed)
 	}
 }
 
-static int sample_batches(struct rung_sampler *sampler, const struct rung_plan *plan, const uint64_t *order, uint64_t seed_count,
-                          uint64_t batch_size, uint64_t batches, struct counts *counts)
+static int sample_batches(struct counts *counts, const struct rung_csc *csc,
+                          const struct rung_sampler_opts *sampler_opts,
+                          const struct rung_forecast_opts *forecast_opts, struct rung_plan *plan,
+                          struct rung_forecast *forecast)
 {
-	struct rung_batch *batch;
-	int rc = rung_batch_create(&batch);
+	const uint64_t *ranks;
+	uint64_t count;
+	int rc = rung_sampler_create(csc, sampler_opts, &counts->sampler);
 
-	if (rc < 0)
-		return rc;
-	for (uint64_t b = 0; b < batches && rc == 0; b++) {
-		uint64_t first = b * batch_size;
-
-		rc = rung_sampler_sample(sampler, order + first, RUNG__MIN(batch_size, seed_count - first), b, batch);
-		if (rc == 0 && counts->starts)
-			rc = keep_batch(counts, b, batch);
-		if (rc == 0)
-			count_batch(plan, batch, counts);
-	}
-	rung_batch_destroy(batch);
+	if (rc == 0)
+		rc = rung_batch_create(&counts->batch);
+	if (rc == 0 && forecast_opts)
+		rc = rung_plan_forecast(plan, forecast_opts, next_batch, counts, forecast);
+	else if (rc == 0)
+		while ((rc = next_batch(counts, &ranks, &count)) > 0)
+			;
+	rung_batch_destroy(counts->batch);
+	rung_sampler_destroy(counts->sampler);
 	return rc;
 }
 
-static void report(struct rung_plan *plan, const struct counts *counts, uint64_t batches, uint64_t batches_per_epoch,
+/* @param forecast  NULL: seconds are not predicted */
+static void report(struct rung_plan *plan, const struct counts *counts, uint64_t batches_per_epoch,
                    const struct rung_forecast *forecast, struct rung_plan_traffic *traffic_out)
 {
+	const uint64_t batches = counts->batches;
 	double rows = (double)counts->rows;
 	double scale = (double)batches_per_epoch / (double)batches;
 
@@ -108,8 +116,9 @@ static void report(struct rung_plan *plan, const struct counts *counts, uint64_t
 			.cold_rows_per_epoch = (double)counts->tier_rows[RUNG__TIER_NVME] * scale,
 			.read_bytes_per_epoch = (double)counts->read_bytes * scale,
 			.sector_bytes = plan->sector_bytes,
-			.seconds_per_epoch = counts->starts ? forecast->seconds * scale : NAN,
-			.forecast = *forecast,
+			.seconds_per_epoch = forecast ? forecast->seconds * scale : NAN,
+			.forecast = forecast ? *forecast
+					     : (struct rung_forecast){ .size = sizeof(*forecast) },
 		};
 }
 
@@ -118,9 +127,8 @@ int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc, const 
                       const struct rung_forecast_opts *forecast_opts, struct rung_plan_traffic *traffic_out)
 {
 	struct rung_forecast forecast = { .size = sizeof(forecast) };
-	uint64_t batches_per_epoch, batches;
-	struct counts counts = { 0 };
-	struct rung_sampler *sampler;
+	struct counts counts = { .plan = plan, .seed_count = seed_count, .batch_size = batch_size };
+	uint64_t batches_per_epoch;
 	uint64_t *order;
 	int rc;
 
@@ -130,32 +138,18 @@ int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc, const 
 		return rung__fail(RUNG_E_INVAL, "the graph has %" PRIu64 " vertices, the plan %" PRIu64 ": give the dataset's own graph",
 		                  csc->vertex_count, plan->vertex_count);
 	batches_per_epoch = (seed_count - 1) / batch_size + 1;
-	batches = RUNG__MIN(batches_per_epoch, batches_max ? batches_max : BATCHES_DEFAULT);
+	counts.batches_max =
+		RUNG__MIN(batches_per_epoch, batches_max ? batches_max : BATCHES_DEFAULT);
 	order = rung__malloc_array(seed_count, sizeof(*order));
 	if (!order)
 		return rung__fail(RUNG_E_NOMEM, "forecast: out of memory for %" PRIu64 " seeds", seed_count);
-	if (forecast_opts) {
-		counts.starts = rung__zalloc_array(batches + 1, sizeof(*counts.starts));
-		if (!counts.starts) {
-			rc = rung__fail(RUNG_E_NOMEM, "forecast: out of memory for %" PRIu64 " batches", batches);
-			goto free_order;
-		}
-	}
-	for (uint64_t i = 0; i < seed_count; i++)
-		order[i] = seeds[i];
+	memcpy(order, seeds, seed_count * sizeof(*order));
 	shuffle(order, seed_count, sampler_opts ? sampler_opts->seed : 0);
-	rc = rung_sampler_create(csc, sampler_opts, &sampler);
-	if (rc < 0)
-		goto free_order;
-	rc = sample_batches(sampler, plan, order, seed_count, batch_size, batches, &counts);
-	rung_sampler_destroy(sampler);
-	if (rc == 0 && forecast_opts)
-		rc = rung_plan_forecast(plan, forecast_opts, counts.ranks, counts.starts, batches, &forecast);
+	counts.order = order;
+	rc = sample_batches(&counts, csc, sampler_opts, forecast_opts, plan, &forecast);
 	if (rc == 0)
-		report(plan, &counts, batches, batches_per_epoch, &forecast, traffic_out);
-free_order:
-	rung__free(counts.starts);
-	rung__free(counts.ranks);
+		report(plan, &counts, batches_per_epoch, forecast_opts ? &forecast : NULL,
+		       traffic_out);
 	rung__free(order);
 	return rc;
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The pool's memory: mapped, shared with other processes, pinned for a device. */
+#include <stdio.h>
+
 #include "store_internal.h"
 
 #define FRAMES_ALIGN (2ull << 20)      /* huge pages on both sides of the border */
@@ -65,17 +67,20 @@ static int open_cache(struct rung_store *store, int cache_fd)
 {
 	struct rung__pool *pool = &store->pool;
 	struct rung__cache_shape shape = cache_shape(&store->shape);
-	int rc = 0;
+	int rc = 0, seat_fd = cache_fd;
 
-	if (store->share || cache_fd >= 0) {
+	if ((store->share && !store->opts.private_cache) || cache_fd >= 0) {
 		rc = map_shared_frames(store, cache_fd);
+		seat_fd = cache_fd < 0 ? pool->shared.fd : cache_fd;
 	} else {
 		pool->index = rung__map_pages(pool->index_bytes);
 		if (!pool->index)
 			rc = no_memory(pool->index_bytes);
 	}
 	if (rc == 0)
-		rc = rung__cache_open(&shape, pool->index, cache_fd < 0, window_rows(store), RUNG__CACHE_BATCHES_MAX, &store->cache);
+		rc = rung__cache_open(&shape, pool->index, pool->shared.base ? seat_fd : -1,
+		                      cache_fd < 0, window_rows(store),
+		                      RUNG__CACHE_BATCHES_MAX, &store->cache);
 	return rc == 0 ? rung__announcer_create(store, &store->announcer) : rc;
 }
 
@@ -93,7 +98,7 @@ static int pin_pool(struct rung_store *store)
 	return rc == 0 ? pin(store, "the cold-row cache", pool->frames_at, pool->bytes - pool->frames_at) : rc;
 }
 
-int rung__pool_open(struct rung_store *store, int cache_fd)
+static int open_pool(struct rung_store *store, int cache_fd)
 {
 	const struct rung__shape *shape = &store->shape;
 	struct rung__pool *pool = &store->pool;
@@ -113,6 +118,19 @@ int rung__pool_open(struct rung_store *store, int cache_fd)
 	if (rc == 0)
 		rung__store_bind_pool(store);
 	return rc == 0 && store->device ? pin_pool(store) : rc;
+}
+
+int rung__pool_open(struct rung_store *store, int cache_fd)
+{
+	int rc = open_pool(store, cache_fd);
+
+	if (cache_fd < 0 || (rc != RUNG_E_BUSY && rc != RUNG_E_NOSUP))
+		return rc;
+	snprintf(store->cache_why, sizeof(store->cache_why), "%s", rung_last_error());
+	rung__pool_close(store);
+	store->pool = (struct rung__pool){ .base = NULL };
+	store->shape.frame_count = 0;
+	return open_pool(store, -1);
 }
 
 void rung__pool_close(struct rung_store *store)

@@ -24,7 +24,11 @@ struct rung__pool {
 	uint64_t index_bytes;
 };
 
-/** Take the memory that the store's shape tells, and open the cache. @param cache_fd  of the creator's segment; -1: make one */
+/**
+ * Take the memory that the store's shape tells, and open the cache. One that is there already, but
+ * has no seat for us, is done without: the shape has no frames then, and store->cache_why says why.
+ * @param cache_fd  of the creator's segment; -1: make one
+ */
 int rung__pool_open(struct rung_store *store, int cache_fd);
 
 /** Nothing for one that is all zero. Leaves the memory of slots alone if reads given up may still write to it. */

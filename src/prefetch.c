@@ -7,8 +7,7 @@
 
 struct rung__announcer {
 	pthread_mutex_t lock;      /* of the arrays */
-	uint64_t *ranks, *tmp;     /* [batch_rows_max] */
-	uint32_t *payload, *payload_tmp;
+	uint64_t *ranks;           /* [batch_rows_max], and what sorting them takes */
 	uint64_t bytes;
 	uint64_t batches[RUNG__CACHE_BATCHES_MAX];   /* of one list */
 	uint32_t batch_count;
@@ -22,14 +21,11 @@ int rung__announcer_create(const struct rung_store *store, struct rung__announce
 	if (!announcer)
 		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
 	announcer->bytes = rung__request_bytes(store);
-	announcer->ranks = rung__map_pages(announcer->bytes);   /* touched as used */
+	announcer->ranks = rung__map_growing(announcer->bytes);
 	if (!announcer->ranks) {
 		rung__free(announcer);
 		return rung__fail(RUNG_E_NOMEM, "store: no memory for announcements of %" PRIu64 " rows", rows);
 	}
-	announcer->tmp = announcer->ranks + rows;
-	announcer->payload = (uint32_t *)(announcer->ranks + 2 * rows);
-	announcer->payload_tmp = announcer->payload + rows;
 	pthread_mutex_init(&announcer->lock, NULL);
 	*announcer_out = announcer;
 	return 0;
@@ -85,9 +81,11 @@ static int find_cold(const struct rung_store *store, const struct rung_ids *ids,
 static uint64_t sort_distinct(const struct rung_store *store, uint64_t count)
 {
 	struct rung__announcer *a = store->announcer;
-	uint64_t distinct = 0;
+	uint64_t *tmp = a->ranks + count, distinct = 0;
+	uint32_t *payload = (uint32_t *)(tmp + count);   /* without gaps: few rows are few pages */
 
-	rung__radix_sort_pairs(a->ranks, a->payload, a->tmp, a->payload_tmp, count, rung__rank_bits(store));
+	rung__radix_sort_pairs(a->ranks, payload, tmp, payload + count, count,
+	                       rung__rank_bits(store));
 	for (uint64_t i = 0; i < count; i++) {
 		if (distinct == 0 || a->ranks[i] != a->ranks[distinct - 1])
 			a->ranks[distinct++] = a->ranks[i];

@@ -19,12 +19,34 @@
 #define SLOW_NS 1000000        /* between looks at reads that are slow, while there is nothing else to do */
 #define ELSEWHERE_NS 200000    /* the same while another process reads rows for us */
 #define STOP_TIMEOUTS 2u       /* a device that has not answered for so many times as long as a read may take is given up */
+#define STOP_SPARE_NS 1000000000ull
 #define TIMEOUT_DEFAULT_MS 30000u
 #define GROUP_MAX 16u          /* measured best: depth / 8, at most 16; half the depth is as slow as a barrier */
 
-static void next_part(struct rung__refill *refill)
+/*
+ * Reads for gathers that are still to run may take half of the slots: when they run is up to the
+ * caller's streams, which may wait for other requests, and those need slots.
+ * @return the oldest part that may have a slot; NULL: there is none
+ */
+static struct rung__part *oldest_part(const struct rung__refill *refill)
 {
-	refill->issuing = refill->issuing->next;
+	const bool full = refill->early_count >= RUNG__MAX(refill->slot_count / 2, 1u);
+	struct rung__part *part = refill->issuing;
+
+	while (part && full && rung__part_is_early(part))
+		part = part->next;
+	return part;
+}
+
+static void unlink_part(struct rung__refill *refill, const struct rung__part *part)
+{
+	struct rung__part **from = &refill->issuing, *before = NULL;
+
+	for (; *from != part; from = &before->next)
+		before = *from;
+	*from = part->next;
+	if (refill->issuing_tail == part)
+		refill->issuing_tail = before;
 }
 
 /* What is left of a failed request needs no slot to end. */
@@ -35,30 +57,44 @@ static void skip_rest(struct rung__refill *refill, struct rung__part *part)
 	rung__part_touch(refill, part, 0);
 }
 
-/* Hand free tokens to the parts that wait, oldest first. */
+/* The next read of a part. @return false when there is no token for it */
+static bool read_next(struct rung__refill *refill, struct rung__part *part)
+{
+	uint64_t wait_ns;
+	uint32_t token;
+
+	if (refill->in_flight + refill->starved >= refill->depth ||
+	    refill->free_count <= refill->starved)
+		return false;
+	token = refill->free_tokens[--refill->free_count];
+	if (!rung__read_plan(refill, token, part)) {
+		refill->free_tokens[refill->free_count++] = token;
+		return true;
+	}
+	wait_ns = refill->now_ns - part->request->submit_ns;
+	rung__add_own(&refill->counters.stages[RUNG_STAGE_QUEUE][rung__bucket(wait_ns)], 1);
+	rung__read_send(refill, token);
+	return true;
+}
+
+/*
+ * Hand free tokens to the parts that wait, oldest first. A part leaves the list with its last read,
+ * though the next one may be of another part: it settles once, here or when its reads come back.
+ */
 static void issue(struct rung__refill *refill)
 {
-	refill->now_ns = rung__now_ns();
-	while (refill->issuing) {
-		struct rung__part *part = refill->issuing;
-		uint32_t token;
+	struct rung__part *part;
 
+	refill->now_ns = rung__now_ns();
+	while ((part = oldest_part(refill)) != NULL) {
 		if (part->request->status < 0)
 			skip_rest(refill, part);
+		if (part->cursor < part->end && !read_next(refill, part))
+			break;
 		if (part->cursor == part->end) {
-			next_part(refill);
+			unlink_part(refill, part);
 			rung__part_touch(refill, part, 0);
 			rung__parts_settle(refill);
-			continue;
-		}
-		if (refill->in_flight + refill->starved >= refill->depth || refill->free_count <= refill->starved)
-			break;
-		token = refill->free_tokens[--refill->free_count];
-		if (rung__read_plan(refill, token, part)) {
-			rung__add_own(&refill->counters.stages[RUNG_STAGE_QUEUE][rung__bucket(refill->now_ns - part->request->submit_ns)], 1);
-			rung__read_send(refill, token);
-		} else {
-			refill->free_tokens[refill->free_count++] = token;
 		}
 	}
 	rung__parts_settle(refill);
@@ -93,7 +129,7 @@ static void take_back_slots(struct rung__refill *refill, uint32_t count)
 		for (uint32_t token = refill->taken_back[i]; token != RUNG__SLOT_NONE; token = refill->slot_next[token]) {
 			refill->reads[token].held = false;
 			if (!refill->reads[token].busy)
-				refill->free_tokens[refill->free_count++] = token;
+				rung__token_free(refill, token);
 		}
 	}
 }
@@ -104,7 +140,8 @@ static bool is_idle(const struct rung__refill *refill)
 	bool stuck = refill->free_count == 0 && refill->device;   /* until the device has copied */
 
 	return rung__reads_expected(refill) == 0 &&
-	       (!refill->issuing || ((stuck || refill->in_flight >= refill->depth) && !refill->broken));
+	       (!oldest_part(refill) ||
+	        ((stuck || refill->in_flight >= refill->depth) && !refill->broken));
 }
 
 static void await_work(struct rung__refill *refill)
@@ -228,7 +265,7 @@ static void tick(struct rung__refill *refill)
 	if (rung__reads_look_late(refill, passed_ns > TICKS_MISSED_MAX * refill->tick_ns ? passed_ns - refill->tick_ns : 0) &&
 	    refill->in_flight >= refill->depth)
 		fail_stuck(refill);
-	if (refill->elsewhere) {
+	if (refill->cache) {
 		rung__cache_lock(refill->cache);
 		rung__cache_bury(refill->cache);
 		rung__cache_unlock(refill->cache);
@@ -241,6 +278,8 @@ static void run(struct rung__refill *refill)
 	for (;;) {
 		bool over = take_queue(refill);
 
+		atomic_store_explicit(&refill->seen_ns, rung__now_ns(), memory_order_relaxed);
+		atomic_store_explicit(&refill->seen_reads, refill->in_flight, memory_order_relaxed);
 		if (refill->stop)
 			cancel(refill);
 		if (refill->broken)
@@ -292,14 +331,7 @@ static int begin(struct rung__refill *refill)
 	if (rc < 0)
 		return rc;
 	learn_geometry(refill);
-	if (refill->store->cache) {
-		rc = rung__cache_join(refill->store->cache, &refill->client);
-		if (rc < 0) {
-			refill->ops->stop(refill->tier);
-			return rc;
-		}
-		refill->cache = refill->store->cache;
-	}
+	refill->cache = refill->store->cache;
 	return 0;
 }
 
@@ -318,9 +350,8 @@ static void *refill_main(void *ctx)
 	if (rc == 0) {
 		run(refill);
 		refill->ops->stop(refill->tier);
-		if (refill->cache)
-			rung__cache_leave(refill->cache, refill->client);
 	}
+	rung__end_reach(&refill->end);
 	return NULL;
 }
 
@@ -347,6 +378,7 @@ static void free_refill(struct rung__refill *refill)
 {
 	if (refill->tier)
 		refill->ops->close(refill->tier);
+	rung__end_fini(&refill->end);
 	pthread_cond_destroy(&refill->wake);
 	pthread_mutex_destroy(&refill->lock);
 	rung__free(refill->returned);
@@ -406,6 +438,7 @@ int rung__refill_start(struct rung_store *store, uint32_t file_idx, const struct
 	refill->tick_ns = RUNG__MIN(TICK_NS_MAX, refill->timeout_ns / 4);
 	pthread_mutex_init(&refill->lock, NULL);
 	rung__cond_init(&refill->wake);
+	rung__end_init(&refill->end);
 	rc = take_memory(refill);
 	if (rc < 0)
 		goto free_all;
@@ -448,6 +481,13 @@ void rung__refill_queue(struct rung__refill *refill, struct rung__part *part)
 	pthread_mutex_unlock(&refill->lock);
 }
 
+void rung__refill_may_copy(struct rung__refill *refill)
+{
+	pthread_mutex_lock(&refill->lock);
+	pthread_cond_signal(&refill->wake);
+	pthread_mutex_unlock(&refill->lock);
+}
+
 void rung__refill_return(struct rung__refill *refill, uint32_t slot_head)
 {
 	pthread_mutex_lock(&refill->lock);
@@ -464,23 +504,37 @@ void rung__refill_cancel(struct rung__refill *refill)
 	pthread_mutex_unlock(&refill->lock);
 }
 
+/*
+ * A thread that waits for reads is at the top of its loop each tick. One that has not been there
+ * for some ticks waits for something else.
+ */
+static int not_ended(const struct rung__refill *refill, uint64_t waited_ns)
+{
+	const uint64_t blocked_ns = rung__now_ns() -
+		atomic_load_explicit(&refill->seen_ns, memory_order_relaxed);
+	const uint32_t reads = atomic_load_explicit(&refill->seen_reads, memory_order_relaxed);
+
+	if (reads > 0 && blocked_ns < TICKS_MISSED_MAX * TICK_NS_MAX)
+		return rung__fail(RUNG_E_TIMEDOUT, "%s: %u reads in flight have not come back for "
+		                  "%" PRIu64 " ms: the device is stuck; their memory is left",
+		                  refill->geometry.path, reads, waited_ns / 1000000u);
+	return rung__fail(RUNG_E_TIMEDOUT, "%s: the refill thread has been blocked for %" PRIu64
+	                  " ms: a call to the drive does not return, or a process that shares the "
+	                  "store is stopped; the store's memory is left", refill->geometry.path,
+	                  blocked_ns / 1000000u);
+}
+
 int rung__refill_stop(struct rung__refill *refill)
 {
 	struct rung_store *store = refill->store;
-	uint64_t wait_ns = refill->timeout_ns * STOP_TIMEOUTS;
-	struct timespec until;
-	int rc;
+	const uint64_t wait_ns = refill->timeout_ns * STOP_TIMEOUTS + STOP_SPARE_NS;
 
 	pthread_mutex_lock(&refill->lock);
 	refill->over = true;
 	pthread_cond_signal(&refill->wake);
 	pthread_mutex_unlock(&refill->lock);
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += (time_t)(wait_ns / 1000000000u) + 1;
-	rc = pthread_timedjoin_np(refill->thread, NULL, &until);
-	if (rc != 0)
-		return rung__fail(RUNG_E_TIMEDOUT, "%s: reads in flight have not come back for %" PRIu64 " ms: the device is stuck; their memory "
-		                  "is left", refill->geometry.path, wait_ns / 1000000u);
+	if (!rung__end_join(&refill->end, refill->thread, wait_ns))
+		return not_ended(refill, wait_ns);
 	if (refill->lost)   /* the kernel may still write to the pool: it stays */
 		store->reads_lost = true;
 	free_refill(refill);

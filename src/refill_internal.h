@@ -13,6 +13,7 @@
 #define RUNG_REFILL_INTERNAL_H
 
 #include "store_internal.h"
+#include "thread.h"
 
 /* misses.frames of a node: the cache's frame for its row, or RUNG__CACHE_NONE. */
 #define RUNG__KEEPER (1u << 31)     /* and the node's own read is to fill it */
@@ -42,19 +43,19 @@ struct rung__read {
 	bool apart;                /* taken apart */
 	bool listed;               /* device: rows are to be copied from the slot */
 	bool held;                 /* device: until they have been copied */
+	bool early;                /* device: sent before the gather had run */
 };
 
 /* Written by the refill thread alone: no locked instruction. */
 struct rung__refill_counters {
 	_Atomic uint64_t device_reads, device_read_bytes, merged_rows, retries;
-	_Atomic uint64_t cache_hits, joined_rows, read_rows, duplicate_rows, failed_rows;
+	_Atomic uint64_t cache_hits, joined_rows, read_rows, duplicate_rows, failed_rows, late_rows;
 	_Atomic uint64_t stages[RUNG_STAGE_COUNT][RUNG_LATENCY_BUCKETS];
 };
 
 struct rung__refill {
 	struct rung_store *store;
 	struct rung__cache *cache;       /* NULL: none */
-	uint32_t client;                 /* of it */
 	uint32_t file_idx;
 	int cpu_node;                    /* on whose CPUs it runs; -1: anywhere */
 	const struct rung__tier_ops *ops;
@@ -78,6 +79,7 @@ struct rung__refill {
 	struct rung__read *reads;        /* [slot_count] by token */
 	uint32_t *free_tokens;           /* stack */
 	uint32_t free_count;
+	uint32_t early_count;            /* tokens of early reads */
 	uint32_t in_flight;
 	uint32_t slow_count;             /* of in_flight */
 	struct rung__fetched *fetched;   /* [depth] */
@@ -95,6 +97,11 @@ struct rung__refill {
 	struct rung__refill_counters counters;
 
 	pthread_t thread;
+	struct rung__end end;
+	/* for rung__refill_stop(): when the thread was last at the top of its loop, and the number
+	   of reads in flight then */
+	_Atomic uint64_t seen_ns;
+	_Atomic uint32_t seen_reads;
 	pthread_mutex_t lock;            /* of what follows */
 	pthread_cond_t wake;
 	struct rung__part *queue_head, *queue_tail;
@@ -153,6 +160,22 @@ static inline uint64_t rung__run_end(const struct rung__part *part, uint64_t fir
 	while (i < part->end && ranks[i] == ranks[first])
 		i++;
 	return i;
+}
+
+/** The gather of its request has not run: what is read for it keeps its slot until it has. */
+static inline bool rung__part_is_early(const struct rung__part *part)
+{
+	const struct rung_request *request = part->request;
+
+	return request->known && request->status >= 0 &&
+	       !atomic_load_explicit(&request->may_copy, memory_order_relaxed);
+}
+
+static inline void rung__token_free(struct rung__refill *refill, uint32_t token)
+{
+	refill->early_count -= refill->reads[token].early;
+	refill->reads[token].early = false;
+	refill->free_tokens[refill->free_count++] = token;
 }
 
 static inline void rung__chain_clear(struct rung__chain *chain)
@@ -220,7 +243,7 @@ void rung__read_fail_gone(const struct rung__refill *refill, struct rung_request
 /* ---- refill_rows.c ---- */
 
 /** Rows of misses first .. end of a part, which lie at `from` in the pool: copied to every output row that asked; for a device listed
- *  as (place, output row), or copied to the request's stage in the order of its misses. */
+ *  as (place, output row). */
 void rung__rows_place(const struct rung__refill *refill, struct rung__part *part, uint64_t first, uint64_t end, uint64_t from);
 
 /** Rows of a read that came: place them, keep those that have a frame. `first_at`: where the file's byte read->base lies in the pool. */

@@ -14,6 +14,8 @@
 #define HITS_MAX 64u         /* rows found in the cache that are put in place in one go */
 #define LOOKS_MAX 256u       /* rows looked up while the cache is locked */
 #define ELSEWHERE_NS 100000  /* between two looks at rows that another process reads */
+/* for which such rows are waited for: then their reader is taken for stopped, they are read here */
+#define LATE_NS 80000000u
 
 struct hit {
 	uint64_t first, end;
@@ -26,6 +28,7 @@ struct plan {
 	struct rung__read *read;
 	uint32_t token;
 	uint64_t row_end;        /* in the file, of the read's last row */
+	bool waited;             /* for rows that another process reads, as long as that is done */
 	struct hit hits[HITS_MAX];
 	uint32_t hit_count;
 };
@@ -87,11 +90,15 @@ static void take_row(struct plan *plan, uint64_t first, uint64_t end)
 	struct rung__refill *refill = plan->refill;
 	struct rung__cache_place place = { RUNG__CACHE_NONE, 0 };
 	enum rung__cache_found found = RUNG__CACHE_PASS;
-	uint64_t node = rung__node(plan->part, first);
+	uint64_t node = rung__node(plan->part, first), rank = rung__node_rank(refill, node),
+		batch = plan->part->request->batch;
 
 	if (refill->cache)
-		found = rung__cache_take(refill->cache, refill->client, plan->part->request->batch, rung__node_rank(refill, node), plan->token,
-		                         &place);
+		found = rung__cache_take(refill->cache, batch, rank, plan->token, &place);
+	if (found == RUNG__CACHE_ELSEWHERE && plan->waited) {
+		rung__cache_late(refill->cache, place.reader);
+		found = rung__cache_take(refill->cache, batch, rank, plan->token, &place);
+	}
 	switch (found) {
 	case RUNG__CACHE_HIT: plan->hits[plan->hit_count++] = (struct hit){ first, end, place.frame }; break;
 	case RUNG__CACHE_READING:
@@ -100,6 +107,10 @@ static void take_row(struct plan *plan, uint64_t first, uint64_t end)
 		break;
 	case RUNG__CACHE_ELSEWHERE: wait_elsewhere(refill, plan->part, node); break;
 	case RUNG__CACHE_KEEP: add_row(plan, node, place.frame | RUNG__KEEPER); break;
+	case RUNG__CACHE_LATE:
+		rung__add_own(&refill->counters.late_rows, 1);
+		add_row(plan, node, RUNG__CACHE_NONE);
+		break;
 	case RUNG__CACHE_PASS: add_row(plan, node, RUNG__CACHE_NONE); break;
 	}
 }
@@ -115,11 +126,11 @@ static void put_hits(struct plan *plan)
 		rung__add_own(&refill->counters.cache_hits, hit->end - hit->first);
 		rung__part_touch(refill, plan->part, hit->end - hit->first);
 	}
-	if (plan->hit_count == 0 || (refill->device && !plan->part->request->stage))   /* pinned until the device has copied them */
+	if (plan->hit_count == 0 || refill->device)   /* pinned until the device has copied them */
 		return;
 	rung__cache_lock(refill->cache);
 	for (uint32_t i = 0; i < plan->hit_count; i++)
-		rung__cache_unpin(refill->cache, refill->client, plan->hits[i].frame);
+		rung__cache_unpin(refill->cache, plan->hits[i].frame);
 	rung__cache_unlock(refill->cache);
 }
 
@@ -182,14 +193,11 @@ static bool look_at(struct rung__refill *refill, struct rung__part *part, uint64
 	uint64_t first = (uint32_t)node, end = rung__run_end(part, first);
 
 	begin_read(&plan);
-	if (refill->now_ns - since_ns > refill->timeout_ns) {   /* who reads it is stuck or stopped */
-		add_row(&plan, node, RUNG__CACHE_NONE);
-	} else {
-		rung__cache_lock(refill->cache);
-		take_row(&plan, first, end);
-		rung__cache_unlock(refill->cache);
-		put_hits(&plan);
-	}
+	plan.waited = refill->now_ns - since_ns > RUNG__MIN(LATE_NS, refill->timeout_ns);
+	rung__cache_lock(refill->cache);
+	take_row(&plan, first, end);
+	rung__cache_unlock(refill->cache);
+	put_hits(&plan);
 	if (plan.read->rows == 0)
 		return false;
 	finish_read(&plan);

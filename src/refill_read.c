@@ -60,7 +60,7 @@ static void release(struct rung__refill *refill, uint32_t token)
 	if (read->listed && read->part)
 		rung__slot_hold(refill, read->part, token);
 	else if (!read->held)
-		refill->free_tokens[refill->free_count++] = token;
+		rung__token_free(refill, token);
 }
 
 /* ---- what goes wrong ---- */
@@ -208,9 +208,9 @@ static void end_given_up(struct rung__refill *refill, uint32_t token, int32_t re
 	if (read->frame != RUNG__CACHE_NONE) {
 		rung__cache_lock(refill->cache);
 		if (result > 0 && read->done + (uint32_t)result >= read->needed)
-			rung__cache_filled(refill->cache, refill->client, read->frame, 0);
+			rung__cache_filled(refill->cache, read->frame, 0);
 		else
-			rung__cache_failed(refill->cache, refill->client, read->frame);
+			rung__cache_failed(refill->cache, read->frame);
 		rung__cache_unlock(refill->cache);
 	}
 	release(refill, token);
@@ -269,6 +269,10 @@ void rung__read_send(struct rung__refill *refill, uint32_t token)
 
 	read->busy = true;
 	read->sent_ns = read->since_ns = refill->now_ns;
+	if (!read->early && read->part && rung__part_is_early(read->part)) {
+		read->early = true;
+		refill->early_count++;
+	}
 	if (rc == 0) {
 		read->sent = true;
 		refill->in_flight++;

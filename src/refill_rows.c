@@ -75,19 +75,9 @@ void rung__rows_place(const struct rung__refill *refill, struct rung__part *part
 		return;
 	}
 	for (uint64_t i = first; i < end; i++) {
-		if (request->stage) {
-			memcpy(request->stage + i * row_bytes, row, row_bytes);
-		} else {
-			misses->ranks_tmp[part->placed] = from;
-			misses->rows_tmp[part->placed++] = misses->rows[i];
-		}
+		misses->ranks_tmp[part->placed] = from;
+		misses->rows_tmp[part->placed++] = misses->rows[i];
 	}
-}
-
-/* A device copies from the place itself, later. */
-static bool stays(const struct rung__refill *refill, const struct rung__part *part)
-{
-	return refill->device && !part->request->stage;
 }
 
 static void count_node(struct rung__refill *refill, uint32_t frame, uint64_t misses)
@@ -138,21 +128,26 @@ static bool keep_rows(const struct rung__refill *refill, const struct rung__read
  * may be copied from the slot. */
 static void fill_frames(struct rung__refill *refill, const struct rung__read *read)
 {
+	/* those who keep a row get it from there */
+	const bool from_slot = refill->device && read->frame == RUNG__CACHE_NONE;
+	uint64_t node;
+
 	rung__cache_lock(refill->cache);
-	for (uint64_t node = read->nodes.head; node != RUNG__NODE_NONE; node = *rung__node_link(refill, node)) {
+	for (node = read->nodes.head; node != RUNG__NODE_NONE;
+	     node = *rung__node_link(refill, node)) {
 		uint32_t frame = *rung__node_frame(refill, node);
 
 		if (frame != RUNG__CACHE_NONE && (frame & RUNG__KEEPER))
-			rung__cache_filled(refill->cache, refill->client, frame & ~RUNG__KEEPER, refill->device);
-		else if (frame != RUNG__CACHE_NONE && stays(refill, rung__node_part(refill, node)))
-			rung__cache_pin(refill->cache, refill->client, frame);
+			rung__cache_filled(refill->cache, frame & ~RUNG__KEEPER, refill->device);
+		else if (frame != RUNG__CACHE_NONE && refill->device)
+			rung__cache_pin(refill->cache, frame);
 	}
-	for (uint64_t node = read->nodes.head; refill->device && node != RUNG__NODE_NONE; node = *rung__node_link(refill, node)) {
+	for (node = read->nodes.head; from_slot && node != RUNG__NODE_NONE;
+	     node = *rung__node_link(refill, node)) {
 		uint32_t frame = *rung__node_frame(refill, node);
 
-		if (frame != RUNG__CACHE_NONE && (frame & RUNG__KEEPER) &&
-		    (read->frame == RUNG__CACHE_NONE || !stays(refill, rung__node_part(refill, node))))
-			rung__cache_unpin(refill->cache, refill->client, frame & ~RUNG__KEEPER);
+		if (frame != RUNG__CACHE_NONE && (frame & RUNG__KEEPER))
+			rung__cache_unpin(refill->cache, frame & ~RUNG__KEEPER);
 	}
 	rung__cache_unlock(refill->cache);
 }
@@ -167,7 +162,7 @@ void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, ui
 		uint64_t first = (uint32_t)node, from = source_of(refill, read, node, base_at);
 
 		rung__rows_place(refill, part, first, rung__run_end(part, first), from);
-		if (stays(refill, part) && from < refill->store->pool.frames_at)
+		if (refill->device && from < refill->store->pool.frames_at)
 			read->listed = true;
 	}
 	if (keeps)
@@ -195,7 +190,7 @@ void rung__rows_failed(struct rung__refill *refill, struct rung__chain *nodes, u
 		rung__request_fail(part->request, status, text);
 		if (frame != RUNG__CACHE_NONE && (frame & RUNG__KEEPER) && (frame & ~RUNG__KEEPER) != but_frame) {
 			rung__cache_lock(refill->cache);
-			rung__cache_failed(refill->cache, refill->client, frame & ~RUNG__KEEPER);
+			rung__cache_failed(refill->cache, frame & ~RUNG__KEEPER);
 			rung__cache_unlock(refill->cache);
 		}
 		rung__add_own(&refill->counters.failed_rows, misses);

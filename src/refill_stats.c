@@ -18,15 +18,11 @@ static void add_counters(const struct rung__refill_counters *c, struct rung_stor
 	stats->read_rows += counter(&c->read_rows);
 	stats->duplicate_rows += counter(&c->duplicate_rows);
 	stats->failed_rows += counter(&c->failed_rows);
+	stats->late_rows += counter(&c->late_rows);
 	for (unsigned s = 0; s < RUNG_STAGE_COUNT; s++) {
 		for (unsigned b = 0; b < RUNG_LATENCY_BUCKETS; b++)
 			stats->stages[s][b] += counter(&c->stages[s][b]);
 	}
-}
-
-uint32_t rung__refill_client(const struct rung__refill *refill)
-{
-	return refill->client;
 }
 
 uint32_t rung__refill_align(const struct rung__refill *refill)

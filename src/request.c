@@ -5,11 +5,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "radix.h"
 #include "store_internal.h"
 #include "thread.h"
-
-#define LOOK_NS 20000   /* between two looks at a device's gather that is waited for with a limit */
 
 unsigned rung__bucket(uint64_t value)
 {
@@ -89,25 +86,27 @@ static bool looked_after(const struct rung_request *request)
 int rung_request_poll(struct rung_request *request)
 {
 	if (looked_after(request))
-		rung__handoff_settle(request, false);
+		rung__handoff_settle(request);
 	return state_of(request) == RUNG__REQUEST_DONE;
 }
 
-/* Without a thread that would wake us: wait for the GPU, or look again and again until the limit. */
+/* Without a thread that would wake us: look again and again, until the limit. */
 static void settle_within(struct rung_request *request, int64_t timeout_ns)
 {
-	const struct timespec pause = { .tv_nsec = LOOK_NS };
-	uint64_t until_ns = rung__now_ns() + (uint64_t)timeout_ns;
+	const uint64_t begin_ns = rung__now_ns();
+	uint64_t waited_ns = 0;
 
 	if (rung_request_poll(request))
 		return;
 	rung__count(&request->store->counters.host_waits, 1);
-	if (timeout_ns < 0) {
-		rung__handoff_settle(request, true);
-		return;
-	}
-	while (!rung_request_poll(request) && rung__now_ns() < until_ns)
+	while (timeout_ns < 0 || waited_ns < (uint64_t)timeout_ns) {
+		const struct timespec pause = { .tv_nsec = (long)rung__look_ns(waited_ns) };
+
 		nanosleep(&pause, NULL);
+		if (rung_request_poll(request))
+			return;
+		waited_ns = rung__now_ns() - begin_ns;
+	}
 }
 
 /* The lock is taken even when the state is there already: refill may still be inside rung__request_finish() with it. */
@@ -252,112 +251,6 @@ static struct rung_request *take_free(struct rung_store *store, bool sync)
 	return request;
 }
 
-/* A part for each file that has some of the misses; those of one file are brought together, and stay in order. */
-static void make_parts(struct rung_request *request)
-{
-	const struct rung__layout *layout = &request->store->shape.layout;
-	struct rung__misses *misses = &request->misses;
-	uint64_t at[RUNG__FILES_MAX + 1] = { 0 };
-	uint32_t parts = 0;
-
-	if (layout->file_count == 1) {
-		at[1] = misses->count;
-	} else {
-		for (uint64_t i = 0; i < misses->count; i++)
-			at[rung__row_file(layout, misses->ranks[i]) + 1]++;
-		for (uint64_t f = 0; f < layout->file_count; f++)
-			at[f + 1] += at[f];
-		memcpy(misses->ranks_tmp, misses->ranks, misses->count * sizeof(*misses->ranks));
-		memcpy(misses->rows_tmp, misses->rows, misses->count * sizeof(*misses->rows));
-		for (uint64_t i = 0; i < misses->count; i++) {
-			uint64_t to = at[rung__row_file(layout, misses->ranks_tmp[i])]++;
-
-			misses->ranks[to] = misses->ranks_tmp[i];
-			misses->rows[to] = misses->rows_tmp[i];
-		}
-		memmove(at + 1, at, layout->file_count * sizeof(*at));   /* each stands at the next one's begin now */
-		at[0] = 0;
-	}
-	for (uint64_t f = 0; f < layout->file_count; f++) {
-		request->parts[f] = (struct rung__part){
-			.request = request,
-			.first = at[f],
-			.end = at[f + 1],
-			.cursor = at[f],
-			.elsewhere = RUNG__NODE_NONE,
-			.placed = at[f],
-			.parcel_first = at[f],
-			.held_head = RUNG__SLOT_NONE,
-		};
-		parts += at[f] < at[f + 1];
-	}
-	request->lasts_left = parts;
-	atomic_store_explicit(&request->parts_left, parts, memory_order_relaxed);
-}
-
-/* Tell the cache which batch this is. */
-static void begin_batch(struct rung_request *request)
-{
-	struct rung__misses *misses = &request->misses;
-	uint64_t distinct = 0;
-
-	for (uint64_t i = 0; i < misses->count; i++) {
-		if (distinct == 0 || misses->ranks[i] != misses->ranks_tmp[distinct - 1])
-			misses->ranks_tmp[distinct++] = misses->ranks[i];
-	}
-	rung__cache_begin(request->store->cache, misses->ranks_tmp, distinct, &request->batch);
-}
-
-/*
- * Rows that were left where they were lie by vertex: misses go in that order then, so that those near each other share reads as well.
- * links and frames are refill's, which does not have them yet.
- */
-static void sort_by_vertex(struct rung_request *request)
-{
-	const struct rung__layout *layout = &request->store->shape.layout;
-	struct rung__misses *misses = &request->misses;
-	uint64_t *vertices = misses->links;
-	uint32_t *order = misses->frames;
-
-	for (uint64_t i = 0; i < misses->count; i++) {
-		vertices[i] = rung__id_get(layout->vertex_of_rank, (unsigned)layout->vertex_bytes, misses->ranks[i]);
-		order[i] = (uint32_t)i;
-	}
-	rung__radix_sort_pairs(vertices, order, misses->ranks_tmp, misses->rows_tmp, misses->count, rung__rank_bits(request->store));
-	for (uint64_t i = 0; i < misses->count; i++) {
-		misses->ranks_tmp[i] = misses->ranks[order[i]];
-		misses->rows_tmp[i] = misses->rows[order[i]];
-	}
-	memcpy(misses->ranks, misses->ranks_tmp, misses->count * sizeof(*misses->ranks));
-	memcpy(misses->rows, misses->rows_tmp, misses->count * sizeof(*misses->rows));
-}
-
-/* Rank bits that can differ: fewer passes of the sort. */
-unsigned rung__rank_bits(const struct rung_store *store)
-{
-	return 64u - (unsigned)__builtin_clzll(store->shape.vertex_count | 1);
-}
-
-void rung__request_enqueue(struct rung_request *request)
-{
-	struct rung_store *store = request->store;
-	struct rung__misses *misses = &request->misses;
-	bool has[RUNG__FILES_MAX];
-
-	rung__radix_sort_pairs(misses->ranks, misses->rows, misses->ranks_tmp, misses->rows_tmp, misses->count, rung__rank_bits(store));
-	if (store->cache)
-		begin_batch(request);
-	if (store->shape.layout.vertex_of_rank)
-		sort_by_vertex(request);
-	make_parts(request);
-	for (uint32_t f = 0; f < store->refill_count; f++)   /* the request is another's as soon as the last is queued */
-		has[f] = request->parts[f].end > request->parts[f].first;
-	for (uint32_t f = 0; f < store->refill_count; f++) {
-		if (has[f])
-			rung__refill_queue(store->refills[f], &request->parts[f]);
-	}
-}
-
 int rung__gather_check(const struct rung_store *store, const struct rung_ids *ids)
 {
 	if (ids->dtype != RUNG_I32 && ids->dtype != RUNG_U32 && ids->dtype != RUNG_I64 && ids->dtype != RUNG_U64)
@@ -392,6 +285,7 @@ static int start_on_cpu(struct rung_request *request, const struct rung_ids *ids
 	};
 	int rc;
 
+	rung__misses_lay_out(misses, ids->count);
 	rc = rung__gather_run(&gather, ids, misses);
 	if (rc < 0)
 		return rc;
@@ -401,7 +295,7 @@ static int start_on_cpu(struct rung_request *request, const struct rung_ids *ids
 	if (misses->count == 0)
 		rung__request_finish(request, 0);
 	else
-		rung__request_enqueue(request);
+		rung__misses_queue(request);
 	return 0;
 }
 
@@ -411,6 +305,7 @@ static int start(struct rung_request *request, const struct rung_ids *ids, uint6
 	int rc;
 
 	request->submit_ns = rung__now_ns();
+	atomic_store_explicit(&request->checked_ns, request->submit_ns, memory_order_relaxed);
 	request->status = 0;
 	request->error[0] = 0;
 	request->retired = false;
@@ -439,8 +334,9 @@ int rung_gather_submit(struct rung_store *store, const struct rung_ids *ids, voi
 	if (ids->count > store->opts.batch_rows_max)
 		return rung__fail(RUNG_E_INVAL, "gather: %" PRIu64 " ids in one request, the store was opened for %u: open it with a larger "
 		                  "batch_rows_max, or use rung_gather()", ids->count, store->opts.batch_rows_max);
-	if (stream && !store->device)
-		return rung__fail(RUNG_E_INVAL, "gather: a stream given to a store whose gathers run on the CPU");
+	if (stream && stream != RUNG_STREAM_OWN && !store->device)
+		return rung__fail(RUNG_E_INVAL, "gather: a CUDA stream, and the store gathers on "
+				  "the CPU; give RUNG_STREAM_OWN");
 	request = take_free(store, false);
 	if (!request)
 		return rung__fail(RUNG_E_AGAIN, "gather: all %u requests are in flight: wait for one and put it", store->opts.requests_max);
@@ -454,6 +350,12 @@ int rung_gather_submit(struct rung_store *store, const struct rung_ids *ids, voi
 }
 
 int rung_gather(struct rung_store *store, const struct rung_ids *ids, void *out, size_t out_stride)
+{
+	return rung__gather(store, ids, out, out_stride, RUNG_STREAM_OWN);
+}
+
+int rung__gather(struct rung_store *store, const struct rung_ids *ids, void *out, size_t out_stride,
+                 struct CUstream_st *stream)
 {
 	size_t id_bytes = rung_dtype_bytes(ids->dtype);
 	struct rung_request *request;
@@ -469,7 +371,8 @@ int rung_gather(struct rung_store *store, const struct rung_ids *ids, void *out,
 
 		part.data = (const char *)ids->data + first * id_bytes;
 		part.count = RUNG__MIN(ids->count - first, store->opts.batch_rows_max);
-		rc = start(request, &part, first, (char *)out + first * out_stride, out_stride, NULL);
+		rc = start(request, &part, first, (char *)out + first * out_stride, out_stride,
+		           stream);
 		if (rc == 0)
 			rc = rung_request_wait(request, -1);
 	}

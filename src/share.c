@@ -14,6 +14,7 @@
 #include "thread.h"
 
 #define REST_MS 100   /* after a failing accept (out of descriptors): not a busy loop */
+#define LEAVE_WAIT_NS 5000000000ull   /* for those who have our GPU memory open, when we close */
 
 struct rung__share {
 	struct rung__place place;
@@ -21,7 +22,7 @@ struct rung__share {
 	int fds[RUNG__OFFER_FDS_MAX];   /* the store's */
 	unsigned fd_count;
 	int wake_fd;                /* readable: stop */
-	int alive_fds[2];           /* a pipe that nobody writes to; -1 unless somebody reads our GPU memory */
+	int alive_fds[2];           /* attachers' and ours; -1 unless others read our GPU memory */
 	pthread_t thread;
 	bool started;
 };
@@ -118,8 +119,8 @@ static int offer_gpu_memory(struct rung__share *share, const struct rung_store *
 {
 	if (!rung__offer_count(&store->shape, RUNG__OFFER_ALIVE))
 		return 0;
-	if (pipe2(share->alive_fds, O_CLOEXEC) < 0)
-		return rung__fail_errno(errno, "%s: a pipe", share->place.path);
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, share->alive_fds) < 0)
+		return rung__fail_errno(errno, "%s: a pair of sockets", share->place.path);
 	return store->device_ops->handles(store->device, share->offer.peer_handles);
 }
 
@@ -138,6 +139,10 @@ static int make_offer(struct rung__share *share, const struct rung_store *store)
 	offer->bytes = sizeof(*offer);
 	offer->shape = store->shape;
 	offer->shape.layout.vertex_of_rank = NULL;
+	if (!store->pool.shared.base) {   /* the cache, if there is one, is ours alone */
+		offer->shape.frame_count = 0;
+		offer->shape.places.frames = (struct rung__placement){ .part_count = 0 };
+	}
 	for (uint64_t f = 0; f < store->shape.layout.file_count; f++) {
 		int fd = store->features.files[f].fd;
 
@@ -148,7 +153,7 @@ static int make_offer(struct rung__share *share, const struct rung_store *store)
 		share->fds[share->fd_count++] = fd;
 	}
 	for (unsigned i = RUNG__OFFER_FEATURES + 1; i < RUNG__OFFER_KINDS; i++) {
-		if (rung__offer_count(&store->shape, i))
+		if (rung__offer_count(&offer->shape, i))
 			share->fds[share->fd_count++] = fds[i];
 	}
 	if (!realpath(store->dataset_dir, offer->path))   /* others may work in another folder */
@@ -185,10 +190,44 @@ void rung__share_stop(struct rung__share *share)
 	}
 	if (share->wake_fd >= 0)
 		close(share->wake_fd);
-	for (unsigned i = 0; i < RUNG__ARRAY_LEN(share->alive_fds); i++) {
-		if (share->alive_fds[i] >= 0)
-			close(share->alive_fds[i]);
+	if (share->alive_fds[0] >= 0) {
+		shutdown(share->alive_fds[1], SHUT_WR);   /* attachers begin no gather then */
+		close(share->alive_fds[0]);
 	}
 	rung__place_leave(&share->place);
+}
+
+/* Our end hangs up when the last copy of theirs is closed. */
+static bool all_have_left(const struct rung__share *share)
+{
+	const uint64_t until_ns = rung__now_ns() + LEAVE_WAIT_NS;
+	struct pollfd ours = { .fd = share->alive_fds[1] };
+
+	for (;;) {
+		uint64_t now = rung__now_ns();
+		int ms = now < until_ns ? (int)((until_ns - now) / 1000000u) + 1 : 0;
+
+		if (poll(&ours, 1, ms) > 0)
+			return true;
+		if (ms == 0)
+			return false;
+	}
+}
+
+int rung__share_end(struct rung__share *share)
+{
+	int rc = 0;
+
+	if (!share)
+		return 0;
+	if (share->alive_fds[1] >= 0) {
+		if (!all_have_left(share))
+			rc = rung__fail(RUNG_E_TIMEDOUT, "store: its GPU memory is still open in "
+			                "attached processes after %llu s; it stays allocated until "
+			                "this process ends; close attached stores first",
+			                LEAVE_WAIT_NS / 1000000000u);
+		close(share->alive_fds[1]);
+	}
 	rung__free(share);
+	return rc;
 }

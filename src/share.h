@@ -7,8 +7,10 @@
  * can make it wait or misunderstand. The attacher takes the offer for untrusted: it checks every number, the seals and the sizes
  * before it maps.
  *
- * Host memory lives as long as one process maps it. GPU memory does not outlive the process that took it, so whoever reads it gets a
- * pipe as well, of which the creator alone holds the other end: it hangs up when the creator closes the store or dies.
+ * Host memory lives as long as one process maps it. GPU memory does not outlive the process that
+ * took it, and may not be freed while others have it open. So whoever reads it also gets one end of
+ * a pair of sockets, all the same one, and keeps it until it has closed the memory. The other end
+ * is the creator's. Nothing is ever sent: each end shows when the other is shut down or closed.
  *
  * A place is the socket, a lock file beside it (PATH.lock) and their folder. The lock is held as long as the store is shared; the
  * kernel lets go of it when the holder dies, and the next creator then replaces the socket that is left.
@@ -22,7 +24,7 @@
 #include "store_internal.h"
 
 #define RUNG__SHARE_MAGIC "rungshr"        /* with its NUL: 8 bytes */
-#define RUNG__SHARE_VERSION 6u             /* of what follows; any change of struct rung__offer raises it */
+#define RUNG__SHARE_VERSION 7u   /* of what follows, and of what the descriptors are */
 
 /** Descriptors that come with an offer, in this order, one for each features file; those that do not apply are left out. */
 enum rung__offer_fd {
@@ -88,7 +90,13 @@ int rung__share_reserve(const char *path, struct rung__share **share_out);
 /** Offer the store, which is complete: the thread that answers starts. */
 int rung__share_start(struct rung__share *share, const struct rung_store *store);
 
-/** Stop answering and leave the place; NULL is allowed. */
+/** Stop answering, leave the place, tell those who read our GPU memory; NULL is allowed. */
 void rung__share_stop(struct rung__share *share);
+
+/**
+ * After rung__share_stop(): wait until nobody has our GPU memory open, 5 s at most; free the share.
+ * @return 0, also for NULL, or RUNG_E_TIMEDOUT: that memory may not be freed
+ */
+int rung__share_end(struct rung__share *share);
 
 #endif

@@ -10,7 +10,8 @@
 
 struct rung__source_place {
 	const unsigned char *data;   /* all of the array in memory (a small deflated member), else NULL */
-	bool inflated;               /* as it is read: only by rung_source_read(), and best from the first row to the last; else */
+	bool streamed; /* made as it is read: only by rung_source_read(), and best from the first
+			  row to the last; else */
 	int fd;                      /* the source's own, for reading */
 	const char *path;
 	uint64_t offset;             /* of the array in the file */
@@ -19,6 +20,16 @@ struct rung__source_place {
 
 /** Valid until the source is closed. */
 struct rung__source_place rung__source_place(const struct rung_source *src);
+
+/**
+ * Bytes [byte_first, byte_first + byte_count) of the array, which the caller has read past
+ * rung_source_read(): for the CRC of a stored member of a .npz, which is compared when all of it
+ * was read. Reads that cover the array in order, by any number of threads, are to be told; rows
+ * that are read one by one need not be.
+ * @return 0, RUNG_E_FORMAT (damaged), RUNG_E_IO
+ */
+int rung__source_was_read(const struct rung_source *src, uint64_t byte_first, uint64_t byte_count,
+			  const void *bytes);
 
 /** stat() of the file that a spec names, which is not opened. @return 0, or -1 with errno */
 int rung__source_stat(const char *spec, struct stat *st_out);

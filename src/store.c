@@ -38,7 +38,6 @@ static void fini_requests(struct rung_store *store)
 
 		rung__unmap_pages(request->misses.ranks, rung__request_bytes(store));
 		rung__unmap_pages(request->misses.links, rung__request_own_bytes(store));
-		rung__unmap_pages(request->stage, rung__stage_bytes(store));
 		pthread_cond_destroy(&request->done);
 		pthread_mutex_destroy(&request->lock);
 	}
@@ -48,9 +47,8 @@ static void fini_requests(struct rung_store *store)
 /* The kernel gives the pages as they are first used. */
 static bool init_request(struct rung_store *store, struct rung_request *request)
 {
-	uint64_t rows = store->opts.batch_rows_max;
-	uint64_t *block = rung__map_pages(rung__request_bytes(store));
-	uint64_t *own = rung__map_pages(rung__request_own_bytes(store));
+	uint64_t *block = rung__map_growing(rung__request_bytes(store));
+	uint64_t *own = rung__map_growing(rung__request_own_bytes(store));
 
 	if (!block || !own) {
 		rung__unmap_pages(block, rung__request_bytes(store));
@@ -59,14 +57,8 @@ static bool init_request(struct rung_store *store, struct rung_request *request)
 	}
 	request->store = store;
 	request->parts[0].request = request;
-	request->misses = (struct rung__misses){
-		.ranks = block,
-		.ranks_tmp = block + rows,
-		.rows = (uint32_t *)(block + 2 * rows),
-		.rows_tmp = (uint32_t *)(block + 2 * rows) + rows,
-		.links = own,
-		.frames = (uint32_t *)(own + rows),
-	};
+	request->misses = (struct rung__misses){ .ranks = block, .links = own };
+	rung__misses_lay_out(&request->misses, store->opts.batch_rows_max);
 	pthread_mutex_init(&request->lock, NULL);
 	rung__cond_init(&request->done);
 	return true;
@@ -250,6 +242,8 @@ int rung__store_open_tiers(struct rung_store *store, const struct rung__tier_ops
 	if (rc == 0)
 		rc = open_cold(store, fetchable, cache_fd);
 	if (rc == 0 && store->device && store->refill_count > 0)
+		rc = rung__sorter_start(store);
+	if (rc == 0 && store->sorter)
 		rc = rung__handoff_start(store);
 	if (rc == 0)
 		rc = rung__store_look(store);
@@ -259,11 +253,13 @@ int rung__store_open_tiers(struct rung_store *store, const struct rung__tier_ops
 	return rc;
 }
 
-static void free_store(struct rung_store *store)
+static void free_store(struct rung_store *store, bool leave_peer)
 {
 	rung__pool_close(store);
 	if (store->device)
-		store->device_ops->close(store->device);
+		store->device_ops->close(store->device, leave_peer);
+	if (store->known_ranks)
+		rung__unmap_pages(store->known_ranks, store->known_bytes);
 	if (store->alive_fd >= 0)
 		close(store->alive_fd);
 	if (store->host)
@@ -301,7 +297,7 @@ int rung__store_new(const struct rung_store_opts *user_opts, struct rung_store *
 	init_locks(store);
 	rc = init_requests(store);
 	if (rc < 0) {
-		free_store(store);
+		free_store(store, false);
 		return rc;
 	}
 	*store_out = store;
@@ -342,6 +338,7 @@ static int open_all(struct rung_store *store, const struct rung_dataset *ds, con
 	if (rc == 0)
 		rc = rung__features_open(ds, &store->features);
 	store->shape.layout = store->features.layout;
+	store->graph = plan->graph;
 	if (rc == 0 && plan->device.device == RUNG_DEVICE_CUDA)
 		rc = rung__store_choose_device(store, plan->gpus, plan->device.gpu_count);
 	if (rc == 0)
@@ -370,6 +367,10 @@ int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan 
 	opts.gap_bytes = opts.gap_bytes ? opts.gap_bytes : plan->choice.gap_bytes;
 	if (plan->vertex_count != info->vertex_count || plan->row_bytes != info->features.row_bytes)
 		return rung__fail(RUNG_E_INVAL, "%s: the plan was made for another dataset", rung_dataset_dir(ds));
+	if (opts.gpu)
+		return rung__fail(RUNG_E_INVAL, "%s: opts.gpu %d is for rung_store_attach(); name "
+		                  "the GPU in the options of the plan", rung_dataset_dir(ds),
+		                  *opts.gpu);
 	rc = rung__store_new(&opts, &store);
 	if (rc < 0)
 		return rc;
@@ -413,7 +414,6 @@ int rung_store_close(struct rung_store *store)
 	if (!store)
 		return 0;
 	rung__share_stop(store->share);
-	store->share = NULL;
 	pthread_mutex_lock(&store->lock);
 	store->stop = true;
 	pthread_mutex_unlock(&store->lock);
@@ -423,10 +423,13 @@ int rung_store_close(struct rung_store *store)
 		rc = rung__handoff_stop(store->handoff);
 	else if (store->device)
 		rc = await_gathers(store);
+	if (store->sorter && rc == 0)
+		rung__sorter_stop(store->sorter);
 	for (uint32_t f = 0; f < store->refill_count && rc == 0; f++)
 		rc = rung__refill_stop(store->refills[f]);
 	if (rc < 0)   /* the device may still write into slots, and refill into requests: leave them be */
 		return rc;
-	free_store(store);
-	return 0;
+	rc = rung__share_end(store->share);
+	free_store(store, rc < 0);
+	return rc;
 }

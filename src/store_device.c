@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The device of a store: which GPU, and what of the store's memory it is given. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "store_internal.h"
@@ -21,31 +20,27 @@ int rung__store_choose_device(struct rung_store *store, const int *gpus, uint32_
 	return 0;
 }
 
-/* Then the launch of a copy that waits for rows would itself wait, in the thread that has yet to ask for them. */
-static bool launches_block(void)
-{
-	const char *value = getenv("CUDA_LAUNCH_BLOCKING");
-
-	return value && *value && strcmp(value, "0") != 0;
-}
-
-/* Room for cold rows, where they are to be copied on the caller's stream. */
-static int take_stages(struct rung_store *store)
-{
-	if (store->opts.stream_rows_max == 0 || store->shape.tiers[RUNG__TIER_NVME].row_count == 0 || launches_block())
-		return 0;
-	for (uint32_t i = 0; i < store->request_count; i++) {
-		store->requests[i].stage = rung__map_pages(rung__stage_bytes(store));
-		if (!store->requests[i].stage)
-			return rung__fail(RUNG_E_NOMEM, "store: no memory for %u cold rows of each of %u requests: give a smaller stream_rows_max",
-			                  store->opts.stream_rows_max, store->request_count);
-	}
-	return 0;
-}
-
 static struct rung__ranks ranks_of(const struct rung_store *store, enum rung__tier_id tier)
 {
-	return (struct rung__ranks){ store->shape.tiers[tier].rank_first, store->shape.tiers[tier].row_count };
+	return (struct rung__ranks){ store->shape.tiers[tier].rank_first,
+	                             store->shape.tiers[tier].row_count };
+}
+
+/* Room for the ranks of ids that callers have in plain host memory. */
+static int open_known(struct rung_store *store)
+{
+	const uint64_t bytes = rung__align_up((uint64_t)store->opts.batch_rows_max *
+	                                      rung__known_rank_bytes(store), RUNG__PAGE_BYTES);
+
+	store->known_bytes = bytes * store->request_count;
+	store->known_ranks = rung__map_pages(store->known_bytes);
+	if (!store->known_ranks)
+		return rung__fail(RUNG_E_NOMEM, "store: no memory for the ids of %u requests",
+		                  store->request_count);
+	for (uint32_t i = 0; i < store->request_count; i++)
+		store->requests[i].ranks = (char *)store->known_ranks + i * bytes;
+	return store->device_ops->pin(store->device, "the ids of requests", store->known_ranks,
+	                              store->known_bytes);
 }
 
 /* Behind the host tier and the map, which it registers. */
@@ -74,18 +69,19 @@ int rung__store_open_device(struct rung_store *store, const struct rung__gpu_han
 
 	if (!lists)
 		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
-	rc = take_stages(store);
-	if (rc < 0)
-		goto free_lists;
 	for (uint32_t i = 0; i < store->request_count; i++) {
 		const struct rung__misses *misses = &store->requests[i].misses;
 
-		lists[i] = (struct rung__lists){ misses->ranks, misses->ranks_tmp, misses->rows, misses->rows_tmp, misses->ranks,
-		                                 rung__align_up(rung__request_bytes(store), RUNG__PAGE_BYTES), store->requests[i].stage, rung__stage_bytes(store) };
+		lists[i] = (struct rung__lists){
+			.miss_ranks = misses->ranks,
+			.offsets = misses->ranks_tmp,
+			.miss_rows = misses->rows,
+			.out_rows = misses->rows_tmp,
+			.block = misses->ranks,
+			.block_bytes = rung__align_up(rung__request_bytes(store), RUNG__PAGE_BYTES),
+		};
 	}
-	args.stage_rows = store->requests[0].stage ? store->opts.stream_rows_max : 0;
 	rc = store->device_ops->open(&args, &store->device);
-free_lists:
 	rung__free(lists);
-	return rc;
+	return rc < 0 ? rc : open_known(store);
 }

@@ -72,7 +72,9 @@ int rung_store_stats(const struct rung_store *store, struct rung_store_stats *st
 		rung__cache_lock(store->cache);
 		stats.cache_rows_filled = rung__cache_filled_count(store->cache);
 		rung__cache_unlock(store->cache);
+		rung__cache_waits(store->cache, &stats.cache_timeouts, &stats.cache_wait_ns);
 	}
+	stats.cache_why = store->cache_why;
 	stats.places = store->places;
 	stats.place_count = store->place_count;
 	return rung__opts_give(stats_out, &stats, sizeof(stats), "rung_store_stats");

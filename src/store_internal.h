@@ -6,9 +6,10 @@
  * from the slots and completes requests. A request belongs to one side at a time: to its submitter until it is queued, to refill
  * until its state is DONE (release store, acquire load), then to its submitter again.
  *
- * With a device there is a third side, the hand-off thread (handoff.c): it owns a request from its submission on, hands its misses to
- * refill, gets *parcels* of rows in slots back, has the device copy them, returns the slots, and completes the request. Refill
- * owns what stands under "refill's" from the queue until it has handed over the last parcel.
+ * With a device there is a third side, the hand-off thread (handoff.c): it owns a request from its
+ * submission on, hands its misses to the sorter (misses.c) and so to refill, gets *parcels* of rows
+ * in slots back, has the device copy them, returns the slots, and completes the request. Sorter and
+ * refill own what stands under "refill's" until the last parcel has been handed over.
  *
  * Locks. store->lock guards the free lists, the queues between the threads and the stop flag; request->lock the wait for one request.
  * Neither is ever taken while the other is held, nor while a device is called.
@@ -33,6 +34,10 @@ enum rung__request_state {
 	RUNG__REQUEST_LAUNCHED,   /* device: its last work is on a stream */
 	RUNG__REQUEST_DONE
 };
+
+#define RUNG__LOOK_NS_MIN 20000    /* between two looks at words that a device writes */
+#define RUNG__LOOK_NS_MAX 100000
+#define RUNG__CHECK_NS 10000000    /* between two questions to the device itself */
 
 #define RUNG__SLOT_NONE UINT32_MAX
 #define RUNG__NODE_NONE UINT64_MAX
@@ -83,14 +88,22 @@ struct rung_request {
 	unsigned char *out;
 	size_t out_stride;
 
+	/*
+	 * Device, ids in plain host memory: their ranks, pinned. The misses are known from the
+	 * submission on, and refill may have them before the gather has run.
+	 */
+	void *ranks;
+	bool known;
+	_Atomic bool may_copy;            /* the gather has run: rows that were read may go */
+	struct rung_request *sort_next;   /* in the sorter's queue */
+
 	/* refill's */
 	struct rung__part parts[RUNG__FILES_MAX];
 	_Atomic uint32_t parts_left;      /* that are not over */
 	uint64_t batch;                   /* the cache's name for it */
-	unsigned char *stage;             /* device with stream_rows_max: where rows go, in the order of the misses; pinned */
 
 	/* the hand-off's */
-	bool reading;                     /* its misses are refill's; before, the gather runs */
+	bool reading;                     /* the gather has run, and misses are refill's */
 	bool read_through;                /* the last parcels of its parts have come */
 	uint32_t lasts_left;
 	int device_status;
@@ -99,6 +112,7 @@ struct rung_request {
 	uint32_t scatter_first, scatter_count;
 
 	/* device */
+	_Atomic uint64_t checked_ns;      /* when the device was last asked whether it has failed */
 	enum rung_dtype id_dtype;         /* for messages, and index_first of a list that is split */
 	uint64_t index_first;
 	bool retired;                     /* put before it was done: who completes it gives it back; under lock */
@@ -114,6 +128,8 @@ struct rung__counters {
 	_Atomic uint64_t latency[RUNG_LATENCY_BUCKETS];
 	_Atomic uint64_t host_waits, scatters;
 };
+
+struct rung_gpu_sampler;
 
 /** What a store holds and where, in plain numbers. */
 struct rung__shape {
@@ -137,6 +153,7 @@ struct rung__shape {
 struct rung__handoff;
 struct rung__refill;
 struct rung__share;
+struct rung__sorter;
 
 struct rung_store {
 	struct rung_store_opts opts;
@@ -156,14 +173,20 @@ struct rung_store {
 	const struct rung__device_ops *device_ops;   /* NULL: the CPU */
 	struct rung__device *device;
 	int gpus[RUNG_GPUS_MAX];          /* the first gathers */
-	int alive_fd;                     /* attached with rows in another process's GPU memory: hangs up when it goes; else -1 */
+	struct rung_plan_graph graph;     /* where the plan puts it; attached: all zero */
+	int alive_fd;                     /* attached, with a tier "peer": see share.h; else -1 */
+	void *known_ranks;                /* of all requests; NULL without a device */
+	uint64_t known_bytes;
 	struct rung__pool pool;           /* slots and frames */
 	struct rung__cache *cache;        /* NULL when there are no frames */
+	/* why there are none although the store that is attached to has some; "" otherwise */
+	char cache_why[RUNG__ERROR_BYTES];
 	struct rung__refill *refills[RUNG__FILES_MAX];   /* one a file; none when nothing is cold */
 	uint32_t refill_count;
 	uint32_t sector_bytes;            /* the least that divides where their reads begin */
 	struct rung__announcer *announcer;   /* NULL without a cache */
 	struct rung__handoff *handoff;    /* NULL without a device, and when nothing is cold */
+	struct rung__sorter *sorter;      /* with it: sorts misses */
 
 	pthread_mutex_t lock;
 	pthread_cond_t freed;             /* rung_gather waits: one of its own requests is free again */
@@ -192,7 +215,10 @@ int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan 
 /** A store with its requests, and nothing in it yet. */
 int rung__store_new(const struct rung_store_opts *user_opts, struct rung_store **store_out);
 
-/** One block a request: [ranks | ranks_tmp | rows | rows_tmp]. A device reads and writes it too, hence whole pages. */
+/**
+ * One block a request: [ranks | ranks_tmp | rows | rows_tmp], see rung__misses_lay_out(). A device
+ * reads and writes it too, hence whole pages.
+ */
 static inline uint64_t rung__request_bytes(const struct rung_store *store)
 {
 	return (uint64_t)store->opts.batch_rows_max * (2 * sizeof(uint64_t) + 2 * sizeof(uint32_t));
@@ -202,11 +228,6 @@ static inline uint64_t rung__request_bytes(const struct rung_store *store)
 static inline uint64_t rung__request_own_bytes(const struct rung_store *store)
 {
 	return (uint64_t)store->opts.batch_rows_max * (sizeof(uint64_t) + sizeof(uint32_t));
-}
-
-static inline uint64_t rung__stage_bytes(const struct rung_store *store)
-{
-	return rung__align_up(store->opts.stream_rows_max * store->shape.layout.row_bytes, RUNG__PAGE_BYTES);
 }
 
 /* ---- store_device.c ---- */
@@ -243,6 +264,10 @@ void rung__store_set_vertices(struct rung_store *store, void *vertex_of_rank);
 int rung__store_open_tiers(struct rung_store *store, const struct rung__tier_ops *fetchable,
                            const struct rung__gpu_handle *peer_handles, int cache_fd);
 
+/** rung_gather() on a stream. On the CPU NULL. */
+int rung__gather(struct rung_store *store, const struct rung_ids *ids, void *out, size_t out_stride,
+                 struct CUstream_st *stream);
+
 /** Complete a request; `status` and request->error are final. Refill, the hand-off, or the submitter of a request without misses. */
 void rung__request_finish(struct rung_request *request, int status);
 
@@ -254,12 +279,6 @@ void rung__request_harvest(struct rung_store *store, bool must);
 
 /** Are these ids that the store can look up? Not yet whether each is in range. */
 int rung__gather_check(const struct rung_store *store, const struct rung_ids *ids);
-
-/** Bits of a rank that can differ. */
-unsigned rung__rank_bits(const struct rung_store *store);
-
-/** Give misses, which need not be sorted, to refill. */
-void rung__request_enqueue(struct rung_request *request);
 
 /** Its number, by which devices know it. */
 static inline uint32_t rung__request_index(const struct rung_request *request)
@@ -278,6 +297,26 @@ static inline void rung__count(_Atomic uint64_t *counter, uint64_t n)
 	atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
 }
 
+/* ---- misses.c ---- */
+
+/** Bits of a rank that can differ. */
+unsigned rung__rank_bits(const struct rung_store *store);
+
+/**
+ * Sort the misses of a request and give them to refill, on the calling thread; takes time in
+ * proportion to their number, and may wait for the cache. The request is refill's afterwards.
+ */
+void rung__misses_queue(struct rung_request *request);
+
+/** Start the thread that does so for the requests of a device. */
+int rung__sorter_start(struct rung_store *store);
+
+/** Give a request with misses to the thread. Never waits. */
+void rung__sorter_take(struct rung__sorter *sorter, struct rung_request *request);
+
+/** Stop the thread. No request is with it, and none will come. */
+void rung__sorter_stop(struct rung__sorter *sorter);
+
 /* ---- handoff.c, found.c ---- */
 
 /** Start the thread that the device's requests need when some rows are cold. */
@@ -293,11 +332,58 @@ int rung__handoff_submit(struct rung_request *request, const struct rung_ids *id
 /** Put what a gather found into its request: misses, or why it fails. */
 void rung__found_take(struct rung_request *request, const struct rung__found *found);
 
-/** Without a hand-off: complete a request whose gather has run. Any thread; `block` waits for the gather. */
-void rung__handoff_settle(struct rung_request *request, bool block);
+/** Without a hand-off: complete a request whose gather has run. Any thread. */
+void rung__handoff_settle(struct rung_request *request);
+
+/**
+ * How long to wait before the next look at a device that has shown nothing new for `idle_ns`: a
+ * sixteenth of that, so that what ends is seen not much later than it could be.
+ */
+static inline uint64_t rung__look_ns(uint64_t idle_ns)
+{
+	return RUNG__MIN(RUNG__MAX(idle_ns / 16, RUNG__LOOK_NS_MIN), RUNG__LOOK_NS_MAX);
+}
+
+/**
+ * Is it time to ask the device itself whether it has failed? Every RUNG__CHECK_NS while a request
+ * is in flight, and never at first: all that goes well is seen without.
+ */
+static inline bool rung__check_is_due(struct rung_request *request, uint64_t now_ns)
+{
+	uint64_t checked_ns = atomic_load_explicit(&request->checked_ns, memory_order_relaxed);
+
+	return now_ns - checked_ns >= RUNG__CHECK_NS &&
+	       atomic_compare_exchange_strong_explicit(&request->checked_ns, &checked_ns, now_ns,
+	                                               memory_order_relaxed, memory_order_relaxed);
+}
 
 /** From refill: rows in slots. */
 void rung__handoff_take(struct rung__handoff *handoff, struct rung__parcel *parcel);
+
+/* ---- gpu_sampler.c ---- */
+
+/** Can it sample batches of so many seeds for this store's gathers? @return 0, RUNG_E_INVAL */
+int rung__gpu_sampler_check(const struct rung_gpu_sampler *sampler, const struct rung_store *store,
+                            uint64_t seed_count);
+uint32_t rung__gpu_sampler_hops(const struct rung_gpu_sampler *sampler);
+/** Of a batch at most. */
+uint64_t rung__gpu_sampler_vertices(const struct rung_gpu_sampler *sampler);
+
+/* ---- known.c ---- */
+
+/** Bytes of a rank in request->ranks. */
+static inline unsigned rung__known_rank_bytes(const struct rung_store *store)
+{
+	return store->shape.vertex_count <= UINT32_MAX ? 4 : 8;
+}
+
+/**
+ * List the ranks of ids in plain host memory, and the cold rows among them as the request's misses.
+ * @param ranks_out  those ranks, as ids in memory that the device reaches
+ * @return 0 or RUNG_E_RANGE
+ */
+int rung__known_list(struct rung_request *request, const struct rung_ids *ids,
+                     struct rung_ids *ranks_out);
 
 /* ---- prefetch.c ---- */
 
@@ -322,6 +408,9 @@ int rung__refill_start(struct rung_store *store, uint32_t file_idx, const struct
 /** Give misses of a request to the thread. */
 void rung__refill_queue(struct rung__refill *refill, struct rung__part *part);
 
+/** Device: a request's may_copy is set. Any thread. */
+void rung__refill_may_copy(struct rung__refill *refill);
+
 /** Device: a chain of slots that has been copied from. Any thread. */
 void rung__refill_return(struct rung__refill *refill, uint32_t slot_head);
 
@@ -330,9 +419,6 @@ void rung__refill_cancel(struct rung__refill *refill);
 
 /** Stop the thread after its reads in flight. @return 0 or RUNG_E_TIMEDOUT, in which case memory in use is left alone */
 int rung__refill_stop(struct rung__refill *refill);
-
-/** By which the cache knows it. */
-uint32_t rung__refill_client(const struct rung__refill *refill);
 
 /** The node on whose CPUs it runs; -1: anywhere. */
 int rung__refill_node(const struct rung__refill *refill);

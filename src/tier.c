@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "file.h"
 #include "tier.h"
 
 static const struct rung_dataset_file *find(const struct rung_dataset *ds, const char *name)
@@ -32,12 +33,10 @@ static int open_file(const struct rung_dataset *ds, const char *name, struct run
 	path = rung__format("%s/%s", rung_dataset_dir(ds), file->name);
 	if (!path)
 		return rung__fail(RUNG_E_NOMEM, "%s: out of memory", rung_dataset_dir(ds));
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = rung__open_regular(AT_FDCWD, path, path, 0);
 	if (fd < 0) {
-		int rc = rung__fail_errno(errno, "%s: opening", path);
-
 		rung__free(path);
-		return rc;
+		return fd;
 	}
 	set->files[set->layout.file_count].path = path;
 	set->files[set->layout.file_count].fd = fd;
@@ -61,12 +60,10 @@ static int open_in_place(const struct rung_dataset_info *info, struct rung__feat
 
 	if (!path)
 		return rung__fail(RUNG_E_NOMEM, "%s: out of memory", info->features_path);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	fd = rung__open_regular(AT_FDCWD, path, path, 0);
 	if (fd < 0) {
-		int rc = rung__fail_errno(errno, "%s: opening", path);
-
 		rung__free(path);
-		return rc;
+		return fd;
 	}
 	features->files[0].path = path;
 	features->files[0].fd = fd;
@@ -76,9 +73,12 @@ static int open_in_place(const struct rung_dataset_info *info, struct rung__feat
 	features->layout.vertex_bytes = info->index_bytes;
 	if (fstat(fd, &st) < 0)
 		return rung__fail_errno(errno, "%s", path);
-	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != info->features_file_bytes)
-		return rung__fail(RUNG_E_FORMAT, "%s: is no regular file of %" PRIu64 " bytes any more: put back the file that was staged in place, "
-		                  "or stage it again", path, info->features_file_bytes);
+	if ((uint64_t)st.st_size != info->features_file_bytes)
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: does not have %" PRIu64
+				  " bytes any more: put back the file that was staged in place, "
+				  "or stage it again",
+				  path, info->features_file_bytes);
 	return 0;
 }
 

@@ -13,10 +13,12 @@ Builds in build/ and runs the tests there.
                   the build with every option off, each with its tests, and the parsers under libFuzzer for RUNG_FUZZ_SECONDS
                   each (20; build-clang/, build-asan/, build-tsan/, build-minimal/, build-fuzz/); and the Python package as pip
                   installs it beside the tests of the default build, with torch and PyG, into build-python/venv: some GB from
-                  where pip is told to look; skipped where that takes more than 15 minutes or does not work
+                  where pip is told to look; skipped where that takes more than 15 minutes or does
+                  not work. CUDA's disassembler, for the test of machine code, goes there first
   --no-install    install no packages
   --install-only  install the packages and stop
-  --jobs N        parallel jobs (as many as there are processors)
+  --jobs N        parallel jobs (as many as there are processors), and one test more, because
+                  some of them wait
 
 Packages are installed with apt-get, through sudo when not root, and the kernel that tests in a virtual machine boot is unpacked
 into build-vm/; nothing else outside this folder is changed.
@@ -62,9 +64,11 @@ run_ctest() {
 	if [ "$folder" = build-tsan ] && [ "$bits" -gt 28 ] && setarch -R true 2>/dev/null; then
 		prefix=(setarch -R)
 	fi
-	"${prefix[@]}" ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel "$jobs" "$@"
+	"${prefix[@]}" ctest --test-dir "$folder" --output-on-failure --no-tests=error \
+		--parallel $((jobs + 1)) "$@"
 }
 
+[ $all = no ] || export RUNG_TESTS_ALL=1   # python/tests/test_signals.py: every point, not some
 passed=() failed=() skipped=() target=all
 
 # check WHAT FOLDER CMAKE_OPTION... [-- CTEST_OPTION...]: configure, build, test
@@ -84,6 +88,16 @@ check() {
 	fi
 }
 
+# For tests/gpu/test_sass.py, 6 MB; toolkits may come without it.
+install_disassembler() {
+	if command -v cuobjdump >/dev/null && command -v nvdisasm >/dev/null; then
+		return
+	fi
+	[ -x build-python/venv/bin/python ] || python3 -m venv build-python/venv || return
+	timeout 120 build-python/venv/bin/pip install --disable-pip-version-check \
+		nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm
+}
+
 # The package as users have it: the wheel that pip builds, with the library in it, beside torch and PyG.
 install_python() {
 	[ -x build-python/venv/bin/python ] || python3 -m venv build-python/venv || exit
@@ -93,13 +107,19 @@ install_python() {
 # Downloads take their time: the default build and its tests go on beside it.
 begin_python() {
 	mkdir -p build-python
+	install_disassembler >build-python/disassembler.log 2>&1 ||
+		echo "== no disassembler for gpu/test_sass: see build-python/disassembler.log" >&2
 	install_python >build-python/install.log 2>&1 &
 	installing=$!
 	trap 'kill $installing 2>/dev/null || true' EXIT
 }
 
 check_python() {
-	local what="Python with torch and PyG" start=$SECONDS
+	local what="Python with torch and PyG" start=$SECONDS tests
+	# the tests without torch, or with the stand-in for it, passed in build/; test_layout checks
+	# the library in the wheel
+	mapfile -t tests < <(grep -L '"standin"' $(grep -l torch python/tests/test_*.py)
+		echo python/tests/test_layout.py)
 	printf '\n== build-python: %s\n' "$what"
 	if ! wait "$installing"; then
 		tail -n 5 build-python/install.log
@@ -108,7 +128,7 @@ check_python() {
 	fi
 	if env -u PYTHONPATH -u RUNG_LIBRARY OMP_WAIT_POLICY=passive RUNG="$PWD/build/rung" RUNG_SIM_LIBRARY="$PWD/build/tests/librung_sim.so" \
 		build-python/venv/bin/python -B -m pytest -p no:cacheprovider -q -rs -o faulthandler_timeout=600 --numprocesses "$jobs" --dist worksteal \
-		python/tests; then
+		"${tests[@]}"; then
 		passed+=("build-python: $what, $((SECONDS - start)) s")
 	else
 		failed+=("build-python: $what, $((SECONDS - start)) s")
@@ -118,17 +138,27 @@ check_python() {
 [ $all = no ] || begin_python
 check "the default build" build
 if [ $all = yes ]; then
+	debug=(-DCMAKE_BUILD_TYPE=Debug "-DCMAKE_C_FLAGS_DEBUG=-g -O1" -DRUNG_CUDA=OFF
+		-DRUNG_BENCH=OFF)
 	off=(-DRUNG_IO_URING=OFF -DRUNG_NUMA=OFF -DRUNG_OPENMP=OFF -DRUNG_CUDA=OFF -DRUNG_BLAS=OFF)
 	# another compiler or fewer parts change little in what the command's tests look at, and these take the most time
-	check "clang" build-clang -DCMAKE_C_COMPILER=clang -- --label-regex "unit|contract|stress|fuzz" --exclude-regex "in-place$|share_refusals"
-	check "AddressSanitizer and UBSan" build-asan -DRUNG_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_C_FLAGS_DEBUG=-g -O1" \
-		-- --exclude-regex "^gpu/|sim/.*-(cuda-host|late|one-queue|stream.*|two-gpus)|cli/test_(bench|bench_scripts|bench_share|damage|train)"
-	check "race programs under ThreadSanitizer" build-tsan -DRUNG_SANITIZE=thread -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_C_FLAGS_DEBUG=-g -O1"
+	# simulated GPUs run the kernels there, so nvcc need not compile them once more
+	check "clang" build-clang -DCMAKE_C_COMPILER=clang -DRUNG_CUDA=OFF \
+		-- --label-regex "unit|contract|stress|fuzz" \
+		--exclude-regex "in-place$|share_refusals"
+	# the host code is that of one GPU, and the lane tests check kernels' accesses to peers
+	repeated='sim/.*-(cuda-host|cuda-peer|late|one-queue|stream.*|two-gpus)'
+	slow='cli/test_(bench|bench_scripts|bench_share|damage|numa|train)'
+	check "AddressSanitizer and UBSan" build-asan "${debug[@]}" \
+		-DRUNG_SANITIZE=address,undefined \
+		-- --exclude-regex "^(gpu|structure)/|$repeated|$slow"
+	check "race programs under ThreadSanitizer" build-tsan -DRUNG_SANITIZE=thread "${debug[@]}"
 	check "every option off" build-minimal "${off[@]}" -- --label-regex "unit|contract|cli" \
 		--exclude-regex "in-place$|share_refusals|cli/test_(bench|bench_scripts|bench_share|damage|train|verify|trace|score|stage_kill)"
 	target=fuzz
-	check "parsers under libFuzzer" build-fuzz -DCMAKE_C_COMPILER=clang -DRUNG_FUZZ=ON -DRUNG_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Debug \
-		"-DCMAKE_C_FLAGS_DEBUG=-g -O1" -- --label-regex fuzz --parallel $((2 * jobs))
+	check "parsers under libFuzzer" build-fuzz "${debug[@]}" -DCMAKE_C_COMPILER=clang \
+		-DRUNG_FUZZ=ON -DRUNG_SANITIZE=address,undefined \
+		-- --label-regex fuzz --parallel $((2 * jobs))
 	check_python
 fi
 

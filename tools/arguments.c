@@ -38,6 +38,12 @@ static size_t decimal_length(const char *text)
 	return text[digits] == '.' ? digits + 1 + behind : digits;
 }
 
+static void too_large(const struct argp_state *state, const char *option, const char *arg)
+{
+	argp_error(state, "%s: '%s' is too large; give less than 2^64 bytes, or max for no limit",
+	           option, arg);
+}
+
 static void size_bytes(const struct argp_state *state, const char *option, const char *arg, size_t length, struct tool_size *size)
 {
 	double unit = unit_bytes(arg + length);
@@ -50,10 +56,12 @@ static void size_bytes(const struct argp_state *state, const char *option, const
 	if (memchr(arg, '.', length)) {
 		double bytes = strtod(arg, NULL) * unit;
 		if (!(bytes < 0x1p64))
-			argp_error(state, "%s: '%s' is more than 2^64 bytes; say max for no limit", option, arg);
+			too_large(state, option, arg);
 		size->bytes = (uint64_t)bytes;
-	} else if (errno == ERANGE || __builtin_mul_overflow((uint64_t)whole, (uint64_t)unit, &size->bytes)) {
-		argp_error(state, "%s: '%s' is more than 2^64 bytes; say max for no limit", option, arg);
+	} else if (errno == ERANGE ||
+		   __builtin_mul_overflow((uint64_t)whole, (uint64_t)unit, &size->bytes) ||
+		   size->bytes == RUNG_BYTES_NONE) {   /* which stands for no bytes at all */
+		too_large(state, option, arg);
 	}
 }
 
@@ -241,6 +249,8 @@ void tool_not_yet(const struct argp_state *state, const char *what)
 
 /* ---- options that every subcommand has ---- */
 
+#define THREADS_MAX 1024u   /* the library starts no more */
+
 enum { KEY_JSON = 0x4001, KEY_QUIET, KEY_THREADS, KEY_HOST, KEY_CACHE, KEY_QUEUE_DEPTH, KEY_NUMA_NODE, KEY_PROFILE, KEY_ENGINE, KEY_BUFFERED, KEY_NO_MERGE, KEY_GAP };
 
 static const struct argp_option common_options[] = {
@@ -262,7 +272,8 @@ static error_t parse_common(int key, char *arg, struct argp_state *state)
 		common->quiet = 1;
 		return 0;
 	case KEY_THREADS:
-		common->threads = tool_arg_u32(state, "--threads", arg, 1, 4096);
+		common->threads = tool_arg_u32(state, "--threads", arg, 1,
+					       THREADS_MAX);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -277,7 +288,9 @@ static const struct argp_option budget_options[] = {
 	{ "host", KEY_HOST, "SIZE", 0,
 	  "Host memory for rows, staging slots and cold-row cache: 4096, 64KiB, 1.5GiB, 10% of the features, max (default: half of what is "
 	  "free)", 5 },
-	{ "cache", KEY_CACHE, "SIZE", 0, "Of --host: for rows of the file that were read and will be wanted again (default: an eighth)", 5 },
+	{ "cache", KEY_CACHE, "SIZE", 0,
+	  "Of --host: for rows of the file that were read and will be wanted again, "
+	  "bytes or 10% of --host (default: an eighth)", 5 },
 	{ "queue-depth", KEY_QUEUE_DEPTH, "N", 0, "Reads in flight on the NVMe tier (default: by --profile, else 64)", 5 },
 	{ "numa-node", KEY_NUMA_NODE, "N|WORD", 0,
 	  "NUMA node that host memory lies on; auto (default): rows near those who read them, what is read from a drive near it; interleave: "

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Options that name the folder of a public data set, in the place of those that name its files one by one. */
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "tool.h"
 
@@ -16,7 +18,15 @@ static const struct argp_option options[] = {
 	{ 0 },
 };
 
-/* ROOT, or ROOT:WORD with lower-case letters behind the last colon. */
+static bool is_folder(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* ROOT, or ROOT:WORD with lower-case letters after the last colon; a folder that is called so is
+ * ROOT. */
 static void set(const struct argp_state *state, struct tool_preset_args *args, enum rung_preset_kind kind, const char *option, const char *arg)
 {
 	const char *colon = strrchr(arg, ':');
@@ -24,7 +34,8 @@ static void set(const struct argp_state *state, struct tool_preset_args *args, e
 
 	if (args->kind)
 		argp_error(state, "%s: there is %s already; give one data set", option, args->option);
-	if (colon && colon[1] && colon[1 + strspn(colon + 1, "abcdefghijklmnopqrstuvwxyz")] == 0) {
+	if (colon && colon[1] && !is_folder(arg) &&
+	    colon[1 + strspn(colon + 1, "abcdefghijklmnopqrstuvwxyz")] == 0) {
 		args->part = strdup(colon + 1);
 		length = (size_t)(colon - arg);
 	}

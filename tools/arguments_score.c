@@ -24,7 +24,7 @@ enum {
 static const struct argp_option graph_options[] = {
 	{ "graph", KEY_GRAPH, "GRAPH", 0,
 	  "Edge index [2,E] or [E,2] as a SRC (repeat it to join lists; +FIRST,FIRST behind it: its ids count from there), or csc:SRC,SRC (indptr and indices of in-neighbours), or "
-	  "csr:SRC,SRC (of out-neighbours)",
+	  "csr:SRC,SRC (of out-neighbours); none: no edges",
 	  1 },
 	{ "undirected", KEY_UNDIRECTED, NULL, 0, "Add the reverse of every edge", 2 },
 	{ "dedup", KEY_DEDUP, NULL, 0, "Keep one of equal edges", 2 },
@@ -34,8 +34,13 @@ static const struct argp_option graph_options[] = {
 
 static void add_graph(const struct argp_state *state, struct tool_graph_args *args, const char *spec)
 {
-	const char **specs = realloc(args->specs, (args->opts.spec_count + 1) * sizeof(*specs));
+	const char **specs;
 
+	if (strcmp(spec, "none") == 0) {
+		args->none = 1;
+		return;
+	}
+	specs = realloc(args->specs, (args->opts.spec_count + 1) * sizeof(*specs));
 	if (!specs)
 		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
 	args->specs = specs;
@@ -50,6 +55,10 @@ static error_t parse_graph(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case KEY_GRAPH:
 		add_graph(state, args, arg);
+		return 0;
+	case ARGP_KEY_END:
+		if (args->none && args->opts.spec_count > 0)
+			argp_error(state, "--graph none: another is given as well; give one");
 		return 0;
 	case KEY_UNDIRECTED:
 		args->opts.undirected = 1;

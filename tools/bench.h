@@ -17,38 +17,68 @@ struct bench_args {
 	int check;
 	const char *share;              /* share the store at this path; NULL: not */
 	int hold;                       /* also after the run */
+	int private_cache;              /* the cold-row cache is left out of what is shared */
 	const char *attach;             /* the path at which another process shares it; NULL: the store is opened here */
 	struct tool_fanouts fanouts;
 	struct tool_store_args store;
 	struct tool_common common;      /* threads: those that submit; set when they are not given */
 };
 
-/** The ids of all requests, made before the clock starts. Request i is ids[starts[i] .. starts[i+1]); the first ones are the warm-up. */
+/** The ids of all requests; those of a round are in memory. The first requests are the warm-up. */
 struct bench_ids {
 	enum rung_id_space space;
+	uint64_t count;        /* rows; of a trace the fewest that there can be, until `counted` */
+	uint64_t batch_count;  /* once `counted` */
+	int counted;           /* a trace: when its last batch has been sampled */
+	uint64_t warmup_count; /* of the batches; UINT64_MAX: not all of them have been sampled */
+	uint64_t warmup_rows;  /* likewise, and until then the fewest that there can be */
+	uint64_t rows_max;     /* of one request, of those made so far */
+	uint64_t rows_bound;   /* of any request */
+	uint64_t first, end;   /* these requests are in memory */
 	uint64_t *ids;
-	uint64_t count;
-	uint64_t *starts;      /* [batch_count + 1] */
-	uint64_t batch_count;
-	uint64_t warmup_count; /* of the batches */
-	uint64_t rows_max;     /* of one request */
+	uint64_t *starts;      /* [end - first + 1] in ids */
+	struct bench_source *source;
 };
 
-/** Rows of the timed requests. */
-static inline uint64_t bench_ids_timed(const struct bench_ids *ids)
+/** The ids of a request that is in memory. */
+static inline const uint64_t *bench_ids_of(const struct bench_ids *ids, uint64_t batch_idx,
+					   uint64_t *count_out)
 {
-	return ids->count - ids->starts[ids->warmup_count];
+	const uint64_t *start = &ids->starts[batch_idx - ids->first];
+
+	*count_out = start[1] - start[0];
+	return ids->ids + start[0];
 }
+
+/** Nonzero when there is no request `batch` any more. */
+static inline int bench_ids_over(const struct bench_ids *ids, uint64_t batch)
+{
+	return ids->counted && batch >= ids->batch_count;
+}
+
+/**
+ * Have requests from `batch` on in memory, and forget those before it: as many as a round has, and
+ * the ones behind them that are announced meanwhile. A batch that was forgotten is made again.
+ * @param end_out  the round ends before this request
+ * @return a status, its sentence printed
+ */
+int bench_ids_round(struct bench_ids *ids, uint64_t batch, uint64_t *end_out);
 
 /** Nonzero when they are vertex ids, of a file, and not ranks. */
 int bench_ids_are_vertices(const struct bench_args *args);
 
-/** Make them. @return a status, its sentence printed */
+/**
+ * Begin them, with the first round in memory. `args` outlives them.
+ * @return a status, its sentence printed
+ */
 int bench_ids_make(const char *name, const struct bench_args *args, const struct rung_dataset *ds, struct tool_progress *progress,
                    struct bench_ids *out);
 void bench_ids_free(struct bench_ids *ids);
 
-/** The staged rows by a way of their own: buffered reads of the features files at the place that headers and manifest say. */
+/**
+ * For --check: the staged rows by a way of their own: buffered reads of the features files at the
+ * place that headers and manifest say.
+ */
 struct bench_truth {
 	int fds[RUNG_FEATURE_FILES_MAX];   /* [file_count] */
 	uint32_t file_count;
@@ -68,19 +98,33 @@ int bench_truth_check(const struct bench_truth *truth, uint64_t id, const void *
 
 struct bench_result {
 	double seconds;
+	uint64_t request_count;             /* timed and complete: all of them unless interrupted */
+	uint64_t rows;                      /* of these */
+	const char *interrupted;            /* the signal that came before the end, or NULL */
+	int left_behind;                    /* threads still wait: close nothing that they use */
 	double cpu_seconds;
 	uint64_t wrong_rows;
 	uint64_t first_wrong;               /* id; valid while wrong_rows > 0 */
-	uint64_t *latency_ns;               /* [batch_count - warmup_count], ascending */
+	uint64_t *latency_ns;               /* [latency_count], ascending: of timed requests,
+	                                       every n-th of many; the last is the longest */
+	uint64_t latency_count;
 	struct rung_store_info info;
 	struct rung_store_stats before, after;
 };
 
-/** Gather all requests. @return a status, its sentence printed */
-int bench_run(const char *name, const struct bench_args *args, struct rung_store *store, const struct bench_ids *ids,
-              const struct bench_truth *truth, struct tool_progress *progress, struct bench_result *result);
+/**
+ * Gather all requests, or as many as are complete when a signal comes: `result` is then of these.
+ * @return a status, its sentence printed
+ */
+int bench_run(const char *name, const struct bench_args *args, struct rung_store *store,
+	      struct bench_ids *ids, const struct bench_truth *truth,
+	      struct tool_progress *progress, struct bench_result *result);
 
-/** Print what came of it. @return an exit code: TOOL_FAILED when rows were wrong */
+/**
+ * Print what came of it.
+ * @param forecast  of all requests; NULL: none
+ * @return an exit code: TOOL_FAILED when rows were wrong
+ */
 int bench_report(const char *name, const struct bench_args *args, const struct tool_data *data, const struct bench_ids *ids,
                  const struct rung_forecast *forecast, const struct bench_result *result);
 

@@ -14,7 +14,7 @@
 
 static int open_file(const char *name, const char *path, uint64_t data_offset, struct bench_truth *truth)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
 	if (fd < 0) {
 		tool_error(name, TOOL_FAILED, "%s: %s", path, strerror(errno));

@@ -1,19 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ids that rung bench asks for: uniform, zipf, those of sampled batches, or a file's.
+ * The ids that rung bench asks for: uniform, zipf, those of sampled batches, or a file's. They are
+ * made in rounds, between which no request is in flight, so that a run of any length holds those of
+ * a round: the same ids whatever the rounds are.
  *
- * zipf draws rank r with probability proportional to 1/(r+1) by rejection-inversion (Hörmann, Derflinger, "Rejection-inversion
- * to generate variates from monotone discrete distributions", 1996) for exponent 1, where the integral of the hat is the
- * logarithm.
+ * zipf draws rank r with probability proportional to 1/(r+1) by rejection-inversion (Hörmann,
+ * Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions",
+ * 1996) for exponent 1, where the integral of the hat is the logarithm.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench.h"
+#include "interrupt.h"
 
 #define ROWS_DEFAULT  (1u << 20)
 #define BATCH_DEFAULT 4096u
+/* 32 MiB of ids. In-memory gathers of as many rows take 0.2 s or more, stopping and starting
+   threads 0.1 ms. Tests have shorter rounds. */
+#ifndef ROUND_ROWS
+#define ROUND_ROWS (1u << 22)
+#endif
+#define ROUND_FIRST   (ROUND_ROWS / 64)   /* of several: sampling as many rows is soon done */
+#define READ_ROWS     (1u << 16)          /* of a file at a time */
+
+enum kind { UNIFORM, ZIPF, FILE_IDS, TRACE };
 
 struct draws {
 	uint64_t state;
@@ -56,48 +68,112 @@ static uint64_t draw_zipf(struct draws *draws, uint64_t count)
 	}
 }
 
-/* Whole requests of `batch`. */
-static uint64_t warmup_rows(const struct bench_args *args, uint64_t batch)
-{
-	return (args->warmup / batch + (args->warmup % batch != 0)) * batch;
-}
+struct bench_source {
+	const char *name;
+	const struct bench_args *args;
+	enum kind kind;
+	uint64_t vertex_count;
+	uint64_t batch;              /* rows of a request; of a trace: seeds */
+	uint64_t made, made_batches; /* since the beginning */
+	struct draws draws;
+	uint64_t ids_room, starts_room;
+
+	struct rung_source *file;
+	void *data;                  /* [READ_ROWS] of the file, from data_first on */
+	uint64_t data_first, data_count;
+
+	struct rung_graph *graph;    /* of a trace */
+	struct rung_sampler *sampler;
+	struct rung_batch *sampled;
+	uint64_t *seeds;             /* [seed_count] of an epoch, shuffled */
+	uint64_t seed_count, seeds_from;
+	struct tool_progress *progress;   /* until the first round is made */
+};
 
 static int out_of_memory(const char *name)
 {
-	tool_error(name, TOOL_FAILED, "no memory for the ids; give fewer --rows");
+	tool_error(name, TOOL_FAILED,
+		   "no memory for the ids; give fewer --rows or a smaller --batch");
 	return RUNG_E_NOMEM;
 }
 
-/* Cut `count` ids into requests of `batch`. */
-static int cut(const char *name, const struct bench_args *args, struct bench_ids *out, uint64_t batch)
+/* Room for `more` items after `count`; doubles, so that appending to a long list costs no more. */
+static int make_room(uint64_t **array, uint64_t *room, uint64_t count, uint64_t more)
 {
-	out->warmup_count = warmup_rows(args, batch) / batch;
-	out->batch_count = out->count / batch + (out->count % batch != 0);
-	out->rows_max = out->count < batch ? out->count : batch;
-	out->starts = malloc((out->batch_count + 1) * sizeof(*out->starts));
-	if (!out->starts)
-		return out_of_memory(name);
-	for (uint64_t i = 0; i < out->batch_count; i++)
-		out->starts[i] = i * batch;
-	out->starts[out->batch_count] = out->count;
+	uint64_t wanted = *room ? *room : 1024, bytes, *grown;
+
+	while (wanted < count + more)
+		wanted *= 2;
+	if (wanted == *room)
+		return 0;
+	if (__builtin_mul_overflow(wanted, sizeof(**array), &bytes))
+		return -1;
+	grown = realloc(*array, bytes);
+	if (!grown)
+		return -1;
+	*array = grown;
+	*room = wanted;
 	return 0;
 }
 
-static int make_drawn(const char *name, const struct bench_args *args, uint64_t vertex_count, int zipf, struct bench_ids *out)
+static uint64_t rows_in_memory(const struct bench_ids *ids)
 {
-	const uint64_t batch = args->batch ? args->batch : BATCH_DEFAULT;
-	struct draws draws = { args->seed };
-
-	out->count = warmup_rows(args, batch) + (args->rows ? args->rows : ROWS_DEFAULT);
-	out->ids = calloc(out->count, sizeof(*out->ids));
-	if (!out->ids)
-		return out_of_memory(name);
-	for (uint64_t i = 0; i < out->count; i++)
-		out->ids[i] = zipf ? draw_zipf(&draws, vertex_count) : draw_below(&draws, vertex_count);
-	return cut(name, args, out, batch);
+	return ids->end > ids->first ? ids->starts[ids->end - ids->first] : 0;
 }
 
-/* Ids of any integer dtype, as unsigned: a negative one becomes too large and is refused by the store. */
+/* Append a batch of `count` rows. @return where they go; NULL: no memory, which is printed */
+static uint64_t *append_batch(struct bench_ids *ids, uint64_t count)
+{
+	struct bench_source *source = ids->source;
+	const uint64_t batches = ids->end - ids->first;
+	const uint64_t rows = rows_in_memory(ids);
+
+	if (make_room(&ids->ids, &source->ids_room, rows, count) < 0 ||
+	    make_room(&ids->starts, &source->starts_room, batches, 2) < 0) {
+		out_of_memory(source->name);
+		return NULL;
+	}
+	ids->starts[batches] = rows;
+	ids->starts[batches + 1] = rows + count;
+	ids->end++;
+	source->made += count;
+	source->made_batches++;
+	return ids->ids + rows;
+}
+
+/* Batches before `first` are over. */
+static void forget_batches(struct bench_ids *ids, uint64_t first)
+{
+	const uint64_t gone = first - ids->first, left = ids->end - first;
+	uint64_t row;
+
+	if (gone == 0)
+		return;
+	row = ids->starts[gone];
+	memmove(ids->ids, ids->ids + row, (ids->starts[gone + left] - row) * sizeof(*ids->ids));
+	for (uint64_t i = 0; i <= left; i++)
+		ids->starts[i] = ids->starts[gone + i] - row;
+	ids->first = first;
+}
+
+/* ---- uniform, zipf ---- */
+
+static int draw_batch(struct bench_ids *ids, uint64_t count)
+{
+	struct bench_source *source = ids->source;
+	uint64_t *to = append_batch(ids, count);
+
+	if (!to)
+		return RUNG_E_NOMEM;
+	for (uint64_t i = 0; i < count; i++)
+		to[i] = source->kind == ZIPF ? draw_zipf(&source->draws, source->vertex_count)
+					     : draw_below(&source->draws, source->vertex_count);
+	return 0;
+}
+
+/* ---- a file ---- */
+
+/* Ids of any integer dtype, as unsigned: a negative one becomes too large and is refused. */
 static uint64_t id_of(const void *data, enum rung_dtype dtype, uint64_t i)
 {
 	switch (dtype) {
@@ -107,124 +183,128 @@ static uint64_t id_of(const void *data, enum rung_dtype dtype, uint64_t i)
 	}
 }
 
-static int check_id(const char *name, const struct bench_args *args, const struct bench_ids *ids, uint64_t i,
-		    uint64_t vertex_count)
+/* Id `i` of the file, read in order; checked, since the file may change between two readings. */
+static int read_id(struct bench_source *source, uint64_t i, uint64_t *id_out)
 {
-	if (ids->ids[i] < vertex_count)
-		return 0;
-	tool_error(name, TOOL_FAILED,
-		   "%s: element %llu is %lld, vertices go from 0 to %llu; give vertex ids of the graph that was staged",
-		   args->ids, (unsigned long long)i, (long long)ids->ids[i], (unsigned long long)vertex_count - 1);
-	return RUNG_E_RANGE;
+	const struct rung_array_info *info = rung_source_info(source->file);
+	uint64_t id;
+
+	if (i - source->data_first >= source->data_count) {
+		const uint64_t left = info->row_count - i,
+			       count = left < READ_ROWS ? left : READ_ROWS;
+		int rc = rung_source_read(source->file, i, count, source->data);
+
+		if (rc < 0) {
+			tool_fail(source->name, rc);
+			return rc;
+		}
+		source->data_first = i;
+		source->data_count = count;
+		if (source->progress &&
+		    tool_progress(source->progress, "checking ids", i, info->row_count))
+			return RUNG_E_CANCELED;
+	}
+	id = id_of(source->data, info->dtype, i - source->data_first);
+	if (id >= source->vertex_count) {
+		tool_error(source->name, TOOL_FAILED,
+			   "%s: element %llu is %lld, vertices go from 0 to %llu; give vertex ids "
+			   "of the graph that was staged",
+			   source->args->ids, (unsigned long long)i, (long long)id,
+			   (unsigned long long)source->vertex_count - 1);
+		return RUNG_E_RANGE;
+	}
+	*id_out = id;
+	return 0;
 }
 
-static int make_of_file(const char *name, const struct bench_args *args, uint64_t vertex_count, struct bench_ids *out)
+static int read_batch(struct bench_ids *ids, uint64_t count)
 {
-	const uint64_t batch = args->batch ? args->batch : BATCH_DEFAULT, warmup = warmup_rows(args, batch);
+	const uint64_t first = ids->source->made;
+	uint64_t *to = append_batch(ids, count);
+	int rc = to ? 0 : RUNG_E_NOMEM;
+
+	for (uint64_t i = 0; i < count && rc == 0; i++)
+		rc = read_id(ids->source, first + i, &to[i]);
+	return rc;
+}
+
+static int open_file(struct bench_source *source)
+{
+	const struct bench_args *args = source->args;
 	const struct rung_array_info *info;
-	struct rung_source *src;
-	void *data = NULL;
-	int rc = rung_source_open(args->ids, &src);
+	int rc = rung_source_open(args->ids, &source->file);
 
 	if (rc < 0) {
-		tool_fail(name, rc);
+		tool_fail(source->name, rc);
 		return rc;
 	}
-	info = rung_source_info(src);
+	info = rung_source_info(source->file);
 	if (info->dim_count != 1 || info->row_count == 0 ||
 	    (info->dtype != RUNG_I32 && info->dtype != RUNG_U32 && info->dtype != RUNG_I64 && info->dtype != RUNG_U64)) {
-		tool_error(name, TOOL_FAILED,
+		tool_error(source->name, TOOL_FAILED,
 			   "%s: %s of %u dimensions, %llu rows; --ids wants a vector of vertex ids as i32, u32, i64 or u64",
 			   args->ids, rung_dtype_name(info->dtype), info->dim_count, (unsigned long long)info->row_count);
-		rc = RUNG_E_FORMAT;
-		goto close_source;
+		return RUNG_E_FORMAT;
 	}
-	if (warmup >= info->row_count) {
-		tool_error(name, TOOL_FAILED, "%s: has %llu ids, and --warmup takes the first %llu: give fewer, or more ids", args->ids,
-			   (unsigned long long)info->row_count, (unsigned long long)warmup);
-		rc = RUNG_E_INVAL;
-		goto close_source;
-	}
-	out->space = RUNG_VERTICES;
-	out->count = args->rows && args->rows < info->row_count - warmup ? warmup + args->rows : info->row_count;
-	data = calloc(out->count, info->row_bytes);
-	out->ids = calloc(out->count, sizeof(*out->ids));
-	if (!data || !out->ids) {
-		rc = out_of_memory(name);
-		goto close_source;
-	}
-	rc = rung_source_read(src, 0, out->count, data);
-	if (rc < 0) {
-		tool_fail(name, rc);
-		goto close_source;
-	}
-	for (uint64_t i = 0; i < out->count && rc >= 0; i++) {
-		out->ids[i] = id_of(data, info->dtype, i);
-		rc = check_id(name, args, out, i, vertex_count);
-	}
-	if (rc < 0)
-		goto close_source;
-	rc = cut(name, args, out, batch);
-close_source:
-	free(data);
-	rung_source_close(src);
-	return rc;
+	source->data = calloc(READ_ROWS, info->row_bytes);
+	return source->data ? 0 : out_of_memory(source->name);
 }
 
 /* ---- trace: the batches of shuffled epochs ---- */
 
-struct trace {
-	struct rung_graph *graph;
-	struct rung_sampler *sampler;
-	struct rung_batch *batch;
-	uint64_t *seeds;
-	uint64_t seed_count;
-	uint64_t ids_room, starts_room;
-};
-
-static void trace_close(struct trace *trace)
+/* Rows of a batch at most: each vertex of it brings as many more as are drawn for it. */
+static uint64_t most_rows(const struct bench_source *source, const struct tool_fanouts *fanouts)
 {
-	rung_batch_destroy(trace->batch);
-	rung_sampler_destroy(trace->sampler);
-	rung_graph_destroy(trace->graph);
-	free(trace->seeds);
+	uint64_t most = source->vertex_count < UINT32_MAX ? source->vertex_count : UINT32_MAX;
+	uint64_t rows = source->batch < source->seed_count ? source->batch : source->seed_count;
+
+	for (uint32_t hop = 0; hop < fanouts->count && rows < most; hop++)
+		rows *= 1 + (uint64_t)fanouts->hops[hop];   /* both below 2^32 */
+	return rows < most ? rows : most;
 }
 
-static int trace_open(const struct bench_args *args, const struct rung_dataset *ds, struct trace *trace)
+/*
+ * Whole batches until there are enough rows, for the warm-up and then for the clock. How many
+ * batches that takes is known when the last of them has been sampled.
+ */
+static void begin_trace(struct bench_ids *ids, const struct tool_fanouts *fanouts)
 {
+	const struct bench_args *args = ids->source->args;
+
+	ids->warmup_count = args->warmup ? UINT64_MAX : 0;
+	ids->warmup_rows = args->warmup;
+	ids->count = ids->warmup_rows + (args->rows ? args->rows : ROWS_DEFAULT);
+	ids->rows_bound = most_rows(ids->source, fanouts);
+}
+
+static int open_trace(struct bench_ids *ids, const struct rung_dataset *ds)
+{
+	struct bench_source *source = ids->source;
 	struct rung_sampler_opts opts = RUNG_SAMPLER_OPTS_INIT;
 	struct tool_fanouts fanouts;
-	int rc = tool_train_ranks(ds, &trace->seed_count, &trace->seeds);
+	int rc = tool_train_ranks(ds, &source->seed_count, &source->seeds);
 
 	if (rc >= 0)
-		rc = rung_dataset_load_graph(ds, &trace->graph);
-	if (rc < 0)
-		return rc;
-	tool_fanouts_of(&args->fanouts, rung_dataset_info(ds), &fanouts);
-	opts.fanouts = fanouts.hops;
-	opts.hop_count = fanouts.count;
-	opts.seed = args->seed;
-	rc = rung_sampler_create(rung_graph_csc(trace->graph), &opts, &trace->sampler);
+		rc = rung_dataset_load_graph(ds, &source->graph);
+	if (rc >= 0) {
+		tool_fanouts_of(&source->args->fanouts, rung_dataset_info(ds), &fanouts);
+		opts.fanouts = fanouts.hops;
+		opts.hop_count = fanouts.count;
+		opts.seed = source->args->seed;
+		rc = rung_sampler_create(rung_graph_csc(source->graph), &opts, &source->sampler);
+	}
 	if (rc >= 0)
-		rc = rung_batch_create(&trace->batch);
+		rc = rung_batch_create(&source->sampled);
+	if (rc < 0) {
+		tool_fail(source->name, rc);
+	} else if (source->seed_count == 0 || source->batch == 0) {
+		tool_error(source->name, TOOL_FAILED,
+			   "%s: the split train is empty; use --ids uniform", rung_dataset_dir(ds));
+		rc = RUNG_E_INVAL;
+	} else {
+		begin_trace(ids, &fanouts);
+	}
 	return rc;
-}
-
-/* Room for `more` items behind `count`; doubles, so that appending costs the same however long the list is. */
-static int make_room(uint64_t **array, uint64_t *room, uint64_t count, uint64_t more)
-{
-	uint64_t wanted = *room ? *room : 1024, *grown;
-
-	while (wanted < count + more)
-		wanted *= 2;
-	if (wanted == *room)
-		return 0;
-	grown = realloc(*array, wanted * sizeof(**array));
-	if (!grown)
-		return -1;
-	*array = grown;
-	*room = wanted;
-	return 0;
 }
 
 static void shuffle(uint64_t *items, uint64_t count, struct draws *draws)
@@ -236,74 +316,152 @@ static void shuffle(uint64_t *items, uint64_t count, struct draws *draws)
 	}
 }
 
-static int append_batch(const char *name, struct trace *trace, struct bench_ids *out)
+static void count_batch(struct bench_ids *ids, uint64_t rows)
 {
-	uint64_t count;
-	const uint64_t *vertices = rung_batch_vertices(trace->batch, &count);
+	struct bench_source *source = ids->source;
 
-	if (make_room(&out->ids, &trace->ids_room, out->count, count) < 0 ||
-	    make_room(&out->starts, &trace->starts_room, out->batch_count, 2) < 0)
-		return out_of_memory(name);
-	memcpy(out->ids + out->count, vertices, count * sizeof(*vertices));
-	out->starts[out->batch_count++] = out->count;
-	out->count += count;
-	out->starts[out->batch_count] = out->count;
-	if (count > out->rows_max)
-		out->rows_max = count;
-	return 0;
+	if (rows > ids->rows_max)
+		ids->rows_max = rows;
+	if (ids->warmup_count == UINT64_MAX && source->made >= ids->warmup_rows) {
+		ids->count += source->made - ids->warmup_rows;
+		ids->warmup_rows = source->made;
+		ids->warmup_count = source->made_batches;
+	}
+	if (source->made >= ids->count) {
+		ids->count = source->made;
+		ids->batch_count = source->made_batches;
+		ids->counted = 1;
+	}
 }
 
-/* Whole batches until there are enough rows, for the warm-up and then for the clock. */
-static int sample_trace(const char *name, const struct bench_args *args, uint64_t batch, struct trace *trace,
-			struct tool_progress *progress, struct bench_ids *out)
+static int sample_batch(struct bench_ids *ids)
 {
-	struct draws draws = { args->seed };
-	uint64_t wanted = args->rows ? args->rows : ROWS_DEFAULT, warmup = 0, from = trace->seed_count;
+	struct bench_source *source = ids->source;
+	const uint64_t *vertices;
+	uint64_t left, count, *to;
 	int rc;
 
-	while (out->count < warmup + wanted) {
-		uint64_t left;
-		if (from == trace->seed_count) {
-			shuffle(trace->seeds, trace->seed_count, &draws);
-			from = 0;
-		}
-		left = trace->seed_count - from;
-		if (left > batch)
-			left = batch;
-		rc = rung_sampler_sample(trace->sampler, trace->seeds + from, left, out->batch_count, trace->batch);
-		if (rc < 0)
-			return tool_fail(name, rc), rc;
-		rc = append_batch(name, trace, out);
-		if (rc < 0)
-			return rc;
-		from += left;
-		if (warmup < args->warmup) {
-			warmup = out->count;
-			out->warmup_count = out->batch_count;
-		}
-		if (tool_progress(progress, "sampling", out->count, args->warmup + wanted))
-			return tool_error(name, TOOL_FAILED, "canceled while sampling"), RUNG_E_CANCELED;
+	if (source->seeds_from == source->seed_count) {
+		shuffle(source->seeds, source->seed_count, &source->draws);
+		source->seeds_from = 0;
 	}
+	left = source->seed_count - source->seeds_from;
+	left = left < source->batch ? left : source->batch;
+	rc = rung_sampler_sample(source->sampler, source->seeds + source->seeds_from, left,
+				 source->made_batches, source->sampled);
+	if (rc < 0)
+		return tool_fail(source->name, rc), rc;
+	source->seeds_from += left;
+	vertices = rung_batch_vertices(source->sampled, &count);
+	to = append_batch(ids, count);
+	if (!to)
+		return RUNG_E_NOMEM;
+	memcpy(to, vertices, count * sizeof(*vertices));
+	count_batch(ids, count);
 	return 0;
 }
 
-static int make_trace(const char *name, const struct bench_args *args, const struct rung_dataset *ds,
-		      struct tool_progress *progress, struct bench_ids *out)
-{
-	struct trace trace = { 0 };
-	uint64_t batch = args->batch ? args->batch : rung_dataset_info(ds)->batch_size;
-	int rc = trace_open(args, ds, &trace);
+/* ---- all kinds ---- */
 
-	if (rc < 0) {
-		tool_fail(name, rc);
-	} else if (trace.seed_count == 0 || batch == 0) {
-		tool_error(name, TOOL_FAILED, "%s: the split train is empty; use --ids uniform", rung_dataset_dir(ds));
-		rc = RUNG_E_INVAL;
-	} else {
-		rc = sample_trace(name, args, batch, &trace, progress, out);
+static int compare_ids(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Begin again: the same ids come. */
+static void rewind_ids(struct bench_ids *ids)
+{
+	struct bench_source *source = ids->source;
+
+	ids->first = ids->end = 0;
+	source->made = source->made_batches = 0;
+	source->draws.state = source->args->seed;
+	if (source->kind == TRACE) {   /* as tool_train_ranks() gave them */
+		qsort(source->seeds, source->seed_count, sizeof(*source->seeds), compare_ids);
+		source->seeds_from = source->seed_count;
 	}
-	trace_close(&trace);
+}
+
+static int make_batch(struct bench_ids *ids)
+{
+	struct bench_source *source = ids->source;
+	const uint64_t left = ids->count - source->made,
+		       count = left < source->batch ? left : source->batch;
+
+	switch (source->kind) {
+	case TRACE: return sample_batch(ids);
+	case FILE_IDS: return read_batch(ids, count);
+	default: return draw_batch(ids, count);
+	}
+}
+
+/* Requests of `batch` rows each: how many there are is known. */
+static int count_cut(struct bench_ids *ids)
+{
+	struct bench_source *source = ids->source;
+	const struct bench_args *args = source->args;
+	const uint64_t file_rows = source->file ? rung_source_info(source->file)->row_count : 0;
+	uint64_t rows = args->rows ? args->rows : ROWS_DEFAULT, id;
+	int rc = 0;
+
+	ids->warmup_count = args->warmup / source->batch + (args->warmup % source->batch != 0);
+	ids->warmup_rows = ids->warmup_count * source->batch;
+	if (source->file && ids->warmup_rows >= file_rows) {
+		tool_error(source->name, TOOL_FAILED,
+			   "%s: has %llu ids, and --warmup takes the first %llu: give fewer, or "
+			   "more ids",
+			   args->ids, (unsigned long long)file_rows,
+			   (unsigned long long)ids->warmup_rows);
+		return RUNG_E_INVAL;
+	}
+	if (source->file && (args->rows == 0 || rows > file_rows - ids->warmup_rows))
+		rows = file_rows - ids->warmup_rows;
+	ids->count = ids->warmup_rows + rows;
+	ids->batch_count = ids->count / source->batch + (ids->count % source->batch != 0);
+	ids->counted = 1;
+	ids->rows_max = ids->count < source->batch ? ids->count : source->batch;
+	ids->rows_bound = ids->rows_max;
+	/* a wrong id ends the run before it begins */
+	for (uint64_t i = 0; source->file && i < ids->count && rc == 0; i++)
+		rc = read_id(source, i, &id);
 	return rc;
+}
+
+/* Rounds double from ROUND_FIRST on, so that a long run has its first results soon. */
+static uint64_t round_rows(const struct bench_ids *ids)
+{
+	const uint64_t before = ids->source->made - rows_in_memory(ids);
+
+	if (ids->count <= ROUND_ROWS || before >= ROUND_ROWS)
+		return ROUND_ROWS;
+	return before > ROUND_FIRST ? before : ROUND_FIRST;
+}
+
+int bench_ids_round(struct bench_ids *ids, uint64_t batch, uint64_t *end_out)
+{
+	struct bench_source *source = ids->source;
+	const uint64_t ahead = source->args->prefetch;
+	uint64_t rows;
+
+	if (batch < ids->first)
+		rewind_ids(ids);
+	else
+		forget_batches(ids, batch);
+	rows = round_rows(ids);
+	while (!bench_ids_over(ids, ids->end) &&
+	       (ids->end <= batch + ahead || rows_in_memory(ids) < rows)) {
+		int rc = tool_interrupted() ? RUNG_E_CANCELED : make_batch(ids);
+
+		if (rc < 0)
+			return rc;
+		if (source->progress && source->kind == TRACE)   /* main() reports a signal */
+			tool_progress(source->progress, "sampling", source->made,
+				      ids->count < rows ? ids->count : rows);
+	}
+	*end_out = bench_ids_over(ids, ids->end) ? ids->end : ids->end - ahead;
+	return 0;
 }
 
 int bench_ids_are_vertices(const struct bench_args *args)
@@ -311,21 +469,62 @@ int bench_ids_are_vertices(const struct bench_args *args)
 	return strcmp(args->ids, "trace") != 0 && strcmp(args->ids, "uniform") != 0 && strcmp(args->ids, "zipf") != 0;
 }
 
+static enum kind kind_of(const struct bench_args *args)
+{
+	if (bench_ids_are_vertices(args))
+		return FILE_IDS;
+	return strcmp(args->ids, "trace") == 0  ? TRACE
+	       : strcmp(args->ids, "zipf") == 0 ? ZIPF
+						: UNIFORM;
+}
+
 int bench_ids_make(const char *name, const struct bench_args *args, const struct rung_dataset *ds, struct tool_progress *progress,
                    struct bench_ids *out)
 {
-	uint64_t vertex_count = rung_dataset_info(ds)->vertex_count;
+	struct bench_source *source = calloc(1, sizeof(*source));
+	uint64_t end;
+	int rc = 0;
 
-	*out = (struct bench_ids){ .space = RUNG_RANKS };
-	if (bench_ids_are_vertices(args))
-		return make_of_file(name, args, vertex_count, out);
-	if (strcmp(args->ids, "trace") == 0)
-		return make_trace(name, args, ds, progress, out);
-	return make_drawn(name, args, vertex_count, strcmp(args->ids, "zipf") == 0, out);
+	*out = (struct bench_ids){ .space = RUNG_RANKS, .source = source };
+	if (!source)
+		return out_of_memory(name);
+	source->name = name;
+	source->args = args;
+	source->progress = progress;
+	source->kind = kind_of(args);
+	source->vertex_count = rung_dataset_info(ds)->vertex_count;
+	source->batch = args->batch             ? args->batch
+			: source->kind == TRACE ? rung_dataset_info(ds)->batch_size
+						: BATCH_DEFAULT;
+	if (source->kind == FILE_IDS) {
+		out->space = RUNG_VERTICES;
+		rc = open_file(source);
+	} else if (source->kind == TRACE) {
+		rc = open_trace(out, ds);
+	}
+	if (rc < 0)
+		return rc;
+	rewind_ids(out);
+	rc = source->kind == TRACE ? 0 : count_cut(out);
+	if (rc >= 0)
+		rc = bench_ids_round(out, 0, &end);
+	source->progress = NULL;
+	return rc;
 }
 
 void bench_ids_free(struct bench_ids *ids)
 {
+	struct bench_source *source = ids->source;
+
 	free(ids->ids);
 	free(ids->starts);
+	if (!source)
+		return;
+	rung_batch_destroy(source->sampled);
+	rung_sampler_destroy(source->sampler);
+	rung_graph_destroy(source->graph);
+	rung_source_close(source->file);
+	free(source->seeds);
+	free(source->data);
+	free(source);
 }

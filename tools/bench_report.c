@@ -5,10 +5,13 @@
 #include "bench.h"
 #include "json.h"
 
-static double percentile_us(const struct bench_result *result, uint64_t count, double share)
+/* Without a request there is none. */
+static double percentile_us(const struct bench_result *result, double share)
 {
-	uint64_t idx = (uint64_t)(share * (double)count);
+	const uint64_t count = result->latency_count, idx = (uint64_t)(share * (double)count);
 
+	if (count == 0)
+		return (double)NAN;
 	return (double)result->latency_ns[idx < count ? idx : count - 1] / 1e3;
 }
 
@@ -30,6 +33,9 @@ static struct rung_store_stats difference(const struct bench_result *result)
 	stats.joined_rows -= result->before.joined_rows;
 	stats.read_rows -= result->before.read_rows;
 	stats.failed_rows -= result->before.failed_rows;
+	stats.late_rows -= result->before.late_rows;
+	stats.cache_timeouts -= result->before.cache_timeouts;
+	stats.cache_wait_ns -= result->before.cache_wait_ns;
 	for (unsigned s = 0; s < RUNG_STAGE_COUNT; s++) {
 		for (unsigned b = 0; b < RUNG_LATENCY_BUCKETS; b++)
 			stats.stages[s][b] -= result->before.stages[s][b];
@@ -85,6 +91,10 @@ static void set_cache(json_t *root, const struct bench_args *args, const struct 
 
 	tool_json_set(cache, "rows", tool_json_u64(stats->cache_rows));
 	tool_json_set(cache, "filled", tool_json_u64(stats->cache_rows_filled));
+	tool_json_set(cache, "why", tool_json_text(*stats->cache_why ? stats->cache_why : NULL));
+	tool_json_set(cache, "timeouts", tool_json_u64(stats->cache_timeouts));
+	tool_json_set(cache, "wait_ns", tool_json_u64(stats->cache_wait_ns));
+	tool_json_set(root, "late_rows", tool_json_u64(stats->late_rows));
 	tool_json_set(root, "cache_hits", tool_json_u64(stats->cache_hits));
 	tool_json_set(root, "joined_rows", tool_json_u64(stats->joined_rows));
 	tool_json_set(root, "read_rows", tool_json_u64(stats->read_rows));
@@ -93,7 +103,8 @@ static void set_cache(json_t *root, const struct bench_args *args, const struct 
 	tool_json_set(root, "prefetch", tool_json_u64(args->prefetch));
 }
 
-static void set_settings(json_t *root, const struct bench_args *args, const struct bench_ids *ids, const struct rung_choice *choice,
+static void set_settings(json_t *root, const struct bench_args *args,
+			 const struct bench_result *result, const struct rung_choice *choice,
 			 const struct rung_store_stats *stats)
 {
 	tool_json_set(root, "engine", tool_json_text(stats->engine));
@@ -106,7 +117,7 @@ static void set_settings(json_t *root, const struct bench_args *args, const stru
 	tool_json_set(root, "gap_bytes", tool_json_u64(stats->gap_bytes));
 	tool_json_set(root, "read_bytes_max", tool_json_u64(stats->read_bytes_max));
 	tool_json_set(root, "ids", tool_json_text(args->ids));
-	tool_json_set(root, "requests", tool_json_u64(ids->batch_count - ids->warmup_count));
+	tool_json_set(root, "requests", tool_json_u64(result->request_count));
 	tool_json_set(root, "in_flight", tool_json_u64(args->in_flight));
 	tool_json_set(root, "threads", tool_json_u64(args->common.threads));
 	tool_json_set(root, "seed", tool_json_u64(args->seed));
@@ -154,12 +165,11 @@ static void set_device(json_t *root, const struct tool_data *data, const struct 
 
 static json_t *forecast_json(const struct bench_args *args, const struct rung_forecast *forecast)
 {
-	json_t *root = json_object();
+	json_t *root;
 
-	if (!args->store.profile) {
-		json_decref(root);
+	if (!forecast)
 		return json_null();
-	}
+	root = json_object();
 	tool_json_set(root, "profile", tool_json_text(args->store.profile));
 	tool_json_set(root, "seconds", tool_json_real(forecast->seconds));
 	tool_json_set(root, "memory_seconds", tool_json_real(forecast->memory_seconds));
@@ -178,15 +188,16 @@ static json_t *forecast_json(const struct bench_args *args, const struct rung_fo
 static json_t *bench_json(const struct bench_args *args, const struct tool_data *data, const struct bench_ids *ids,
                           const struct rung_forecast *forecast, const struct bench_result *result)
 {
-	uint64_t row_bytes = result->info.features.row_bytes, requests = ids->batch_count - ids->warmup_count, rows = bench_ids_timed(ids);
+	uint64_t row_bytes = result->info.features.row_bytes, rows = result->rows;
 	struct rung_store_stats stats = difference(result);
 	json_t *root = json_object(), *latency = json_object();
 
-	tool_json_set(latency, "p50", tool_json_real(percentile_us(result, requests, 0.5)));
-	tool_json_set(latency, "p99", tool_json_real(percentile_us(result, requests, 0.99)));
-	tool_json_set(latency, "max", tool_json_real(percentile_us(result, requests, 1)));
+	tool_json_set(latency, "p50", tool_json_real(percentile_us(result, 0.5)));
+	tool_json_set(latency, "p99", tool_json_real(percentile_us(result, 0.99)));
+	tool_json_set(latency, "max", tool_json_real(percentile_us(result, 1)));
+	tool_json_set(root, "interrupted", tool_json_text(result->interrupted));
 	tool_json_set(root, "rows", tool_json_u64(rows));
-	tool_json_set(root, "warmup_rows", tool_json_u64(ids->count - rows));
+	tool_json_set(root, "warmup_rows", tool_json_u64(ids->warmup_rows));
 	tool_json_set(root, "row_bytes", tool_json_u64(row_bytes));
 	tool_json_set(root, "seconds", tool_json_real(result->seconds));
 	tool_json_set(root, "predicted", forecast_json(args, forecast));
@@ -205,7 +216,7 @@ static json_t *bench_json(const struct bench_args *args, const struct tool_data 
 	tool_json_set(root, "cpu_seconds", tool_json_real(result->cpu_seconds));
 	tool_json_set(root, "wrong_rows", args->check ? tool_json_u64(result->wrong_rows) : json_null());
 	set_device(root, data, &result->info, &stats);
-	set_settings(root, args, ids, data->plan ? rung_plan_choice(data->plan) : NULL, &stats);
+	set_settings(root, args, result, data->plan ? rung_plan_choice(data->plan) : NULL, &stats);
 	return root;
 }
 
@@ -229,17 +240,29 @@ static void print_stages(const struct rung_store_stats *stats)
 
 static void print_bench(const struct bench_args *args, const struct bench_ids *ids, const struct bench_result *result)
 {
-	uint64_t row_bytes = result->info.features.row_bytes, requests = ids->batch_count - ids->warmup_count;
+	uint64_t row_bytes = result->info.features.row_bytes;
 	struct rung_store_stats stats = difference(result);
 	char text[TOOL_TEXT_BYTES], more[TOOL_TEXT_BYTES];
-	double rows = (double)bench_ids_timed(ids);
+	double rows = (double)result->rows;
 
+	if (result->interrupted && ids->counted)
+		printf("interrupted by %s: %llu of %llu requests were complete\n",
+		       result->interrupted, (unsigned long long)result->request_count,
+		       (unsigned long long)(ids->batch_count - ids->warmup_count));
+	else if (result->interrupted)   /* the number of a trace's batches is known at its end */
+		printf("interrupted by %s: %llu requests were complete, %llu of %llu rows\n",
+		       result->interrupted, (unsigned long long)result->request_count,
+		       (unsigned long long)result->rows,
+		       (unsigned long long)(ids->count - ids->warmup_rows));
+	if (result->request_count == 0)
+		return;
 	tool_print_hits(&stats);
 	print_gpu(&result->info, &stats);
 	tool_print_places(&stats);
 	tool_print_engine(&stats);
-	printf("%llu rows of %llu bytes in %llu requests: %s", (unsigned long long)bench_ids_timed(ids), (unsigned long long)row_bytes,
-	       (unsigned long long)requests, tool_seconds_text(text, result->seconds));
+	printf("%llu rows of %llu bytes in %llu requests: %s", (unsigned long long)result->rows,
+	       (unsigned long long)row_bytes,
+	       (unsigned long long)result->request_count, tool_seconds_text(text, result->seconds));
 	printf(", %s rows/s, %s/s\n", tool_count_text(text, rows / result->seconds),
 	       tool_bytes_text(more, rows * (double)row_bytes / result->seconds));
 	printf("device: %s reads", tool_count_text(text, (double)stats.device_reads));
@@ -248,9 +271,17 @@ static void print_bench(const struct bench_args *args, const struct bench_ids *i
 	printf("cache: room for %s rows", tool_count_text(text, (double)stats.cache_rows));
 	printf(", %s hits", tool_count_text(text, (double)stats.cache_hits));
 	printf(", %s rows waited for another request's read\n", tool_count_text(text, (double)stats.joined_rows));
+	if (stats.cache_timeouts > 0)
+		printf("cache: another process was stopped or slow %llu times, %llu rows that it "
+		       "read were read here as well\n",
+		       (unsigned long long)stats.cache_timeouts,
+		       (unsigned long long)stats.late_rows);
+	if (*stats.cache_why)
+		printf("cache: %s\n", stats.cache_why);
 	print_stages(&stats);
-	printf("request: p50 %.0f us, p99 %.0f us, max %.0f us; CPU %.2f s\n", percentile_us(result, requests, 0.5),
-	       percentile_us(result, requests, 0.99), percentile_us(result, requests, 1), result->cpu_seconds);
+	printf("request: p50 %.0f us, p99 %.0f us, max %.0f us; CPU %.2f s\n",
+	       percentile_us(result, 0.5), percentile_us(result, 0.99), percentile_us(result, 1),
+	       result->cpu_seconds);
 	if (args->check)
 		printf("checked: %llu wrong rows (times include the check)\n", (unsigned long long)result->wrong_rows);
 }
@@ -259,7 +290,7 @@ static void print_forecast(const struct bench_args *args, const struct rung_fore
 {
 	char text[TOOL_ASSUMED_BYTES];
 
-	if (!args->store.profile)
+	if (!forecast)
 		return;
 	printf("predicted by %s%s: ", args->store.profile, tool_assumed_text(text, forecast->assumed));
 	printf("%s", tool_seconds_text(text, forecast->seconds));

@@ -6,12 +6,15 @@
 #include <time.h>
 
 #include "bench.h"
+#include "interrupt.h"
 
 #define REQUESTS_MAX 4096u       /* threads * in-flight */
 #define PREFETCH_MAX 4096u       /* what a store takes */
 #define HOLD_LOOK_NS 100000000   /* between looks for a signal */
 
-enum { KEY_IDS = 0x1001, KEY_ROWS, KEY_WARMUP, KEY_BATCH, KEY_IN_FLIGHT, KEY_PREFETCH, KEY_FANOUT, KEY_SEED, KEY_CHECK, KEY_SHARE, KEY_HOLD, KEY_ATTACH };
+enum { KEY_IDS = 0x1001, KEY_ROWS, KEY_WARMUP, KEY_BATCH, KEY_IN_FLIGHT, KEY_PREFETCH, KEY_FANOUT,
+       KEY_SEED, KEY_CHECK, KEY_SHARE, KEY_HOLD, KEY_ATTACH,
+       KEY_PRIVATE_CACHE };
 
 static const struct argp_option options[] = {
 	{ "ids", KEY_IDS, "KIND|SRC", 0,
@@ -30,6 +33,9 @@ static const struct argp_option options[] = {
 	{ "share", KEY_SHARE, "PATH", 0, "Share the store through the socket PATH, in a folder of one's own, as long as it is open", 2 },
 	{ "hold", KEY_HOLD, NULL, 0, "With --share: when all is printed, keep it open until SIGINT or SIGTERM", 2 },
 	{ "attach", KEY_ATTACH, "PATH", 0, "Instead of DIR: the store that another process shares at PATH", 2 },
+	{ "private-cache", KEY_PRIVATE_CACHE, NULL, 0,
+	  "With --share or --attach: leave out the cold-row cache, which all processes can write "
+	  "to", 2 },
 	{ 0 },
 };
 
@@ -49,6 +55,8 @@ static void check_place(const struct argp_state *state, const struct bench_args 
 			   "ranks; leave out --attach, --in-flight 1, --prefetch and ids in files");
 	if (args->hold && !args->share)
 		argp_error(state, "--hold is for --share");
+	if (args->private_cache && !args->share && !args->attach)
+		argp_error(state, "--private-cache is for --share and --attach");
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -97,6 +105,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_ATTACH:
 		args->attach = arg;
+		return 0;
+	case KEY_PRIVATE_CACHE:
+		args->private_cache = 1;
 		return 0;
 	case ARGP_KEY_END:
 		if (!args->attach)
@@ -164,18 +175,20 @@ static int check_attached(const char *name, const struct bench_args *args, const
 
 static int open_store(const char *name, const struct bench_args *args, const struct bench_ids *ids, struct tool_data *data)
 {
+	const uint64_t most = ids->counted ? ids->rows_max : ids->rows_bound;
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
 	int rc;
 
-	if (ids->rows_max > UINT32_MAX) {
+	if (most > UINT32_MAX) {
 		return tool_error(name, TOOL_FAILED, "a request of %llu rows is too long; give a smaller --batch",
-		                  (unsigned long long)ids->rows_max);
+		                  (unsigned long long)most);
 	}
 	opts.requests_max = args->common.threads * args->in_flight;
-	opts.batch_rows_max = (uint32_t)ids->rows_max;
+	opts.batch_rows_max = (uint32_t)most;
 	opts.share_path = args->share;
+	opts.private_cache = args->private_cache;
 	if (args->prefetch)
-		opts.window_rows_max = ((uint64_t)args->prefetch + 1 + opts.requests_max) * ids->rows_max;
+		opts.window_rows_max = ((uint64_t)args->prefetch + 1 + opts.requests_max) * most;
 	if (args->attach)
 		rc = tool_attach_store(args->attach, &args->store, &opts, data);
 	else
@@ -189,29 +202,69 @@ static void hold(const char *name, const struct bench_args *args)
 {
 	const struct timespec pause = { .tv_nsec = HOLD_LOOK_NS };
 
-	fflush(stdout);
 	if (!args->common.quiet)
 		tool_error(name, TOOL_DONE, "the store stays shared at %s until SIGINT or SIGTERM", args->share);
-	while (!tool_canceled())   /* the signal ends the sleep when it comes to this thread */
+	while (!tool_interrupted())   /* the signal ends the sleep when it comes to this thread */
 		nanosleep(&pause, NULL);
 }
 
-/* What the run should take. @return an exit code */
-static int forecast(const char *name, const struct bench_args *args, const struct tool_data *data, const struct bench_ids *ids,
-                    struct rung_forecast *out)
+/* The ids of a run, for its forecast. */
+struct walk {
+	struct bench_ids *ids;
+	struct tool_progress *progress;
+	uint64_t batch, end;   /* the next request; requests before `end` are in memory */
+	uint64_t rows;
+	int first_round;       /* no others */
+	int failed;            /* and why is printed */
+};
+
+static int next_batch(void *ctx, const uint64_t **ranks_out, uint64_t *count_out)
+{
+	struct walk *walk = ctx;
+	int rc = 0;
+
+	if (bench_ids_over(walk->ids, walk->batch) ||
+	    (walk->first_round && walk->batch == walk->ids->end))
+		return 0;
+	if (walk->batch == walk->end)
+		rc = bench_ids_round(walk->ids, walk->batch, &walk->end);
+	if (tool_progress(walk->progress, "forecast", walk->rows, walk->ids->count))
+		rc = RUNG_E_CANCELED;
+	walk->failed = rc < 0;
+	if (rc < 0)
+		return rc;
+	*ranks_out = bench_ids_of(walk->ids, walk->batch++, count_out);
+	walk->rows += *count_out;
+	return 1;
+}
+
+/*
+ * What the run should take, or its first round alone, by which the store is opened: a signal that
+ * comes during a long run finds results of gathers, not a part of a forecast.
+ * @return a status, its sentence printed
+ */
+static int forecast(const char *name, const struct bench_args *args, const struct tool_data *data,
+		    struct bench_ids *ids, int first_round, struct tool_progress *progress,
+		    struct rung_forecast *out)
 {
 	struct rung_forecast_opts opts = RUNG_FORECAST_OPTS_INIT;
+	struct walk walk = { .ids = ids, .first_round = first_round, .progress = progress };
 	int rc;
 
-	if (!data->profile)
-		return TOOL_DONE;
+	if (first_round)   /* all of it is in memory */
+		walk.end = ids->end;
 	opts.profile = data->profile;
 	opts.gap_bytes = args->store.gap_bytes;
 	opts.no_merge = args->store.no_merge;
 	opts.threads = args->common.threads;
-	opts.warmup_batches = ids->warmup_count;
-	rc = rung_plan_forecast(data->plan, &opts, ids->ids, ids->starts, ids->batch_count, out);
-	return rc < 0 ? tool_fail(name, rc) : TOOL_DONE;
+	opts.keep_places = !first_round;
+	if (!first_round || ids->warmup_count < ids->end)
+		opts.warmup_batches = ids->warmup_count;
+	rc = rung_plan_forecast(data->plan, &opts, next_batch, &walk, out);
+	tool_progress_end(progress);
+	if (rc < 0 && !walk.failed)
+		tool_fail(name, rc);
+	return rc;
 }
 
 /* As many as the plan has chosen, but no more than there are CPUs for here. */
@@ -228,33 +281,58 @@ static uint32_t default_threads(const struct bench_args *args, const struct tool
 	return threads ? threads : 1;
 }
 
+/* The result, and beside it what all requests should have taken: of a long run only now. */
+static int report(const char *name, const struct bench_args *args, const struct tool_data *data,
+		  struct bench_ids *ids, int forecast_is_whole, struct tool_progress *progress,
+		  struct rung_forecast *predicted, const struct bench_result *result)
+{
+	const int wanted = data->profile && !result->interrupted;
+	int code, rc = 0;
+
+	if (wanted && !forecast_is_whole)
+		rc = forecast(name, args, data, ids, 0, progress, predicted);
+	code = bench_report(name, args, data, ids, wanted && rc >= 0 ? predicted : NULL, result);
+	return rc < 0 && code == TOOL_DONE ? tool_exit_code(rc) : code;
+}
+
 /* Everything between an open dataset and its closing; returns an exit code. */
 static int bench(const char *name, const struct bench_args *args, struct tool_data *data, struct tool_progress *progress)
 {
 	struct bench_ids ids;
-	struct bench_truth truth;
+	struct bench_truth truth = { .file_count = 0 };
 	struct rung_forecast predicted = { .size = sizeof(predicted) };
 	struct bench_result result = { 0 };
-	int code, rc = bench_ids_make(name, args, data->ds, progress, &ids);
+	int whole, code, rc = bench_ids_make(name, args, data->ds, progress, &ids);
 
 	tool_progress_end(progress);
+	whole = bench_ids_over(&ids, ids.end);   /* all requests are in memory */
 	code = tool_exit_code(rc);
 	if (rc < 0)
 		goto free_ids;
-	rc = bench_truth_open(name, data->ds, ids.space, &truth);
+	rc = args->check ? bench_truth_open(name, data->ds, ids.space, &truth) : 0;
 	code = tool_exit_code(rc);
 	if (rc < 0)
 		goto free_ids;
-	code = forecast(name, args, data, &ids, &predicted);
-	if (code == TOOL_DONE)
-		code = open_store(name, args, &ids, data);
+	if (data->profile)
+		rc = forecast(name, args, data, &ids, 1, progress, &predicted);
+	code = rc < 0 ? tool_exit_code(rc) : open_store(name, args, &ids, data);
 	if (code)
 		goto close_truth;
+	tool_interrupt_grace(TOOL_GRACE_MS);   /* closing removes a socket */
 	rc = bench_run(name, args, data->store, &ids, &truth, progress, &result);
-	code = rc < 0 ? TOOL_FAILED : bench_report(name, args, data, &ids, &predicted, &result);   /* hardware and usage were right until here */
+	code = rc < 0 ? TOOL_FAILED   /* hardware and usage were right until here */
+		      : report(name, args, data, &ids, whole, progress, &predicted, &result);
+	if (result.left_behind) {
+		tool_flush(name);
+		tool_interrupt_end();
+	}
+	tool_interrupt_grace(TOOL_GRACE_MS);
 	free(result.latency_ns);
-	if (code == TOOL_DONE && args->hold)
-		hold(name, args);
+	if (code == TOOL_DONE && args->hold && !tool_interrupted()) {
+		code = tool_flush(name);
+		if (code == TOOL_DONE)
+			hold(name, args);
+	}
 close_truth:
 	bench_truth_close(&truth);
 free_ids:

@@ -52,7 +52,7 @@ static void check_complete(const struct argp_state *state, const struct score_ar
 {
 	const enum rung_score_method method = args->score.opts.method;
 
-	if (args->graph.opts.spec_count == 0)
+	if (!tool_graph_given(&args->graph))
 		argp_error(state, "--graph is missing: an edge index, csc:SRC,SRC or csr:SRC,SRC");
 	if (!args->out)
 		argp_error(state, "--out is missing: the file to write");

@@ -2,7 +2,9 @@
 /* rung stage: score and rank a graph, write features and graph in that order. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "interrupt.h"
 #include "json.h"
 #include "tool.h"
 
@@ -52,8 +54,11 @@ static const struct argp_option options[] = {
 	  "Bytes between rows: none (default), sector: to the next 512, auto: so that no row up to 4 KiB lies in two blocks, when that costs "
 	  "less than it saves", 3 },
 	{ "in-place", KEY_IN_PLACE, NULL, 0, "Copy no rows: DIR then needs the file that --features names, as it is and where it is", 3 },
-	{ "force", KEY_FORCE, NULL, 0, "Replace DIR when it is a staged dataset, and begin anew where there is half-done work", 5 },
-	{ "resume", KEY_RESUME, NULL, 0, "Go on with what a run of the same job that was stopped has finished", 5 },
+	{ "force", KEY_FORCE, NULL, 0,
+	  "Replace DIR when it is a staged dataset, and start from scratch where there is "
+	  "half-done work", 5 },
+	{ "resume", KEY_RESUME, NULL, 0,
+	  "Continue a stopped run of the same job; where it is finished, check it", 5 },
 	{ "memory", KEY_MEMORY, "SIZE", 0, "Take at most so much memory (default: a quarter of RAM, or what a control group leaves)", 7 },
 	{ "plan", KEY_PLAN, "NAME", 0,
 	  "How rows are brought into order: passes, deal, gather, or auto (default): the fastest by what the devices are measured to do", 7 },
@@ -94,15 +99,16 @@ static void add_array(const struct argp_state *state, struct stage_args *args, c
 		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
 }
 
-/* A method by its name; anything that can only be an array is one. */
+/* A method by its name; what can only be an array, or names a file, is one. */
 static void set_score(const struct argp_state *state, struct stage_args *args, const char *text)
 {
-	if (strstr(text, ".npy") || strstr(text, ".npz:") || strncmp(text, "raw:", 4) == 0) {
-		args->opts.score_spec = text;
-		return;
-	}
 	args->opts.score_spec = NULL;
-	if (rung_score_method_parse(text, &args->score.opts.method) < 0)
+	if (rung_score_method_parse(text, &args->score.opts.method) == 0)
+		return;
+	if (strstr(text, ".npy") || strstr(text, ".npz:") || strncmp(text, "raw:", 4) == 0 ||
+	    access(text, F_OK) == 0)
+		args->opts.score_spec = text;
+	else
 		argp_error(state,
 			   "--score: '%s' is no method and no file; give blend, expected, presample, ppr, wrpagerank, rpagerank, "
 			   "degree, file.npy, file.npz:member or raw:...",
@@ -128,8 +134,11 @@ static int parse_not_yet(int key, const char *arg, const struct argp_state *stat
 
 static void check_complete(const struct argp_state *state, const struct stage_args *args)
 {
-	if (args->graph.opts.spec_count == 0 && !args->preset.kind)
-		argp_error(state, "--graph is missing: an edge index, csc:SRC,SRC or csr:SRC,SRC");
+	if (!tool_graph_given(&args->graph) && !args->preset.kind)
+		argp_error(state,
+			   "--graph is missing: an edge index, csc:SRC,SRC, csr:SRC,SRC or none");
+	if (args->graph.none && args->preset.kind)
+		argp_error(state, "--graph none: the folder given has a graph; leave it out");
 	if (!args->opts.features && !args->preset.kind)
 		argp_error(state, "--features is missing: file.npy, file.npz:member or raw:FILE,DTYPE,DIMxDIM");
 	if (!args->opts.out_dir)
@@ -223,10 +232,11 @@ static const char *score_name(const struct stage_args *args)
 	return args->opts.score_spec ? "given" : rung_score_method_name(args->score.opts.method);
 }
 
-static json_t *score_json(const struct stage_args *args, const struct rung_score_report *score)
+static json_t *score_json(const struct stage_args *args, const struct rung_score_report *score,
+			  int already_staged)
 {
 	json_t *root = json_object();
-	int computed = !args->opts.score_spec && !args->opts.dry_run;
+	int computed = !args->opts.score_spec && !args->opts.dry_run && !already_staged;
 
 	tool_json_set(root, "method", tool_json_text(score_name(args)));
 	tool_json_set(root, "seconds", computed ? tool_json_real(score->seconds) : json_null());
@@ -298,10 +308,14 @@ static json_t *report_json(const struct stage_args *args, const struct rung_stag
 	tool_json_set(root, "budget_bytes", tool_json_u64(report->budget_bytes));
 	tool_json_set(root, "graph_in_files", json_boolean(report->graph_in_files));
 	tool_json_set(root, "resumed", json_boolean(report->resumed));
+	tool_json_set(root, "already_staged", json_boolean(report->already_staged));
 	tool_json_set(root, "in_place", json_boolean(report->in_place));
-	tool_json_set(root, "rows", report->in_place ? json_null() : rows_json(report));
-	tool_json_set(root, "phases", args->opts.dry_run ? json_null() : phases_json(report));
-	tool_json_set(root, "score", score_json(args, &report->score));
+	tool_json_set(root, "rows",
+		      report->in_place || report->already_staged ? json_null() : rows_json(report));
+	tool_json_set(root, "phases",
+		      args->opts.dry_run || report->already_staged ? json_null()
+								   : phases_json(report));
+	tool_json_set(root, "score", score_json(args, &report->score, report->already_staged));
 	tool_json_set(root, "seconds", tool_json_real(report->seconds));
 	tool_json_set(root, "peak_rss_bytes", tool_json_u64(tool_peak_rss()));
 	return root;
@@ -342,6 +356,11 @@ static void print_report(const struct stage_args *args, const struct rung_stage_
 	if (report->row_stride != report->row_bytes)
 		printf("%llu bytes from row to row: %.1f %% more\n", (unsigned long long)report->row_stride,
 		       100.0 * (double)(report->row_stride - report->row_bytes) / (double)report->row_bytes);
+	if (report->already_staged) {
+		printf("already staged: %s holds all %s of this job\n", args->opts.out_dir,
+		       tool_bytes_text(text, (double)report->bytes_written));
+		return;
+	}
 	if (args->opts.dry_run) {
 		printf("would write %s to %s", tool_bytes_text(text, (double)report->bytes_written), args->opts.out_dir);
 		printf(" (%s free), holding %s in memory\n", tool_bytes_text(text, (double)report->free_bytes),
@@ -370,6 +389,25 @@ static void free_args(struct stage_args *args)
 	tool_preset_free(&args->preset);
 }
 
+/* The library removes what is not worth keeping; where something is, there is a journal. */
+static void prepare_interruption(const char *name, const char *out_dir)
+{
+	int length = (int)strlen(out_dir);
+	char *journal, *hint;
+
+	while (length > 1 && out_dir[length - 1] == '/')
+		length--;
+	if (asprintf(&journal, "%.*s.partial/journal", length, out_dir) < 0)
+		journal = NULL;
+	if (asprintf(&hint,
+		     "%s: finished work is in %.*s.partial; to continue, "
+		     "run the same command with --resume\n",
+		     name, length, out_dir) < 0)
+		hint = NULL;
+	tool_interrupt_hint(journal, hint);
+	tool_interrupt_grace(TOOL_GRACE_MS);
+}
+
 int cmd_stage(int argc, char **argv)
 {
 	struct stage_args args = {
@@ -395,9 +433,13 @@ int cmd_stage(int argc, char **argv)
 	args.opts.progress = tool_progress;
 	args.opts.progress_ctx = &progress;
 	rc = tool_preset_fill(&args.preset, &args.opts);
+	if (rc == 0 && !args.opts.dry_run)
+		prepare_interruption(argv[0], args.opts.out_dir);
 	if (rc == 0)
 		rc = rung_stage(&args.opts, &report);
 	tool_progress_end(&progress);
+	if (rc == 0 && report.old_left)
+		tool_error(argv[0], TOOL_DONE, "%s", rung_last_error());
 	if (rc < 0)
 		code = tool_fail(argv[0], rc);
 	else if (!args.common.json)

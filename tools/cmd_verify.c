@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "interrupt.h"
 #include "json.h"
 #include "tool.h"
 
@@ -89,8 +90,9 @@ static void set_sample(const struct argp_state *state, struct rung_verify_opts *
 static void check_sample(const struct argp_state *state, const struct verify_args *args)
 {
 	const struct rung_verify_opts *opts = &args->opts;
+	const int given = opts->source || tool_graph_given(&args->graph);
 
-	if ((opts->sample_rows || opts->sample_share > 0) && !opts->source && args->graph.opts.spec_count == 0)
+	if ((opts->sample_rows || opts->sample_share > 0) && !given)
 		argp_error(state, "--sample says how much to compare: give --source or --graph as well");
 }
 
@@ -296,7 +298,7 @@ static int run(const char *name, struct verify_args *args)
 	int rc, ok;
 
 	tool_progress_init(&progress, name, args->common.quiet);
-	args->opts.graph = args->graph.opts.spec_count > 0 ? &args->graph.opts : NULL;
+	args->opts.graph = tool_graph_given(&args->graph) ? &args->graph.opts : NULL;
 	args->opts.split_names = (const char *const *)args->split_names;
 	args->opts.split_specs = args->split_specs;
 	args->opts.array_names = (const char *const *)args->array_names;
@@ -304,6 +306,8 @@ static int run(const char *name, struct verify_args *args)
 	args->opts.threads = args->common.threads;
 	args->opts.progress = tool_progress;
 	args->opts.progress_ctx = &progress;
+	if (args->opts.repair)   /* may have a temporary folder, which the library removes */
+		tool_interrupt_grace(TOOL_GRACE_MS);
 	rc = rung_dataset_verify(args->dir, &args->opts, &report);
 	tool_progress_end(&progress);
 	if (rc < 0 && rc != RUNG_E_CORRUPT)

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON results over jansson. */
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "json.h"
 #include "tool.h"
@@ -30,9 +33,43 @@ json_t *tool_json_u64(uint64_t value)
 	return value <= INT64_MAX ? json_integer((json_int_t)value) : json_real((double)value);
 }
 
+/* Bytes of the UTF-8 character at `text`; 0: there is none. */
+static size_t character_bytes(const char *text)
+{
+	for (size_t bytes = 1; bytes <= 4 && memchr(text, '\0', bytes) == NULL; bytes++) {
+		json_t *character = json_stringn(text, bytes);
+
+		json_decref(character);
+		if (character)
+			return bytes;
+	}
+	return 0;
+}
+
+/* Names of files may be any bytes, JSON is UTF-8: U+FFFD stands for each byte that is not. */
+static json_t *replaced_text(const char *text)
+{
+	static const char replacement[] = "\xef\xbf\xbd";
+	char *plain = malloc(3 * strlen(text) + 1), *to = plain;
+	json_t *value;
+	size_t bytes;
+
+	if (!plain)
+		return NULL;
+	for (; *text; text += bytes ? bytes : 1) {
+		bytes = character_bytes(text);
+		to = mempcpy(to, bytes ? text : replacement, bytes ? bytes : strlen(replacement));
+	}
+	value = json_stringn(plain, (size_t)(to - plain));
+	free(plain);
+	return value;
+}
+
 json_t *tool_json_text(const char *text)
 {
-	return text ? json_string(text) : json_null();
+	json_t *value = text ? json_string(text) : json_null();
+
+	return value ? value : replaced_text(text);
 }
 
 json_t *tool_json_u32s(const uint32_t *values, uint32_t count)
@@ -150,12 +187,14 @@ int tool_json_print(const char *name, json_t *object)
 {
 	int rc = -1;
 
+	errno = 0;
 	if (!object || incomplete)
 		tool_error(name, TOOL_FAILED, "no memory for the JSON result");
-	else if (json_dumpf(object, stdout, JSON_INDENT(2)) != 0 || putchar('\n') == EOF || fflush(stdout) != 0)
-		tool_error(name, TOOL_FAILED, "the result could not be written to standard output");
-	else
+	else if (json_dumpf(object, stdout, JSON_INDENT(2)) == 0 && putchar('\n') != EOF &&
+		 fflush(stdout) == 0)
 		rc = 0;
+	else
+		tool_output_lost(name, ferror(stdout) ? errno : ENOMEM);
 	json_decref(object);
 	return rc;
 }

@@ -113,6 +113,7 @@ static void line(const struct rung_numa_result *result, const char *unit, size_t
 	count_field(sample, unit != NULL);
 	number_field(value);
 	text_field(result->absent);
+	count_field(result->advised_bytes, result->advised_bytes != 0);
 	putchar('\n');
 }
 
@@ -127,7 +128,7 @@ int numa_results_csv(const struct numa_measured *measured)
 	const struct rung_numa_result *result;
 
 	puts("matrix,kind,cpu_node,memory_node,cores,threads,level,row_bytes,page_bytes,queue_depth,gpu,gpu_bus_id,to_gpu,to_gpu_bus_id,drive,file,engine,"
-	     "buffer_bytes,placed_share,huge_share,unit,sample,value,absent");
+	     "buffer_bytes,placed_share,huge_share,unit,sample,value,absent,advised_bytes");
 	for (size_t i = 0; (result = rung_numa_report_result(measured->report, i)) != NULL; i++) {
 		lines(result, "bytes_per_s", &result->bytes_per_s);
 		lines(result, numa_per_s_name(result->matrix), &result->per_s);

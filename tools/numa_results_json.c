@@ -111,6 +111,7 @@ static json_t *result_json(const struct rung_numa_result *result)
 	tool_json_set(entry, "cores", tool_json_text(numa_cores_text(result)));
 	tool_json_set(entry, "threads", tool_json_u64(result->threads));
 	tool_json_set(entry, "buffer_bytes", size_json(result->buffer_bytes));
+	tool_json_set(entry, "advised_bytes", size_json(result->advised_bytes));
 	tool_json_set(entry, "placed_share", tool_json_real(result->placed_share));
 	tool_json_set(entry, "huge_share", tool_json_real(result->huge_share));
 	tool_json_set(entry, "absent", tool_json_text(result->absent));

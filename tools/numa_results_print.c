@@ -409,6 +409,42 @@ static void print_absent(const struct numa_measured *measured)
 	}
 }
 
+/* ---- sizes ---- */
+
+static int is_small(const struct rung_numa_result *result)
+{
+	return !result->absent && result->buffer_bytes < result->advised_bytes;
+}
+
+/* One line for each matrix and memory node; results of a matrix come side by side. */
+static void print_small(const struct numa_measured *measured)
+{
+	const struct rung_numa_result *result, *other;
+	char bytes[TOOL_TEXT_BYTES], advised[TOOL_TEXT_BYTES];
+	int begun = 0;
+
+	for (size_t i = 0; (result = rung_numa_report_result(measured->report, i)) != NULL; i++) {
+		int listed = !is_small(result);
+
+		for (size_t j = i; j > 0 && !listed; j--) {
+			other = rung_numa_report_result(measured->report, j - 1);
+			if (other->matrix != result->matrix)
+				break;
+			listed = is_small(other) && other->memory_node == result->memory_node;
+		}
+		if (listed)
+			continue;
+		if (!begun)
+			printf("\nsmaller than advised, so caches serve some of the reads "
+			       "(see --memory):\n");
+		begun = 1;
+		printf("  %s, memory of node %d: %s; %s or more is advised\n",
+		       rung_numa_matrix_name(result->matrix), result->memory_node,
+		       tool_bytes_text(bytes, (double)result->buffer_bytes),
+		       tool_bytes_text(advised, (double)result->advised_bytes));
+	}
+}
+
 int numa_results_print(const struct numa_measured *measured)
 {
 	static const struct {
@@ -428,6 +464,7 @@ int numa_results_print(const struct numa_measured *measured)
 		if (any && tables[i].print(measured, first) < 0)
 			return -1;
 	}
+	print_small(measured);
 	print_absent(measured);
 	return 0;
 }

@@ -9,7 +9,10 @@ static void set_plan_opts(const struct tool_store_args *args, uint64_t feature_b
 	uint64_t replicate_bytes = tool_size_bytes(&args->replicate, feature_bytes);
 
 	opts->host_bytes = tool_size_bytes(&args->host, feature_bytes);
-	opts->cache_bytes = tool_size_bytes(&args->cache, feature_bytes);
+	if (args->cache.given && args->cache.share > 0)
+		opts->cache_share = args->cache.share;
+	else
+		opts->cache_bytes = tool_size_bytes(&args->cache, 0);
 	opts->queue_depth = args->queue_depth;
 	opts->device = args->device;
 	opts->gpus = args->gpu_count ? args->gpus : NULL;

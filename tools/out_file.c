@@ -4,15 +4,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "interrupt.h"
 #include "tool.h"
 
 #define DATA_OFFSET 4096
-#define PIECE_BYTES (UINT64_C(64) << 20)
 
 static int refuse(const struct tool_out *out, int err)
 {
@@ -25,6 +26,7 @@ static void forget(struct tool_out *out)
 		fclose(out->file);
 	if (out->named)
 		unlink(out->partial);
+	tool_interrupt_forget(out->partial);
 	free(out->dir);
 	free(out->partial);
 	*out = (struct tool_out){ 0 };
@@ -40,7 +42,12 @@ static int make_paths(struct tool_out *out)
 		out->dir = NULL;
 	if (asprintf(&out->partial, "%s.%ld.partial", out->path, (long)getpid()) < 0)
 		out->partial = NULL;
-	return out->dir && out->partial ? 0 : ENOMEM;
+	if (!out->dir || !out->partial || tool_interrupt_unlink(out->partial) < 0)
+		return ENOMEM;
+	return strlen(strrchr(out->partial, '/') ? strrchr(out->partial, '/') + 1 : out->partial) >
+			       NAME_MAX
+		       ? ENAMETOOLONG
+		       : 0;
 }
 
 /* @return an errno value, or 0 */
@@ -109,22 +116,15 @@ static void make_header(char head[DATA_OFFSET], enum rung_dtype dtype, uint64_t 
 
 int tool_out_npy(struct tool_out *out, enum rung_dtype dtype, uint64_t count, const void *data)
 {
-	const char *from = data;
 	char head[DATA_OFFSET];
 
 	if (!out->file)
 		return TOOL_DONE;
 	make_header(head, dtype, count);
 	errno = EIO;
-	if (fwrite(head, sizeof(head), 1, out->file) != 1)
+	if (fwrite(head, sizeof(head), 1, out->file) != 1 ||
+	    fwrite(data, rung_dtype_bytes(dtype), count, out->file) != count)
 		return refuse(out, errno);
-	for (uint64_t left = count * rung_dtype_bytes(dtype), here; left > 0; left -= here, from += here) {
-		here = left < PIECE_BYTES ? left : PIECE_BYTES;
-		if (fwrite(from, 1, here, out->file) != here)
-			return refuse(out, errno);
-		if (tool_canceled())
-			return tool_error(out->name, TOOL_FAILED, "canceled while %s was written", out->path);
-	}
 	return TOOL_DONE;
 }
 

@@ -24,10 +24,7 @@ struct tool_out {
 /** Open it; a NULL path is allowed. @return an exit code, what is wrong said on stderr after `name` */
 int tool_out_open(const char *name, const char *path, struct tool_out *out);
 
-/**
- * Write an array of one dimension as a .npy whose data is at byte 4096, as in staged datasets.
- * @return as above, also when a signal has canceled the command
- */
+/** Write a vector as a .npy whose data is at byte 4096, as in staged datasets. @return as above */
 int tool_out_npy(struct tool_out *out, enum rung_dtype dtype, uint64_t count, const void *data);
 
 /** Sync it and give it its name, in the place of an older file. Closed in either case. @return as above */

@@ -7,7 +7,8 @@ RUNG_PACKAGES_BUILD=(gcc libc6-dev make cmake pkg-config git python3
 	libjansson-dev libzip-dev zlib1g-dev libxxhash-dev liburing-dev libnuma-dev libopenblas-openmp-dev)
 # shellcheck disable=SC2034
 RUNG_PACKAGES_TEST=(g++ libcriterion-dev pandoc python3-numpy python3-pytest python3-venv clang libomp-dev libclang-rt-14-dev
-	qemu-system-x86 qemu-system-common busybox-static cpio e2fsprogs fuse3 nbdkit libnbd-bin doxygen)
+	qemu-system-x86 qemu-system-common busybox-static cpio e2fsprogs fuse3 nbdkit libnbd-bin
+	doxygen universal-ctags)
 # shellcheck disable=SC2034
 RUNG_PACKAGES_BENCH=(fio)
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Progress of long calls on stderr, and cancellation by signals. */
-#include <signal.h>
+/* Progress of long calls on stderr. */
 #include <string.h>
 #include <unistd.h>
 
+#include "interrupt.h"
 #include "tool.h"
 
 #define BAR_CELLS       24
@@ -11,37 +11,13 @@
 #define REDRAW_NS       100000000u     /* on a terminal */
 #define LINE_NS         10000000000u   /* elsewhere */
 
-static volatile sig_atomic_t signaled;
-
-static void on_signal(int number)
-{
-	(void)number;
-	signaled = 1;
-}
-
-int tool_canceled(void)
-{
-	return signaled != 0;
-}
-
 void tool_progress_init(struct tool_progress *progress, const char *name, int quiet)
 {
-	/* SA_RESETHAND: the second signal finds the default action, for calls that do not come back to ask */
-	struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND };
-	struct sigaction old;
-	const int numbers[] = { SIGINT, SIGTERM };
-
 	memset(progress, 0, sizeof(*progress));
 	progress->name = name;
 	progress->quiet = quiet;
 	progress->terminal = isatty(STDERR_FILENO);
 	pthread_mutex_init(&progress->lock, NULL);
-	sigemptyset(&action.sa_mask);
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-		/* nohup and `&` in a script ignore them: leave that so */
-		if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-			sigaction(numbers[i], &action, NULL);
-	}
 }
 
 static void draw(struct tool_progress *progress, unsigned long long done, unsigned long long total, uint64_t now_ns)
@@ -56,8 +32,10 @@ static void draw(struct tool_progress *progress, unsigned long long done, unsign
 	memset(bar, '.', BAR_CELLS);
 	memset(bar, '#', cells);
 	bar[BAR_CELLS] = 0;
-	if (progress->terminal)
+	if (progress->terminal) {
+		tool_interrupt_bar(1);
 		fputs("\r\033[K", stderr);
+	}
 	fprintf(stderr, "%s: %s", progress->name, progress->stage);
 	if (total && progress->terminal)
 		fprintf(stderr, " [%s]", bar);
@@ -79,7 +57,7 @@ int tool_progress(void *ctx, const char *stage, unsigned long long done, unsigne
 	uint64_t now_ns, wait_ns = progress->terminal ? REDRAW_NS : LINE_NS;
 
 	if (progress->quiet)
-		return tool_canceled();
+		return tool_interrupted();
 	pthread_mutex_lock(&progress->lock);
 	now_ns = tool_now_ns();
 	if (strncmp(progress->stage, stage, sizeof(progress->stage) - 1) != 0) {
@@ -90,7 +68,7 @@ int tool_progress(void *ctx, const char *stage, unsigned long long done, unsigne
 	if (now_ns - progress->stage_ns >= SHOW_AFTER_NS && now_ns - progress->shown_ns >= wait_ns)
 		draw(progress, done, total, now_ns);
 	pthread_mutex_unlock(&progress->lock);
-	return tool_canceled();
+	return tool_interrupted();
 }
 
 void tool_progress_end(struct tool_progress *progress)
@@ -100,4 +78,5 @@ void tool_progress_end(struct tool_progress *progress)
 	progress->drawn = 0;
 	progress->stage[0] = 0;
 	fflush(stderr);
+	tool_interrupt_bar(0);
 }

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command `rung`: finds the subcommand and runs it. */
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "interrupt.h"
 #include "rung_config.h"
 #include "tool.h"
 
@@ -72,13 +77,33 @@ static int run(const struct subcommand *command, int argc, char **argv)
 		return tool_error(command->full_name, TOOL_FAILED, "not in this build: %s", RUNG_WHY_BLAS);
 	}
 	argv[0] = (char *)(uintptr_t)command->full_name;   /* argp reads it only */
+	tool_interrupt_init(command->full_name);
 	return command->run(argc, argv);
+}
+
+/* A standard stream that is closed: else the first file that is opened becomes it. */
+static void keep_streams(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+			open("/dev/null", O_RDONLY);   /* is fd; writing fails as before */
+	}
+}
+
+/* At every exit, argp's after --help too: results that are lost are a failure. */
+static void check_output(int code, void *ctx)
+{
+	(void)ctx;
+	if (tool_flush("rung") != TOOL_DONE)
+		_exit(code ? code : TOOL_FAILED);
 }
 
 int main(int argc, char **argv)
 {
 	int code = TOOL_DONE;
 
+	keep_streams();
+	on_exit(check_output, NULL);
 	signal(SIGXFSZ, SIG_IGN);   /* a file size limit is then an error that is told and cleaned up after */
 	argp_err_exit_status = TOOL_USAGE;
 	if (argc < 2) {
@@ -97,9 +122,9 @@ int main(int argc, char **argv)
 			return unknown(argv[1]);
 		code = run(&subcommands[i], argc - 1, argv + 1);
 	}
-	if (fflush(stdout) != 0 || ferror(stdout)) {
-		tool_error("rung", TOOL_FAILED, "standard output could not be written");
-		return code ? code : TOOL_FAILED;
+	if (tool_interrupted()) {
+		tool_flush(argv[1]);
+		tool_interrupt_end();
 	}
 	return code;
 }

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the subcommands share: failures, numbers, tables. Arguments are in arguments.c, stores in open.c, progress in progress.c. */
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 
+#include "interrupt.h"
 #include "tool.h"
 
 int tool_exit_code(int status)
@@ -23,6 +26,8 @@ int tool_fail(const char *name, int status)
 {
 	const char *text = rung_last_error();
 
+	if (status == RUNG_E_CANCELED && tool_interrupted())
+		return TOOL_FAILED;
 	fflush(stdout);
 	fprintf(stderr, "%s: %s\n", name, *text ? text : rung_status_text(status));
 	return tool_exit_code(status);
@@ -39,6 +44,25 @@ int tool_error(const char *name, int code, const char *format, ...)
 	va_end(args);
 	fputc('\n', stderr);
 	return code;
+}
+
+void tool_output_lost(const char *name, int err)
+{
+	__fpurge(stdout);
+	clearerr(stdout);
+	tool_error(name, TOOL_FAILED, "standard output could not be written%s%s", err ? ": " : "",
+		   err ? strerror(err) : "");
+}
+
+int tool_flush(const char *name)
+{
+	const int lost = ferror(stdout);
+
+	errno = 0;
+	if (fflush(stdout) == 0 && !lost)
+		return TOOL_DONE;
+	tool_output_lost(name, errno);
+	return TOOL_FAILED;
 }
 
 static int compare_ids(const void *a, const void *b)

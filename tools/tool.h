@@ -146,8 +146,14 @@ extern const struct argp tool_gpu_argp;
 struct tool_graph_args {
 	struct rung_graph_opts opts;   /**< starts as RUNG_GRAPH_OPTS_INIT */
 	const char **specs;
+	int none;                      /**< nonzero: --graph none, no edges and no specs */
 };
 extern const struct argp tool_graph_argp;
+
+static inline int tool_graph_given(const struct tool_graph_args *args)
+{
+	return args->none || args->opts.spec_count > 0;
+}
 
 /** --ogb-papers100M --ogb-mag240m --igb: child `tool_preset_argp`. Free with tool_preset_free(). */
 struct tool_preset_args {
@@ -179,11 +185,20 @@ int tool_score_converges(enum rung_score_method method);
 
 /* ---- failures ---- */
 
-/** Print "rung NAME: sentence" for a failed call of the library; returns the exit code of its status. */
+/**
+ * Print "rung NAME: sentence" for a failed call of the library; returns the exit code of its
+ * status. Nothing is printed for a call that a signal has canceled: main() reports the signal.
+ */
 int tool_fail(const char *name, int status);
 
 /** Print "rung NAME: ..." of the tool's own; returns `code`. */
 int tool_error(const char *name, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/** Flush standard output. @return an exit code, the failure printed, once */
+int tool_flush(const char *name);
+
+/** Print that standard output is lost, and why: an errno value, 0: unknown. Drops its buffer. */
+void tool_output_lost(const char *name, int err);
 
 /** Exit code of a status. */
 int tool_exit_code(int status);
@@ -192,8 +207,7 @@ int tool_exit_code(int status);
 
 /**
  * Progress of a long call: on a terminal a bar with rate and time left once a step has taken a second, else a line every 10 s;
- * nothing with `quiet`. SIGINT and SIGTERM after tool_progress_init() make tool_progress() ask for cancellation; a second signal
- * ends the process at once.
+ * nothing with `quiet`. tool_progress() returns what tool_interrupted() returns (interrupt.h).
  */
 struct tool_progress {
 	const char *name;      /**< "rung stage" */
@@ -209,9 +223,6 @@ struct tool_progress {
 void tool_progress_init(struct tool_progress *progress, const char *name, int quiet);
 int tool_progress(void *progress, const char *stage, unsigned long long done, unsigned long long total); /* a rung_progress_fn */
 void tool_progress_end(struct tool_progress *progress);   /* clears the bar; before results and errors are printed */
-
-/** Nonzero after SIGINT or SIGTERM. */
-int tool_canceled(void);
 
 /* ---- store ---- */
 

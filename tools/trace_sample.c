@@ -27,8 +27,8 @@ static int take(void *ctx, const struct rung_batch *batch, uint64_t idx, uint32_
 	for (uint32_t hop = 0; hop < taking->hop_count; hop++)
 		taking->result->edges += rung_batch_block(batch, hop)->edge_count;
 	taking->result->batches++;
-	if (tool_progress(taking->progress, "sampling", taking->result->batches, taking->batches_in_all))
-		return RUNG_E_CANCELED;
+	tool_progress(taking->progress, "sampling", taking->result->batches,
+		      taking->batches_in_all);
 	return 0;
 }
 
@@ -98,9 +98,7 @@ int trace_sample(const char *name, const struct trace_args *args, const struct t
 	result->requests = rung_trace_requests(trace);
 	rung_sampler_destroy(sampler);
 	tool_progress_end(input->progress);
-	if (rc == RUNG_E_CANCELED)
-		tool_error(name, TOOL_FAILED, "canceled while sampling");
-	else if (rc < 0)
+	if (rc < 0)
 		tool_fail(name, rc);
 	return rc;
 }

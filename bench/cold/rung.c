@@ -59,7 +59,8 @@ static void begin_rung(struct cold_run *run, uint64_t batch, unsigned char *out)
 	struct rung_ids ids = ids_of(run, batch);
 
 	announce(run, state, batch);
-	bench_need(rung_gather_submit(state->store, &ids, out, 0, NULL, &state->requests[batch % COLD_BUFFERS]), "gathering");
+	bench_need(rung_gather_submit(state->store, &ids, out, 0, RUNG_STREAM_OWN,
+	                              &state->requests[batch % COLD_BUFFERS]), "gathering");
 }
 
 static void end_rung(struct cold_run *run, uint64_t batch)

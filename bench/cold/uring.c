@@ -9,6 +9,7 @@
  * uring-slot (GNNDrive): a ring of 80 made for each batch, a system call for each row, read in 512-byte sectors right to where the row is
  *     wanted.
  */
+#include <errno.h>
 #include <liburing.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,14 +35,23 @@ struct uring {
 	uint64_t *pages;
 };
 
+static void make_ring(struct uring *u, unsigned entries)
+{
+	const int rc = io_uring_queue_init(entries, &u->ring, 0);
+
+	if (rc < 0)
+		bench_die("io_uring refuses a ring of %u entries: %s%s", entries, strerror(-rc),
+			  rc == -ENOMEM ? "; raise ulimit -l" : "");
+}
+
 static struct uring *open_uring(struct cold_run *run, unsigned entries)
 {
 	struct uring *u = calloc(1, sizeof(*u));
 
 	if (!u)
 		bench_die("out of memory");
-	if (entries && io_uring_queue_init(entries, &u->ring, 0) < 0)
-		bench_die("io_uring is refused here");
+	if (entries)
+		make_ring(u, entries);
 	u->fd = cold_open_direct(run);
 	run->state = u;
 	return u;
@@ -224,8 +234,7 @@ static void begin_slot(struct cold_run *run, uint64_t batch, unsigned char *out)
 	struct uring *u = run->state;
 	unsigned in_flight = 0;
 
-	if (io_uring_queue_init(SLOT_RING, &u->ring, 0) < 0)
-		bench_die("io_uring is refused here");
+	make_ring(u, SLOT_RING);
 	for (uint64_t i = 0; i < b->count; i++) {
 		if (in_flight == SLOT_RING) {
 			wait_for(run, u, 1);

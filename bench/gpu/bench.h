@@ -3,8 +3,8 @@
  * rung_gpu_bench: what gathers on a GPU cost, beside what the GPU and its link can do. README.md in bench/ says what each part
  * measures and what lies inside its timed region.
  *
- * rung is used through its public headers alone; CUDA's runtime is called for ceilings and baselines. A step that fails ends the
- * program with a sentence: half a measurement is none.
+ * rung is used through its public headers, except in table.c, which needs the meter. CUDA's runtime
+ * is called for ceilings and baselines. A step that fails ends the program with a sentence.
  */
 #ifndef RUNG_GPU_BENCH_H
 #define RUNG_GPU_BENCH_H
@@ -17,6 +17,7 @@
 
 #define BENCH_WIDTHS_MAX  16
 #define BENCH_SAMPLES_MAX 64
+#define BENCH_TABLES_MAX  16
 #define BENCH_LISTS       4    /* of ids, taken in turn: a repeated one would be read from the cache */
 #define BENCH_POISON      0xee /* what an output holds before the batch that is checked */
 
@@ -41,6 +42,8 @@ struct bench {
 	uint64_t cold_host;                      /* host budget of it */
 	uint32_t widths[BENCH_WIDTHS_MAX];       /* row bytes */
 	unsigned width_count;
+	uint64_t tables[BENCH_TABLES_MAX];       /* bytes of tables on the GPU */
+	unsigned table_count;
 	unsigned samples, warmups;
 	unsigned batches;                        /* of the launch cost, and of an epoch */
 	uint64_t seed;
@@ -144,6 +147,7 @@ struct bench_place {
 	uint64_t host_bytes;      /* as in struct rung_plan_opts */
 	uint32_t batch_rows_max, requests_max;
 	int vertex_ids;
+	const char *share_path;   /* NULL: the store is private */
 };
 
 struct bench_store {
@@ -189,6 +193,7 @@ void bench_verify_output(const struct bench_data *data, const uint64_t *ranks, u
 void bench_check(struct bench *b);       /* check.c: the GPU's rows are the CPU's, for every mix of tiers */
 void bench_ceilings(struct bench *b);    /* ceilings.c */
 void bench_gathers(struct bench *b);     /* gather.c */
+void bench_table(struct bench *b);       /* table.c: gathers from large tables without files */
 void bench_launch(struct bench *b);      /* launch.c: host cost of a batch of hits */
 void bench_baselines(struct bench *b);   /* baselines.c */
 void bench_cold(struct bench *b);        /* cold.c: rows from the file, on the CPU and through the GPU */

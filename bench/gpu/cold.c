@@ -69,10 +69,11 @@ static struct rung_request *submit(const struct cold *cold, uint64_t batch)
 {
 	const uint64_t *ranks = cold->on_gpu ? cold->device_ranks : cold->ranks;
 	struct rung_ids ids = { ranks + batch * cold->batch_rows, cold->batch_rows, RUNG_U64, RUNG_RANKS };
+	struct CUstream_st *stream = cold->on_gpu ? cold->b->stream : RUNG_STREAM_OWN;
 	struct rung_request *request;
 
-	bench_need(rung_gather_submit(cold->store.store, &ids, out_of(cold, batch), 0, cold->on_gpu ? cold->b->stream : NULL, &request),
-	           "gathering");
+	bench_need(rung_gather_submit(cold->store.store, &ids, out_of(cold, batch), 0, stream,
+	                              &request), "gathering");
 	return request;
 }
 

@@ -47,6 +47,36 @@ static __global__ void copy_rows(unsigned char *to, const unsigned char *table, 
 	}
 }
 
+static __device__ unsigned long long word_at(uint64_t idx, uint64_t seed)
+{
+	uint64_t x = (idx + seed) * 0x9e3779b97f4a7c15ull;
+
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+	return x ^ x >> 31;
+}
+
+static __global__ void fill_words(unsigned long long *to, uint64_t count, uint64_t seed)
+{
+	const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
+
+	for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step)
+		__stwb(to + i, word_at(i, seed));
+}
+
+static __global__ void compare_rows(const unsigned long long *rows, uint32_t row_words,
+                                    const unsigned long long *ids, uint64_t count, uint64_t seed,
+                                    unsigned long long *wrong)
+{
+	const uint64_t step = (uint64_t)gridDim.x * blockDim.x, words = count * row_words;
+
+	for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < words; i += step) {
+		const uint64_t at = __ldg(ids + i / row_words) * row_words + i % row_words;
+
+		if (__ldg(rows + i) != word_at(at, seed))
+			atomicAdd(wrong, 1ull);
+	}
+}
+
 static __global__ void compute(float *out, unsigned rounds)
 {
 	float x = (float)(threadIdx.x + 1);
@@ -81,6 +111,32 @@ extern "C" cudaError_t bench_kernel_rows(void *to, const void *table, uint64_t s
 	if (ored % sizeof(unsigned) == 0)
 		return cudaLaunchKernel(copy_rows<unsigned>, grid, block, args, 0, stream);
 	return cudaErrorInvalidValue;
+}
+
+extern "C" cudaError_t bench_kernel_fill(void *to, uint64_t bytes, uint64_t seed, unsigned sm_count,
+                                         cudaStream_t stream)
+{
+	unsigned long long *words = (unsigned long long *)to;
+	uint64_t count = bytes / sizeof(*words);
+	void *args[] = { &words, &count, &seed };
+	const dim3 grid(sm_count * BLOCKS_PER_SM), block(THREADS);
+
+	return cudaLaunchKernel(fill_words, grid, block, args, 0, stream);
+}
+
+extern "C" cudaError_t bench_kernel_compare(const void *rows, uint32_t row_bytes,
+                                            const uint64_t *ids, uint64_t count, uint64_t seed,
+                                            uint64_t *wrong, unsigned sm_count,
+                                            cudaStream_t stream)
+{
+	const unsigned long long *words = (const unsigned long long *)rows;
+	const unsigned long long *list = (const unsigned long long *)ids;
+	unsigned long long *found = (unsigned long long *)wrong;
+	uint32_t row_words = row_bytes / (uint32_t)sizeof(*words);
+	void *args[] = { &words, &row_words, &list, &count, &seed, &found };
+	const dim3 grid(sm_count * BLOCKS_PER_SM), block(THREADS);
+
+	return cudaLaunchKernel(compare_rows, grid, block, args, 0, stream);
 }
 
 extern "C" uint64_t bench_compute_floats(unsigned sm_count)

@@ -18,6 +18,18 @@ cudaError_t bench_kernel_copy(void *to, const void *from, uint64_t bytes, unsign
 cudaError_t bench_kernel_rows(void *to, const void *table, uint64_t stride, uint32_t row_bytes, const uint64_t *ids, uint64_t count,
                               unsigned sm_count, cudaStream_t stream);
 
+/** Words of 8 bytes that follow from their place and a seed. @param bytes  a multiple of 8 */
+cudaError_t bench_kernel_fill(void *to, uint64_t bytes, uint64_t seed, unsigned sm_count,
+                              cudaStream_t stream);
+
+/**
+ * Compare packed rows with those that bench_kernel_fill() wrote at their ids.
+ * @param wrong  in the GPU's memory: the number of words that differ is added
+ */
+cudaError_t bench_kernel_compare(const void *rows, uint32_t row_bytes, const uint64_t *ids,
+                                 uint64_t count, uint64_t seed, uint64_t *wrong, unsigned sm_count,
+                                 cudaStream_t stream);
+
 /** Stand in for training: `rounds` dependent multiplications and additions in every thread of a grid that fills the GPU. */
 cudaError_t bench_kernel_compute(float *out, unsigned rounds, unsigned sm_count, cudaStream_t stream);
 

@@ -17,12 +17,13 @@ static struct bench bench = {
 	.size = UINT64_C(1) << 30,
 	.batch_bytes = UINT64_C(256) << 20,
 	.link_bytes = UINT64_C(128) << 20,
-	.managed_bytes = UINT64_C(256) << 20,
 	.check_rows = 3000,
 	.cold_rows = 200000,
 	.cold_host = UINT64_C(64) << 20,
-	.widths = { 512, 1024, 1200, 2048, 4096 },
-	.width_count = 5,
+	.widths = { 512, 1024, 4096 },
+	.width_count = 3,
+	.tables = { UINT64_C(1) << 30, UINT64_C(8) << 30, UINT64_C(32) << 30, UINT64_C(64) << 30 },
+	.table_count = 4,
 	.samples = 9,
 	.warmups = 2,
 	.batches = 1000,
@@ -32,10 +33,17 @@ static struct bench bench = {
 static const struct part {
 	const char *name;
 	void (*run)(struct bench *b);
-	int needs_ceilings;
+	int needs_source, needs_ceilings;
 } parts[] = {
-	{ "check", bench_check, 0 },       { "ceilings", bench_ceilings, 0 }, { "gather", bench_gathers, 1 }, { "launch", bench_launch, 0 },
-	{ "baselines", bench_baselines, 0 }, { "cold", bench_cold, 0 },       { "timeline", bench_timeline, 0 }, { "epoch", bench_epoch, 0 },
+	{ "check", bench_check, 1, 0 },
+	{ "ceilings", bench_ceilings, 0, 0 },
+	{ "table", bench_table, 0, 1 },
+	{ "gather", bench_gathers, 1, 1 },
+	{ "launch", bench_launch, 1, 0 },
+	{ "baselines", bench_baselines, 1, 0 },
+	{ "cold", bench_cold, 1, 0 },
+	{ "timeline", bench_timeline, 1, 0 },
+	{ "epoch", bench_epoch, 1, 0 },
 };
 #define PARTS (sizeof(parts) / sizeof(*parts))
 
@@ -144,21 +152,28 @@ static void make_folder(void)
 
 /* ---- options ---- */
 
-enum { KEY_DIR = 0x1001, KEY_SIZE, KEY_BATCH, KEY_LINK, KEY_MANAGED, KEY_CHECK_ROWS, KEY_COLD_ROWS, KEY_COLD_HOST, KEY_WIDTHS, KEY_SAMPLES, KEY_BATCHES, KEY_ONLY };
+enum {
+	KEY_DIR = 0x1001, KEY_SIZE, KEY_BATCH, KEY_LINK, KEY_MANAGED, KEY_CHECK_ROWS, KEY_COLD_ROWS,
+	KEY_COLD_HOST, KEY_WIDTHS, KEY_TABLES, KEY_SAMPLES, KEY_BATCHES, KEY_ONLY
+};
 
 static const struct argp_option options[] = {
 	{ "dir", KEY_DIR, "DIR", 0, "Folder for the temporary folder; about 2.5 times --size is needed (default: $TMPDIR, /var/tmp)", 0 },
 	{ "size", KEY_SIZE, "SIZE", 0, "Bytes of features of each width (default: 1GiB)", 0 },
-	{ "row-bytes", KEY_WIDTHS, "LIST", 0, "Widths of rows (default: 512,1024,1200,2048,4096)", 0 },
+	{ "row-bytes", KEY_WIDTHS, "LIST", 0, "Widths of rows (default: 512,1024,4096)", 0 },
 	{ "batch-bytes", KEY_BATCH, "SIZE", 0, "Rows of a batch from GPU memory, at most half of --size (default: 256MiB)", 0 },
 	{ "link-bytes", KEY_LINK, "SIZE", 0, "Rows of a batch over the link, at most half of --size (default: 128MiB)", 0 },
-	{ "managed-bytes", KEY_MANAGED, "SIZE", 0, "Managed memory; 0 leaves it out (default: 256MiB)", 0 },
+	{ "managed-bytes", KEY_MANAGED, "SIZE", 0, "Managed memory (default: 0: not measured)", 0 },
 	{ "check-rows", KEY_CHECK_ROWS, "N", 0, "Rows of a dataset that is compared with the CPU's (default: 3000)", 0 },
 	{ "cold-rows", KEY_COLD_ROWS, "N", 0, "Rows of one run from the file (default: 200000)", 0 },
 	{ "cold-host", KEY_COLD_HOST, "SIZE", 0, "Host budget of it, slots and rows (default: 64MiB)", 0 },
+	{ "table-bytes", KEY_TABLES, "LIST", 0,
+	  "Sizes of tables on the GPU (default: 1GiB,8GiB,32GiB,64GiB)", 0 },
 	{ "samples", KEY_SAMPLES, "N", 0, "Samples that count, after two that do not (default: 9)", 0 },
 	{ "batches", KEY_BATCHES, "N", 0, "Batches of the launch cost; an epoch has a sixteenth of them (default: 1000)", 0 },
-	{ "only", KEY_ONLY, "LIST", 0, "Of check, ceilings, gather, launch, baselines, cold, timeline, epoch (default: all)", 0 },
+	{ "only", KEY_ONLY, "LIST", 0,
+	  "Of check, ceilings, table, gather, launch, baselines, cold, timeline, epoch "
+	  "(default: all)", 0 },
 	{ 0 },
 };
 
@@ -198,6 +213,18 @@ static void widths_arg(struct argp_state *state, char *arg)
 	}
 	if (bench.width_count == 0)
 		argp_error(state, "--row-bytes without a width");
+}
+
+static void tables_arg(struct argp_state *state, char *arg)
+{
+	char *save;
+
+	bench.table_count = 0;
+	for (char *word = strtok_r(arg, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
+		if (bench.table_count == BENCH_TABLES_MAX)
+			argp_error(state, "more than %d tables", BENCH_TABLES_MAX);
+		bench.tables[bench.table_count++] = size_arg(state, word);
+	}
 }
 
 static int wanted(const char *name)
@@ -241,6 +268,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_COLD_ROWS: bench.cold_rows = size_arg(state, arg); break;
 	case KEY_COLD_HOST: bench.cold_host = size_arg(state, arg); break;
 	case KEY_WIDTHS: widths_arg(state, arg); break;
+	case KEY_TABLES: tables_arg(state, arg); break;
 	case KEY_SAMPLES: bench.samples = number_arg(state, arg, 1, BENCH_SAMPLES_MAX); break;
 	case KEY_BATCHES: bench.batches = number_arg(state, arg, 1, 1u << 20); break;
 	case KEY_ONLY: only_arg(state, arg); break;
@@ -300,7 +328,12 @@ int main(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, NULL);
 	open_gpu();
 	make_folder();
-	bench_source_make(&bench);
+	for (unsigned i = 0; i < PARTS; i++) {
+		if (wanted(parts[i].name) && parts[i].needs_source) {
+			bench_source_make(&bench);
+			break;
+		}
+	}
 	for (unsigned i = 0; i < PARTS; i++) {
 		if (!wanted(parts[i].name))
 			continue;

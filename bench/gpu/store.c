@@ -38,6 +38,7 @@ void bench_store_open(const struct bench *b, const struct bench_data *data, cons
 	opts.batch_rows_max = place->batch_rows_max;
 	opts.requests_max = place->requests_max;
 	opts.vertex_ids = place->vertex_ids;
+	opts.share_path = place->share_path;
 	bench_need(rung_plan_create(data->ds, &plan_opts, &out->plan), "planning");
 	bench_need(rung_store_open(data->ds, out->plan, &opts, &out->store), "opening the store");
 }

@@ -1,7 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file
- * Devices: what gathers run on, and what memory they write to.
+ * Devices: what gathers run on, what memory they write to, and the streams of their work.
+ *
+ * Functions that take a stream take a cudaStream_t of the GPU on which the store gathers. Handles
+ * that name no object mean what they mean in CUDA, on that GPU: NULL and cudaStreamLegacy (1) its
+ * default stream, which is in order with all streams that were not created with
+ * cudaStreamNonBlocking; cudaStreamPerThread (2) that of the calling thread. RUNG_STREAM_OWN is
+ * rung's addition.
+ *
+ * While a stream is captured into a CUDA graph, functions that put work on it return RUNG_E_NOSUP,
+ * and leave the capture as it is. So they do for the default stream while a stream in order with it
+ * is captured, rung_store_copy() included. On other streams, and in other threads, a capture is no
+ * obstacle to any function, nor do rung's threads disturb one.
  */
 #ifndef RUNG_DEVICE_H
 #define RUNG_DEVICE_H
@@ -16,6 +27,16 @@ extern "C" {
 #endif
 
 #define RUNG_GPUS_MAX 16   /**< that rows are interleaved over */
+
+struct CUstream_st;   /**< what a cudaStream_t points to */
+
+/**
+ * As a stream: the store's own, which is in order with no other stream, also not with the default
+ * stream. Memory that a call on it reads is complete, and memory that it writes is used by no other
+ * work, before the call.
+ * CUDA gives no stream this value.
+ */
+#define RUNG_STREAM_OWN ((struct CUstream_st *)UINTPTR_MAX)
 
 /** What gathers run on. */
 enum rung_device {

@@ -55,7 +55,9 @@ static inline struct rung_gpu_sampler_opts rung_gpu_sampler_opts_init(void)
  * Load the relabelled graph of a dataset to where the plan puts it (rung_plan_opts.sample_on_gpu; without it, all of it to host memory).
  *
  * @param store        its gathers run on a GPU; must outlive the sampler
- * @param ds, plan     those of the store; may be closed and destroyed afterwards
+ * @param ds           that of the store; may be closed afterwards
+ * @param plan         one of the same dataset; may be destroyed afterwards. NULL: the plan that the
+ *                     store was opened with; of an attached store the graph is in host memory
  * @param sampler_out  free with rung_gpu_sampler_destroy()
  * @return 0, RUNG_E_NOSUP (the store's gathers run on the CPU; draws), RUNG_E_INVAL (opts), RUNG_E_NOMEM (says how much the GPU has free),
  *         RUNG_E_IO. What the graph holds is not read here: a batch that meets an id or a list that cannot be says so.
@@ -76,8 +78,9 @@ RUNG_API void rung_gpu_batch_destroy(struct rung_gpu_batch *batch);
  * @param batch      not in flight; its content goes
  * @param seeds      ranks, each at most once, in memory that the GPU reaches; read until the batch is there
  * @param batch_key  as in rung_sampler_sample()
- * @param stream     the batch is made behind the work on it; NULL: the store's own
- * @return 0, RUNG_E_INVAL (no seeds, too many, or memory out of reach), RUNG_E_IO (a CUDA error)
+ * @param stream     the batch is sampled after the work on it; as in rung_gather_submit()
+ * @return 0, RUNG_E_INVAL (no seeds, too many, or memory out of reach), RUNG_E_NOSUP (the stream is
+ *         captured into a CUDA graph: device.h), RUNG_E_IO (a CUDA error)
  *
  * Threads: any number, each with a batch of its own.
  */

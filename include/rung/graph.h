@@ -33,8 +33,10 @@ struct rung_graph;
 struct rung_graph_opts {
 	size_t size;                 /**< sizeof(struct rung_graph_opts), set by the initialiser */
 	const char *const *specs;    /**< [spec_count] SRC[+PARTS] of an edge index [2,E] or [E,2], or "csc:SRC,SRC" (indptr, indices), or "csr:SRC,SRC" */
-	size_t spec_count;           /**< at least 1; several edge lists are joined, a csc: or csr: stands alone */
-	uint64_t vertex_count;       /**< 0: largest id + 1, or the length of indptr - 1 */
+	/** Lists are joined, csc: and csr: stand alone. 0: no edges */
+	size_t spec_count;
+	/** 0: largest id + 1, or the length of indptr - 1. Without specs it is needed. */
+	uint64_t vertex_count;
 	int undirected;              /**< nonzero: add the reverse of every edge; a self loop is not doubled */
 	int dedup;                   /**< nonzero: keep one of equal edges; lists are then sorted by id */
 	rung_progress_fn progress;   /**< may be NULL */

@@ -13,11 +13,28 @@
  *     rc = rung_loader_begin(loader, &pass);
  *     while ((rc = rung_loader_next(loader, &batch)) > 0) {
  *             ... compute on batch->rows and batch->blocks ...
- *             rung_loader_put(loader, batch);
+ *             rung_loader_put(loader, batch, NULL);
  *     }
  *
  * What a batch holds follows from the seeds, the sampler's seed and the batch's key (sampler.h), and from shuffle_seed: it is the same
- * for any number of threads, any `ahead`, any tiers.
+ * for any number of threads, any `ahead`, any tiers, on a GPU or not.
+ *
+ * On a GPU batches are lent and returned in the order of CUDA streams, and the host does not wait:
+ *
+ *     while ((rc = rung_loader_next(loader, &batch)) > 0) {
+ *             if (batch->request)   // later work on the stream finds the rows
+ *                     rc = rung_request_wait_stream(batch->request, stream);
+ *             ... put kernels on `stream` that read batch->rows ...
+ *             rung_loader_put(loader, batch, stream);   // the memory is used again after these
+ *     }
+ *
+ * The loader has streams of its own, which are in no order with the caller's, nor with the legacy
+ * default stream. They wait for the caller's work in one case: a gather into memory that was put
+ * waits on the GPU for the work that was on the putting stream. Memory whose work has run is used
+ * first, and there is memory for gathers + 2 batches before any is used again.
+ *
+ * With opts.gpu_sampler batches are sampled on the GPU too, and are the same; their ranks and edges
+ * are in GPU memory (on_gpu).
  *
  * Threads: rung_loader_put() and rung_loader_stats() from any at any time, all other calls on a loader one at a time. The loader's own
  * threads block all signals. A child forked without exec must not use the loader.
@@ -25,6 +42,7 @@
 #ifndef RUNG_LOADER_H
 #define RUNG_LOADER_H
 
+#include "gpu_sampler.h"
 #include "sampler.h"
 #include "store.h"
 
@@ -45,11 +63,22 @@ struct rung_loader_opts {
 	struct rung_sampler_opts sampler;  /**< its own size set too; threads is taken for 1: each worker samples by itself. hop_count 0: no edges,
 	                                        a batch is its seeds */
 	uint64_t batch_size;               /**< seeds of a batch; 0: 1024 */
-	uint32_t threads;                  /**< that sample; 0: 1 less than the CPUs allowed, at least 1, at most 8 */
-	uint32_t ahead;                    /**< batches sampled, and announced, before they are gathered; 0: 16; at most RUNG_LOADER_AHEAD_MAX. Each
-	                                        takes the memory of a sampled batch: 8 bytes a vertex, 4 an edge, 8 a vertex that draws */
+	uint32_t threads;                  /**< that sample; 0: 1 less than the CPUs allowed, at
+	                                        least 1, at most 8; with gpu_sampler 2, each with
+	                                        a batch in flight on the GPU */
+	uint32_t ahead;                    /**< batches sampled, and announced, before they are
+	                                        gathered; 0: 16, with gpu_sampler 2; at most
+	                                        RUNG_LOADER_AHEAD_MAX. Each takes the memory of a
+	                                        sampled batch: 8 bytes a vertex, 4 an edge, 8 a
+	                                        vertex that draws; with gpu_sampler that of
+	                                        rung_gpu_batch_create() */
 	uint32_t gathers;                  /**< batches whose rows are on the way or there, beside those the caller holds; 0: 2; at most 1 less than
 	                                        the store's requests_max, but 1 in any case. Each takes the memory of its rows */
+	struct rung_gpu_sampler *gpu_sampler;   /**< NULL: the CPU samples. Else of the same store,
+	                                             with room for batch_size seeds: batches are
+	                                             sampled on its GPU, csc is NULL and
+	                                             sampler.hop_count 0. Borrowed until the loader
+	                                             is destroyed */
 };
 
 #ifdef __cplusplus
@@ -70,21 +99,26 @@ static inline struct rung_loader_opts rung_loader_opts_init(void)
  *
  * @param store       borrowed until the loader is destroyed; others may use it at the same time, and several loaders one store
  * @param csc         the relabelled graph, as rung_dataset_load_graph() gives it, with the store's vertex count; borrowed likewise. May be NULL
- *                    when opts->sampler.hop_count is 0
+ *                    when opts->sampler.hop_count is 0, and is NULL with opts->gpu_sampler
  * @param opts        NULL: defaults, that is no edges
  * @param loader_out  free with rung_loader_destroy()
- * @return 0, RUNG_E_INVAL (threads, ahead, gathers; no csc, or one of other vertices; what rung_sampler_create() refuses), RUNG_E_ABI,
- *         RUNG_E_NOMEM, RUNG_E_NOSUP (as rung_sampler_create())
+ * @return 0, RUNG_E_INVAL (threads, ahead, gathers; no csc, or one of other vertices; a gpu_sampler
+ *         of another store, or next to a csc; what rung_sampler_create() refuses), RUNG_E_ABI,
+ *         RUNG_E_NOMEM, RUNG_E_NOSUP (as rung_sampler_create()), RUNG_E_IO (a CUDA error)
  *
  * Memory: of each worker what rung_sampler_create() says, of batches what opts says and that of batches the caller holds. Memory that was
  * taken is used again, and kept until the loader is destroyed; of batches put beyond two that the caller held at a time it is given back.
+ * On a GPU, where that may wait for all work, at the end of the pass; with gpu_sampler memory for
+ * ahead + gathers + 2 batches is allocated here, and where rows are cold as much pinned host memory
+ * as their vertices take.
  */
 RUNG_API int rung_loader_create(struct rung_store *store, const struct rung_csc *csc, const struct rung_loader_opts *opts,
                                 struct rung_loader **loader_out);
 
 /**
  * End the pass on its way, stop the threads and free everything, that of batches not put as well: they must not be touched any more.
- * Before the store is closed. NULL is allowed.
+ * Waits for the work on the streams that batches were put with. Before the store is closed. NULL is
+ * allowed.
  */
 RUNG_API void rung_loader_destroy(struct rung_loader *loader);
 
@@ -125,15 +159,20 @@ struct rung_loader_batch {
 	uint64_t batch_idx;                        /**< in its pass, from 0 */
 	const uint64_t *seeds;                     /**< [seed_count] ranks: the first of `ranks` */
 	uint64_t seed_count;
-	const uint64_t *ranks;                     /**< [rank_count] of all vertices, seeds first, in the order of the rows; in host memory */
+	const uint64_t *ranks;                     /**< [rank_count] of all vertices, seeds first,
+	                                                in the order of the rows; see on_gpu */
 	uint64_t rank_count;
-	const struct rung_block *const *blocks;    /**< [block_count], hop 0, from the seeds, first; in host memory */
+	const struct rung_block *const *blocks;    /**< [block_count], hop 0, from the seeds,
+	                                                first; of their arrays see on_gpu */
 	uint32_t block_count;                      /**< hops; 0 without edges */
 	void *rows;                                /**< [rank_count * row_bytes] the row of each of `ranks`, one behind the other, at least 256-byte
 	                                                aligned; of a store whose gathers run on a GPU, GPU memory */
 	struct rung_request *request;              /**< NULL: the rows are there, as always on the CPU. Else of the gather: put work behind it with
 	                                                rung_request_wait_stream(), or wait for it; the loader gives it back. It tells what fails once
 	                                                the gather is on its way on a GPU: a row that cannot be read */
+	int on_gpu;                                /**< 1: ranks, seeds and the blocks' arrays are
+	                                                in GPU memory, complete when the batch is
+	                                                handed over; 0: in host memory */
 };
 
 /**
@@ -149,14 +188,27 @@ struct rung_loader_batch {
 RUNG_API int rung_loader_next(struct rung_loader *loader, const struct rung_loader_batch **batch_out);
 
 /**
- * Give a batch back, in any order; its memory is used for others at once, so work of the caller's that reads it has ended: on a GPU
- * that is work that has run, not work on a stream. Waits for the gather of a batch whose rows nobody has waited for. NULL is allowed.
+ * Give a batch back, in any order; its memory is used for others.
+ *
+ * @param stream  on a GPU: the stream that the caller's work on the batch is on. The memory is used
+ *                again once all work that is on it now has run; the host does not wait for that.
+ *                NULL: CUDA's legacy default stream. Work on further streams: let `stream` wait for
+ *                it first (cudaStreamWaitEvent). Not a stream that is being captured. On the CPU
+ *                the stream is not looked at, and the caller's work on the batch has ended
+ *
+ * `stream` waits for the batch's rows, if nothing has made it do so. The host waits for rows only
+ * where some are cold, and as long as rung_request_wait_stream() would. NULL as the batch is
+ * allowed. What the request failed with is then only counted.
  */
-RUNG_API void rung_loader_put(struct rung_loader *loader, const struct rung_loader_batch *batch);
+RUNG_API void rung_loader_put(struct rung_loader *loader, const struct rung_loader_batch *batch,
+                              struct CUstream_st *stream);
 
 /**
  * Leave a pass early: waits for what is on its way, at most a batch a worker and the gathers that were submitted. Batches
  * that were handed over stay the caller's. Nothing to do when no pass is on its way.
+ *
+ * On a GPU it may also wait for all work of the device: memory that was too small for a batch of
+ * the pass is freed here. So may rung_loader_begin(), which ends the pass before.
  * @return 0
  */
 RUNG_API int rung_loader_end(struct rung_loader *loader);

@@ -269,6 +269,8 @@ struct rung_numa_result {
 	struct rung_numa_value seconds_per_gib;
 	const char *absent;       /**< why there is no value; NULL: there is one */
 	const char *gpu_bus_id, *to_gpu_bus_id;   /**< also of GPUs that are not in the topology */
+	/** A smaller buffer_bytes leaves part of the value to the caches. 0: they play no part */
+	uint64_t advised_bytes;
 };
 
 /** What the machine was set to, and what was asked for. Texts are NULL, numbers -1 or 0 where the kernel does not tell. */

@@ -57,6 +57,9 @@ struct rung_plan_opts {
 	enum rung_numa numa;
 	uint32_t numa_node;         /**< of RUNG_NUMA_NODE */
 	const struct rung_profile *profile;   /**< of the machine, to choose by (rung_plan_choice()); read only during the call; NULL: nothing is */
+	/** The cold-row cache as a share of the host budget, 0 to 1. The budget is host_bytes or
+	    its default. 0: cache_bytes. RUNG_E_INVAL with both */
+	double cache_share;
 };
 
 #ifdef __cplusplus
@@ -172,6 +175,14 @@ RUNG_API const char *rung_plan_place_why(const struct rung_plan *plan);
 /** What the plan has chosen by rung_plan_opts.profile, and stores that are opened with it take where their options say nothing; NULL without one. */
 RUNG_API const struct rung_choice *rung_plan_choice(const struct rung_plan *plan);
 
+/**
+ * The next batch of a forecast, of ranks; one that comes twice in a batch is read once.
+ *
+ * @param ranks_out  [*count_out] valid until the next call
+ * @return 1 with a batch, 0 after the last one, or a negative status, which ends the forecast
+ */
+typedef int (*rung_forecast_next_fn)(void *ctx, const uint64_t **ranks_out, uint64_t *count_out);
+
 /** What seconds are predicted for. */
 struct rung_forecast_opts {
 	size_t size;             /**< sizeof(struct rung_forecast_opts), set by the initialiser */
@@ -181,6 +192,7 @@ struct rung_forecast_opts {
 	uint32_t threads;        /**< that gather, each a batch; 0: as many as the plan has chosen, else 1 */
 	int no_merge;            /**< as in rung_store_opts */
 	uint64_t warmup_batches; /**< the first of the batches: they fill the cache, and neither their time nor their reads count */
+	int keep_places;         /**< nonzero: host rows stay where the plan has them */
 };
 
 #ifdef __cplusplus
@@ -219,15 +231,19 @@ RUNG_API int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *cs
  *
  * Where the plan leaves it open (RUNG_NUMA_AUTO, CPUs of several nodes gather, others have memory too) host rows are spread from then on in the way
  * that takes less: nearest to the readers first, or in blocks over all nodes. rung_plan_place() and stores that are opened later show it.
+ * With opts->keep_places they stay as the plan has them, and the prediction is for that.
  *
- * @param opts    with a profile
- * @param ranks   [starts[batch_count]] of all batches, one behind the other, a rank that comes twice in a batch is read once
- * @param starts  [batch_count + 1]
- * @return 0, RUNG_E_INVAL (a rank that is none; no profile, or one that is not whole; the plan has rows in files and the profile no reads; no
- *         batch behind those for warm-up), RUNG_E_NOMEM, RUNG_E_ABI
+ * @param opts  with a profile
+ * @param next  returns the batches in order, one per call. The forecast has finished with a batch
+ *              before the next call, so one batch in memory is enough
+ * @param ctx   passed to `next`
+ * @return 0, RUNG_E_INVAL (a rank out of range; no profile, or an incomplete one; the plan has
+ *         rows in files and the profile no reads; no batch behind those for warm-up), RUNG_E_NOMEM,
+ *         RUNG_E_ABI, or what `next` returned
  */
-RUNG_API int rung_plan_forecast(struct rung_plan *plan, const struct rung_forecast_opts *opts, const uint64_t *ranks, const uint64_t *starts,
-                                uint64_t batch_count, struct rung_forecast *forecast_out);
+RUNG_API int rung_plan_forecast(struct rung_plan *plan, const struct rung_forecast_opts *opts,
+                                rung_forecast_next_fn next, void *ctx,
+                                struct rung_forecast *forecast_out);
 
 #ifdef __cplusplus
 }

@@ -15,20 +15,28 @@ extern "C" {
 /** The data sets that are known. */
 enum rung_preset_kind {
 	/**
-	 * ogbn-papers100M: ROOT, or papers100M-bin or ogbn_papers100M in it, has raw/data.npz, raw/node-label.npz and
-	 * split/time/{train,valid,test}.csv.gz. Edges go from the paper that cites to the one it cites.
+	 * ogbn-papers100M: ROOT, or papers100M-bin or ogbn_papers100M in it, has raw/data.npz,
+	 * raw/node-label.npz and split/time/{train,valid,test}.csv.gz. Edges go from the paper that
+	 * cites to the one it cites.
 	 */
 	RUNG_PRESET_OGB_PAPERS100M = 1,
 	/**
-	 * MAG240M of OGB-LSC: ROOT, or mag240m_kddcup2021 in it. "papers": processed/paper/node_feat.npy and the citations in both
-	 * directions. "all": full_feat.npy of the R-GNN baseline (float16 [vertices, 768] without a header: papers, authors, institutions), which
-	 * lies in the folder, beside it, or in "mag240m" beside it, each with full_feat_done.txt, and all edges in both directions. Neither
-	 * part: "all" where there is a full_feat.npy, else "papers". As in that baseline an edge that is there in both directions counts once.
+	 * MAG240M of OGB-LSC: ROOT, or mag240m_kddcup2021 in it. "papers":
+	 * processed/paper/node_feat.npy and the citations in both directions. "all": full_feat.npy
+	 * of the R-GNN baseline (float16 [vertices, 768] without a header: papers, authors,
+	 * institutions), which lies in the folder, beside it, or in "mag240m" beside it, each with
+	 * full_feat_done.txt, and all edges in both directions. Neither part: "all" where there is
+	 * a full_feat.npy, else "papers". As in that baseline an edge that is there in both
+	 * directions counts once. Where split_dict.pt has "test" and not "test-dev", it becomes
+	 * "test-whole", "test-dev" and "test-challenge", as in OGB's loader.
 	 */
 	RUNG_PRESET_OGB_MAG240M,
 	/**
-	 * IGB, and the papers of IGBH: ROOT/SIZE/processed, or ROOT/processed. The part is SIZE: "tiny", "experimental", "small", "medium",
-	 * "large" or "full". Labels of 19 classes; splits are ranges of 60, 20 and 20 % of the labelled papers, as its loader has them.
+	 * IGB, and the papers of IGBH: ROOT/SIZE/processed, or ROOT/processed. The part is SIZE:
+	 * "tiny", "experimental", "small", "medium", "large" or "full". Labels of 19 classes;
+	 * splits are ranges of 60, 20 and 20 % of the labelled papers. IGB's own loader has these
+	 * for "full" alone and draws others for the smaller sizes; it also adds a self loop to each
+	 * vertex, which is not done here.
 	 */
 	RUNG_PRESET_IGB
 };

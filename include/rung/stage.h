@@ -43,7 +43,8 @@ struct rung_stage_array {
 /** Options of rung_stage(). */
 struct rung_stage_opts {
 	size_t size;                              /**< sizeof(struct rung_stage_opts), set by the initialiser */
-	struct rung_graph_opts graph;             /**< its own size set too; vertex_count 0: as many as the features have rows */
+	/** Its own size set too; vertex_count 0: the rows of the features. No specs: no edges. */
+	struct rung_graph_opts graph;
 	const char *features;                     /**< SRC [vertices, ...] */
 	const char *out_dir;                      /**< made by the call; its parent must exist */
 	const char *labels;                       /**< SRC [vertices, ...], NULL: none */
@@ -57,7 +58,8 @@ struct rung_stage_opts {
 	uint32_t threads;                         /**< 0: as OpenMP has it */
 	int force;                                /**< nonzero: replace out_dir when it is a staged dataset */
 	int dry_run;                              /**< nonzero: check inputs and space, fill the report, write nothing */
-	rung_progress_fn progress;                /**< may be NULL; steps "graph", "score", "relabel", then "features" and "files" in bytes */
+	rung_progress_fn progress; /**< may be NULL; steps "graph", "score", "relabel", then
+					"features", "files" and "check" in bytes */
 	void *progress_ctx;
 	uint64_t memory_bytes;                    /**< most that may be held; 0: a quarter of RAM, or three quarters of what is free, also of a control group, where that is less */
 	int resume;                               /**< nonzero: go on with what a stopped run of the same job left in OUT.partial, if anything */
@@ -125,6 +127,8 @@ struct rung_stage_report {
 	size_t phase_count;
 	struct rung_stage_phase phases[RUNG_STAGE_PHASES_MAX];
 	int in_place;              /**< 1: rows stay in their source, and none of what is said of them above applies */
+	int already_staged; /**< 1: with `resume`, out_dir was found whole and of this very job */
+	int old_left; /**< 1: a replaced dataset could not be removed: rung_last_error() names it */
 };
 
 /** "passes" …; "auto" for RUNG_STAGE_PLAN_AUTO, NULL for a value that is none. */
@@ -140,30 +144,44 @@ RUNG_API const char *rung_stage_pad_name(enum rung_stage_pad pad);
 RUNG_API int rung_stage_pad_parse(const char *name, enum rung_stage_pad *pad_out);
 
 /**
- * Score, rank, relabel, and write a staged dataset (docs/FORMAT.md), whatever its size: what does not fit `memory_bytes` stays in files.
+ * Score, rank, relabel, and write a staged dataset (docs/FORMAT.md), whatever its size: what does
+ * not fit `memory_bytes` stays in files.
  *
- * The folder appears under its name only when every file in it is complete and synced; its manifest is the last thing
- * written. Until then the work lies in "OUT.partial", with a journal of what is finished; a second run on the same folder while
- * one is at work returns RUNG_E_BUSY. Inputs, memory and free disk space are checked before the first byte is written.
+ * The folder appears under its name only when every file in it is complete and synced; its manifest
+ * is the last thing written. Until then the work lies in "OUT.partial", with a journal of what is
+ * finished; a second run on the same folder while one is at work returns RUNG_E_BUSY. Inputs,
+ * memory and free disk space are checked before the first byte is written.
  *
- * A run that fails, is canceled or killed before the ranks are known leaves nothing that is worth keeping: it, or the next run, removes the
- * folder. Later, OUT.partial stays. With `resume` the same job goes on behind what is finished, to the same bytes; another
- * job or inputs that have changed are RUNG_E_INVAL. Without, RUNG_E_EXIST says so; `force` begins anew. A folder
- * that was to be replaced is untouched until the new one is whole. (When only the last sync, of the parent folder,
- * fails, the complete dataset stays; it opens and verifies.)
+ * A run that fails, is canceled or killed before the ranks are known leaves nothing that is worth
+ * keeping: it, or the next run, removes the folder. Later, OUT.partial stays. With `resume` the
+ * same job goes on behind what is finished, to the same bytes; another job or inputs that have
+ * changed are RUNG_E_INVAL. Without, RUNG_E_EXIST says so; `force` begins anew. A folder that was
+ * to be replaced is untouched until the new one is whole: before the folder gets its name all files
+ * are looked at (there, regular, of their size; all blocks of files under 64 MiB, 1/64 of others),
+ * and so are the inputs (size, time of change, inode). RUNG_E_CORRUPT names what differs;
+ * OUT.partial stays. (When only the last sync, of the parent folder, fails, the complete dataset
+ * stays; it opens and verifies.)
  *
- * Memory: a map of the vertices (4 bytes each, 8 past 2^32 of them) is always held, two while the graph is relabelled, and what the score
- * takes a vertex (rank.h) while it is computed; the rest is buffers. The graph goes into memory where that fits. A deflated
- * member of a .npz is inflated as it is read, with less than 1 MiB.
+ * With `resume` and an out_dir that this very job has finished, its files are looked at likewise,
+ * nothing is written, and `already_staged` is set. A dataset of another job is RUNG_E_EXIST naming
+ * what differs, with `force` it is replaced.
  *
- * With `in_place` no row is copied: the dataset names the file that has them, an absolute path, and its size, time of change and the checksums
- * of up to 64 of its blocks, by which rung_dataset_open() knows it again. A store then holds an entry of vertex_of_rank for each
- * vertex, and rows that are asked for together do not lie together. The source has to be one whose rows lie in a file as they are: a .npy,
- * a stored member of a .npz, raw, a torch dict; neither `pad` nor `stripe_dirs` go with it. Further arrays are copied as ever.
+ * Memory: a map of the vertices (4 bytes each, 8 past 2^32 of them) is always held, two while the
+ * graph is relabelled, and what the score takes a vertex (rank.h) while it is computed; the rest is
+ * buffers. The graph goes into memory where that fits. A deflated member of a .npz is inflated as
+ * it is read, with less than 1 MiB.
+ *
+ * With `in_place` no row is copied: the dataset names the file that has them, an absolute path, and
+ * its size, time of change and the checksums of up to 64 of its blocks, by which
+ * rung_dataset_open() knows it again. A store then holds an entry of vertex_of_rank for each
+ * vertex, and rows that are asked for together do not lie together. The source has to be one whose
+ * rows lie in a file as they are: a .npy, a stored member of a .npz, or raw; neither `pad` nor
+ * `stripe_dirs` go with it. Further arrays are copied as ever.
  *
  * @param report_out  may be NULL
- * @return 0, RUNG_E_EXIST (out_dir is there, or half-done work), RUNG_E_BUSY, RUNG_E_NOSPC, RUNG_E_RANGE, RUNG_E_FORMAT, RUNG_E_NOENT,
- *         RUNG_E_IO, RUNG_E_INVAL (also memory_bytes too small: says the least that works), RUNG_E_NOMEM, RUNG_E_CANCELED
+ * @return 0, RUNG_E_EXIST (out_dir is there, or half-done work), RUNG_E_BUSY, RUNG_E_NOSPC,
+ *         RUNG_E_RANGE, RUNG_E_FORMAT, RUNG_E_NOENT, RUNG_E_IO, RUNG_E_CORRUPT, RUNG_E_INVAL (also
+ *         memory_bytes too small: says the least that works), RUNG_E_NOMEM, RUNG_E_CANCELED
  */
 RUNG_API int rung_stage(const struct rung_stage_opts *opts, struct rung_stage_report *report_out);
 

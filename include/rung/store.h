@@ -8,14 +8,16 @@
  * flight: submit, then poll or wait, then put. Several may be in flight, from several threads.
  *
  *     struct rung_ids ids = { .data = batch, .count = n, .dtype = RUNG_U64, .space = RUNG_RANKS };
- *     rc = rung_gather_submit(store, &ids, out, 0, NULL, &req);
+ *     rc = rung_gather_submit(store, &ids, out, 0, RUNG_STREAM_OWN, &req);
  *     ... sample the next batch ...
  *     rc = rung_request_wait(req, -1);
  *     rung_request_put(req);
  *
- * On a GPU (a plan with RUNG_DEVICE_CUDA) ids and output are memory that the GPU reaches, and a gather is work on a CUDA stream:
- * it starts behind what is on the stream already. Rows that a kernel can address (in GPU memory, a peer's, or host memory over
- * the link) are copied by it; only those from the file need the host. Work that uses the rows is put behind them without waiting:
+ * On a GPU (a plan with RUNG_DEVICE_CUDA) the output is memory that the GPU reaches, ids may be in
+ * plain host memory as well, and a gather is work on a CUDA stream: it starts after what is on the
+ * stream already. Rows that a kernel can address (in GPU memory, a peer's, or host memory over the
+ * link) are copied by it; only those from the file need the host. Work that uses the rows is put
+ * after them without waiting:
  *
  *     rc = rung_gather_submit(store, &ids, out, 0, stream, &req);
  *     ... the same for the next batch, into other memory: two in flight hide the reads of one behind the work of the other ...
@@ -35,8 +37,8 @@ extern "C" {
 
 struct rung_store;
 struct rung_request;
-struct CUstream_st;   /**< what a cudaStream_t points to */
 
+/** How rows are read from files. */
 enum rung_engine {
 	RUNG_ENGINE_AUTO = 0,       /**< io_uring where it works, else pread */
 	RUNG_ENGINE_IO_URING,
@@ -55,26 +57,36 @@ enum rung_engine {
 struct rung_store_opts {
 	size_t size;               /**< sizeof(struct rung_store_opts), set by the initialiser */
 	uint32_t requests_max;     /**< requests in flight; 0: 8 */
-	uint32_t batch_rows_max;   /**< ids of one request; 0: 1 Mi. Each request holds 36 bytes an id of it, touched as used, on CUDA 24 of them pinned */
+	/** Ids of one request; 0: 1 Mi. In addition to the plan's budget each request reserves 36
+	    bytes of address space for each. The largest gather so far has turned a part of that
+	    into memory: 36 bytes for each of its ids, in whole pages. On CUDA 28 bytes for each of
+	    batch_rows_max are pinned at open, 32 of 2^32 vertices and more */
+	uint32_t batch_rows_max;
 	uint32_t queue_depth;      /**< reads in flight on each features file; 0: those that the plan was made for, 64 when attached; never more than it has slots */
 	enum rung_engine engine;
 	int no_merge;              /**< nonzero: read neighbouring rows one by one (for measuring) */
 	int buffered;              /**< nonzero: through the page cache instead of O_DIRECT */
 	int vertex_ids;            /**< nonzero: ids of space RUNG_VERTICES will be used; keeps rank_of_vertex in memory */
 	const char *share_path;    /**< socket through which other processes attach, see rung_store_attach(); NULL: not shared */
-	uint32_t stream_rows_max;  /**< CUDA. 0: the copies of cold rows are put on a stream once they have been read. Else they wait on
-	                                the caller's own stream (cuStreamWaitValue32), which holds no part of the GPU, and
-	                                rung_request_wait_stream() never waits; each request pins room for so many cold rows, and
-	                                one that has more fails with RUNG_E_NOMEM. Taken for 0 under CUDA_LAUNCH_BLOCKING */
 	uint32_t gap_bytes;        /**< bytes between two cold rows that are read along rather than read the rows apart; 0: what the plan
 	                                has chosen by a profile, else what the device reads in the time of one more read, at most 64 KiB, measured when a process opens its first store
 	                                there (some 50 ms); 16 KiB for files under 64 MiB and through the page cache, which are not measured;
 	                                RUNG_GAP_NONE: none */
 	uint32_t read_timeout_ms;  /**< a read that has not come back by then fails its requests, and its slot stays out of use until it
 	                                has; 0: 30 s */
-	uint64_t window_rows_max;  /**< cold rows of batches announced by rung_prefetch() or in flight, not yet gathered; 0: four times the
-	                                rows that the cache holds, and a batch_rows_max for each request. Takes 40 bytes each, touched as
-	                                used, beside the plan's budget */
+	/** Cold rows of batches announced by rung_prefetch() or in flight, not yet gathered; 0:
+	    four times the rows that the cache holds, and a batch_rows_max for each request. In
+	    addition to the plan's budget each takes 40 bytes of address space. Of these, as much
+	    becomes memory as the rows known at the same time have needed at most */
+	uint64_t window_rows_max;
+	/** Nonzero, with share_path: the cold-row cache is not shared, those who attach have none.
+	    In rung_store_attach(): the shared cache is not used. See there for whom this is */
+	int private_cache;
+	/** rung_store_attach() of a store on GPUs: the number of the GPU that gathers, read during
+	    the call; NULL: the one that the calling thread has current. With several GPUs name it:
+	    a thread that has chosen none has GPU 0 current. NULL in rung_store_open(): there the
+	    plan names the GPUs */
+	const int *gpu;
 };
 
 #ifdef __cplusplus
@@ -115,6 +127,10 @@ struct rung_ids {
  * @return 0, RUNG_E_NOSUP (the engine asked for does not work here, with the reason), RUNG_E_NOMEM (also of a GPU, and of a NUMA node:
  *         says how much is free; memory is asked for before any of it is touched), RUNG_E_NODEV (no such GPU), RUNG_E_IO (also any other CUDA error), RUNG_E_INVAL
  *
+ * Host memory counts as free where the kernel's MemAvailable and the control groups' limits say so.
+ * On a machine whose memory grows with its use, that is what it has now: let it grow first, or give
+ * a smaller host budget. The check stays, since what is not there ends the process when touched.
+ *
  * With opts.share_path other processes can attach from when this returns until the store is closed, which removes the socket.
  * The socket's folder is made with mode 0700 when it is not there; one that is must belong to us and let nobody else in, else
  * RUNG_E_INVAL, as for a path above 107 bytes. RUNG_E_BUSY: another store is shared there. RUNG_E_EXIST: what is there is no
@@ -132,13 +148,27 @@ RUNG_API int rung_store_open(const struct rung_dataset *ds, const struct rung_pl
  * nobody can write to them, the creator included. Requests, staging slots, refill thread and counters are this store's own. Cold
  * rows are read from the file that the creator opened, even if a dataset has been staged in its place since.
  *
+ * The cold-row cache is shared too, and it is memory that every process attached, the creator
+ * included, writes to. Damage to its index, say by a stray pointer, costs hits, and at worst the
+ * cache, but crashes and hangs nobody. Damage to the rows in it is served to the other processes as
+ * if it had been read. Where that must not be, set opts.private_cache: by the creator for all, or
+ * by those who attach for themselves. At most 32 processes use one cache; those beyond read cold
+ * rows for themselves. In both cases the statistics say so: cache_rows is 0, and cache_why tells
+ * the reason.
+ *
+ * A process that is stopped (SIGSTOP, a debugger, a frozen container) delays each of the others
+ * once, by 200 ms at most, whatever it held: they continue without the cache, or read the rows it
+ * was reading themselves, until it moves. One that dies delays them by less.
+ *
  * The memory lives as long as one process uses it: when the creator closes or dies, those who are attached go on, and nobody new
  * gets in until a store is shared there again.
  *
- * A store whose gathers run on a GPU is attached to the GPU that the calling thread has current. It reads the creator's tier "peer"
- * where it is (by CUDA IPC, which wants another process), and has a tier "gpu" and a map of its own. GPU memory goes with the process that
- * took it: when the creator closes or dies, gathers of stores attached to one with a tier "peer" fail with RUNG_E_NODEV, and those on
- * their way at that moment may fail with any CUDA error: let attached processes end first.
+ * A store whose gathers run on a GPU is attached to the GPU opts.gpu. It reads the tier "peer" of
+ * the creator where it is (by CUDA IPC, which needs another process), and has a tier "gpu" and a
+ * map of its own. GPU memory goes with the process that took it: when the creator closes or dies,
+ * gathers of stores attached to one with a tier "peer" fail with RUNG_E_NODEV. A creator that
+ * closes waits 5 s for them to be closed, so gathers in flight end well; when it dies they may fail
+ * with any CUDA error. Let attached processes end first.
  *
  * @param share_path  at most 107 bytes
  * @param opts        NULL: defaults; share_path must be NULL; vertex_ids only where the creator has set it
@@ -151,26 +181,43 @@ RUNG_API int rung_store_open(const struct rung_dataset *ds, const struct rung_pl
 RUNG_API int rung_store_attach(const char *share_path, const struct rung_store_opts *opts, struct rung_store **store_out);
 
 /**
- * Close: requests still queued fail with RUNG_E_CANCELED, reads in flight are waited for. Requests must have been put,
+ * Close, before the process exits. If a store on a GPU is still open then, exit() waits up to 5 s
+ * for calls that are inside CUDA. Later ones fail with RUNG_E_CANCELED, because CUDA is unloaded
+ * next, and so do requests in flight; a close releases no GPU memory any more.
+ *
+ * Requests still queued fail with RUNG_E_CANCELED, reads in flight are waited for. Requests must
+ * have been put,
  * or must not be touched any more. NULL is allowed. Not while another thread is inside a call on the store.
  *
  * @return 0, or RUNG_E_TIMEDOUT: reads have not come back for twice opts.read_timeout_ms, or a GPU has not answered for 60 s: memory that
- *         may still be written to is then left allocated
+ *         may still be written to is then left allocated. Also RUNG_E_TIMEDOUT, with all else
+ *         released: attached processes have not closed a store with a tier "peer" for 5 s (they are
+ *         stopped, or still use it); that tier stays allocated until this process ends
  */
 RUNG_API int rung_store_close(struct rung_store *store);
 
 /**
  * Start copying rows; returns before those from the file have arrived.
  *
- * @param ids         CPU: read only during the call; CUDA: memory that the GPU reaches, read until the request completes
+ * @param ids         in plain host memory: read only during the call. CUDA: that, or memory that
+ *                    the GPU reaches (its own, or registered host memory), which is read until the
+ *                    request completes. Cold rows of ids in plain host memory are read from the
+ *                    file at once; those of other ids, once the gather has run
  * @param out         row i of the list goes to out + i * out_stride; written until the request completes. CUDA: memory that the
  *                    GPU reaches; 16-byte aligned, with such strides and rows, is fastest
  * @param out_stride  bytes, at least row_bytes; 0: row_bytes
- * @param stream      CUDA: the gather starts behind the work on it; NULL: a stream of the store's own. CPU: NULL
+ * @param stream      CUDA: the gather starts after the work on it; NULL: the default stream;
+ *                    RUNG_STREAM_OWN: the store's own (device.h). CPU: either of the two
  * @param req_out     the request; give it back with rung_request_put()
- * @return 0, RUNG_E_RANGE (CPU: an id is outside: says which; CUDA says it when the request is waited for), RUNG_E_AGAIN (all
+ * @return 0, RUNG_E_RANGE (an id in plain host memory is outside: says which; of ids that the
+ *         GPU reads it is reported when the request is waited for), RUNG_E_AGAIN (all
  *         requests are in flight: wait for one and put it), RUNG_E_INVAL (count above batch_rows_max, dtype, stride, vertex ids
- *         without opts.vertex_ids, memory that the GPU does not reach, a stream on the CPU), CUDA: RUNG_E_IO (a CUDA error)
+ *         without opts.vertex_ids, memory that the GPU does not reach, a stream on the CPU),
+ *         CUDA: RUNG_E_NOSUP (the stream is captured into a CUDA graph: device.h), RUNG_E_IO (a
+ *         CUDA error)
+ *
+ * CUDA: memory that the GPU reaches is its own, pinned or registered memory of the host, and
+ * managed memory. That of another GPU is refused, and so is a stream of another GPU.
  *
  * Threads: any number at the same time. Nothing is allocated, and on CUDA nothing waits, unless a CUDA call fails: then for the work that
  * was already put on the stream.
@@ -179,7 +226,8 @@ RUNG_API int rung_gather_submit(struct rung_store *store, const struct rung_ids 
                                 struct CUstream_st *stream, struct rung_request **req_out);
 
 /**
- * The same, and wait: lists of any length (they are split), blocking while all requests are in flight.
+ * The same on RUNG_STREAM_OWN, and wait: lists of any length (they are split), blocking while all
+ * requests are in flight.
  * @return 0, or the request's error, whose text is then in rung_last_error()
  */
 RUNG_API int rung_gather(struct rung_store *store, const struct rung_ids *ids, void *out, size_t out_stride);
@@ -219,10 +267,9 @@ RUNG_API int rung_request_wait(struct rung_request *req, int64_t timeout_ns);
  *
  * The host does not wait when no row of the store is in the file. When some are, it waits until the request's misses are known
  * and read, that is until the last copy has been put on a stream, not until it has run: nothing at all once that is so, as it is
- * after a batch of other work. With opts.stream_rows_max it never waits: work behind a request that fails then finds rows missing,
- * and rung_request_wait() tells why.
+ * after a batch of other work.
  *
- * @param stream  NULL: the store's own
+ * @param stream  as in rung_gather_submit()
  * @return 0, or the request's error as far as it is known: ids outside are told by rung_request_wait() alone. On the CPU as
  *         rung_request_wait() without a limit
  */
@@ -244,7 +291,10 @@ RUNG_API int rung_store_alloc(struct rung_store *store, uint64_t bytes, void **m
 /** Give memory of rung_store_alloc() back, once nothing on its way writes there. NULL is allowed. */
 RUNG_API void rung_store_free(struct rung_store *store, void *memory);
 
-/** Copy between such memory and the host's, in any direction, and wait for it. */
+/**
+ * Copy between such memory and the host's, in any direction, and wait for it. On CUDA after the
+ * work on the default stream.
+ */
 RUNG_API int rung_store_copy(struct rung_store *store, void *to, const void *from, uint64_t bytes);
 
 /** What a store serves. */
@@ -340,6 +390,16 @@ struct rung_store_stats {
 	const struct rung_store_place *places;   /**< [place_count], as rung_plan_place(); until the store is closed. Of an attached store "host" and
 	                                              "cache" are its creator's memory, as it appears here */
 	uint32_t place_count;
+	/* Of a cold-row cache that processes share: */
+	/** Of read_rows: another process had begun to read them, and was stopped or slow */
+	uint64_t late_rows;
+	/** Times that another process was found to be stopped or slow: it had kept the cache locked
+	    for 100 ms, or a row in reading for 80 ms. It is not waited for again until it moves */
+	uint64_t cache_timeouts;
+	/** For which threads of this store have waited for the cache's lock in all */
+	uint64_t cache_wait_ns;
+	/** Why an attached store does not use the cache that is shared; "" otherwise */
+	const char *cache_why;
 };
 
 /** Read the counters. @return 0, or RUNG_E_ABI */

@@ -20,22 +20,13 @@ import rung.distributed
 from sage_torch import Sage
 
 
-class OnDevice:
-    """A block whose arrays are where the model is."""
-
-    def __init__(self, block, device):
-        self.dst_count, self.indptr, self.indices = block.dst_count, block.indptr.to(device), block.indices.to(device)
-
-
-def run(model, batch, device):
-    return model(batch.features.to(device), [OnDevice(block, device) for block in batch.blocks])
-
-
 def accuracy(model, loader, device):
     right = seen = 0
     with torch.no_grad():
         for batch in loader:
-            right += (run(model, batch, device).argmax(1).cpu() == batch.labels.flatten()).sum().item()
+            batch = batch.to(device)
+            found = model(batch.features, batch.blocks).argmax(1)
+            right += (found == batch.labels.flatten()).sum().item()
             seen += len(batch.labels)
     return right / seen
 
@@ -52,7 +43,9 @@ def train(args, device):
         for epoch in range(1, args.epochs + 1):
             total = torch.zeros(2, dtype=torch.float64, device=device)
             for batch in loader:
-                loss = F.cross_entropy(run(model, batch, device), batch.labels.long().flatten().to(device))
+                batch = batch.to(device)
+                found = model(batch.features, batch.blocks)
+                loss = F.cross_entropy(found, batch.labels.long().flatten())
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()

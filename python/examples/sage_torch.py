@@ -46,17 +46,17 @@ class OtherLoader:
         self.dataset = rung.Dataset(path)
         self.sampler = rung.NeighborSampler(self.dataset, fanouts, seed=seed, threads=1)
         self.seed, self.epoch, self.batch_size, self.rows, self.waited = seed, 0, batch_size or self.dataset.batch_size or 1024, rows, 0.0
-        self.ranks = self.dataset.array("split_train")
-        self.labels = torch.from_numpy(self.dataset.array("labels")[self.ranks])
-        self.vertex_of_rank = torch.from_numpy(self.dataset.array("vertex_of_rank").astype(np.int64))
+        self.seeds = self.dataset.split("train")
+        self.labels = torch.from_numpy(self.dataset.labels()[self.seeds])
 
     def __len__(self):
-        return -(-len(self.ranks) // self.batch_size)
+        return -(-len(self.seeds) // self.batch_size)
 
     def _sample(self, order, out, stop):
         for idx in range(len(self)):
             taken = order[idx * self.batch_size :][: self.batch_size]
-            sample = self.sampler.sample(self.ranks[taken], self.epoch * len(self) + idx, kind="torch")
+            key = self.epoch * len(self) + idx
+            sample = self.sampler.sample(self.seeds[taken], key, kind="torch")
             while not stop.is_set():
                 try:
                     out.put((taken, sample), timeout=0.1)
@@ -66,7 +66,7 @@ class OtherLoader:
         out.put(None)
 
     def __iter__(self):
-        order = np.random.default_rng([self.seed, self.epoch]).permutation(len(self.ranks))
+        order = np.random.default_rng([self.seed, self.epoch]).permutation(len(self.seeds))
         out, stop = queue.Queue(4), threading.Event()
         worker = threading.Thread(target=self._sample, args=(order, out, stop), daemon=True)
         worker.start()
@@ -75,9 +75,10 @@ class OtherLoader:
             while (item := out.get()) is not None:
                 taken, sample = item
                 start = time.perf_counter()
-                features = self.rows(self.vertex_of_rank[sample.ranks])
+                features = self.rows(sample.vertices)
                 self.waited += time.perf_counter() - start
-                yield rung.Batch(0, None, self.labels[taken], sample.ranks, features, sample.blocks[::-1])
+                yield rung.Batch(0, None, self.labels[taken], sample.ranks, features,
+                                 sample.blocks[::-1], sample.vertices)
         finally:
             stop.set()
             while worker.is_alive():

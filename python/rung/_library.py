@@ -117,7 +117,8 @@ class StageReport(Struct):
                 ("range_count", c_uint64), ("rows_bytes_read", c_uint64), ("rows_bytes_written", c_uint64), ("temp_bytes", c_uint64),
                 ("rows_seconds", c_double), ("plan_seconds", c_double * 4), ("read_bytes_per_s", c_double), ("write_bytes_per_s", c_double),
                 ("row_reads_per_s", c_double), ("row_stride", c_uint64), ("feature_file_count", c_uint32), ("phase_count", c_size_t),
-                ("phases", StagePhase * PHASES_MAX), ("in_place", c_int)]
+                ("phases", StagePhase * PHASES_MAX), ("in_place", c_int),
+                ("already_staged", c_int), ("old_left", c_int)]
 
 
 class DatasetInfo(Struct):
@@ -166,7 +167,7 @@ class PlanOpts(Struct):
     _fields_ = [("size", c_size_t), ("host_bytes", c_uint64), ("queue_depth", c_uint32), ("device", c_int), ("gpus", POINTER(c_int)),
                 ("gpu_count", c_uint32), ("gpu_bytes", c_uint64), ("gpu_spare_bytes", c_uint64), ("replicate_bytes", c_uint64),
                 ("sample_on_gpu", c_int), ("vertex_ids", c_int), ("cache_bytes", c_uint64), ("numa", c_int), ("numa_node", c_uint32),
-                ("profile", POINTER(Profile))]
+                ("profile", POINTER(Profile)), ("cache_share", c_double)]
 
 
 class PlanDevice(Struct):
@@ -177,8 +178,9 @@ class PlanDevice(Struct):
 class StoreOpts(Struct):
     _c_name_ = "rung_store_opts"
     _fields_ = [("size", c_size_t), ("requests_max", c_uint32), ("batch_rows_max", c_uint32), ("queue_depth", c_uint32), ("engine", c_int),
-                ("no_merge", c_int), ("buffered", c_int), ("vertex_ids", c_int), ("share_path", c_char_p), ("stream_rows_max", c_uint32),
-                ("gap_bytes", c_uint32), ("read_timeout_ms", c_uint32), ("window_rows_max", c_uint64)]
+                ("no_merge", c_int), ("buffered", c_int), ("vertex_ids", c_int),
+                ("share_path", c_char_p), ("gap_bytes", c_uint32), ("read_timeout_ms", c_uint32),
+                ("window_rows_max", c_uint64), ("private_cache", c_int), ("gpu", POINTER(c_int))]
 
 
 class StoreInfo(Struct):
@@ -206,7 +208,8 @@ class StoreStats(Struct):
                 ("cache_rows", c_uint64), ("cache_rows_filled", c_uint64), ("gap_bytes", c_uint32), ("read_bytes_max", c_uint32),
                 ("stages", (c_uint64 * LATENCY_BUCKETS) * len(STAGES)), ("engine_steps", EngineStep * ENGINE_STEPS_MAX),
                 ("engine_parts", EngineStep * ENGINE_STEPS_MAX), ("engine_step_count", c_uint32), ("engine_part_count", c_uint32),
-                ("places", c_void_p), ("place_count", c_uint32)]
+                ("places", c_void_p), ("place_count", c_uint32), ("late_rows", c_uint64),
+                ("cache_timeouts", c_uint64), ("cache_wait_ns", c_uint64), ("cache_why", c_char_p)]
 
 
 class SamplerOpts(Struct):
@@ -220,10 +223,17 @@ class Block(Struct):
     _fields_ = [("dst_count", c_uint64), ("src_count", c_uint64), ("edge_count", c_uint64), ("indptr", c_void_p), ("indices", c_void_p)]
 
 
+class GpuSamplerOpts(Struct):
+    _c_name_ = "rung_gpu_sampler_opts"
+    _fields_ = [("size", c_size_t), ("fanouts", POINTER(c_uint32)), ("hop_count", c_uint32),
+                ("seed", c_uint64), ("seed_count_max", c_uint64), ("vertex_count_max", c_uint64),
+                ("edge_count_max", c_uint64), ("draws", c_int)]
+
+
 class LoaderOpts(Struct):
     _c_name_ = "rung_loader_opts"
     _fields_ = [("size", c_size_t), ("sampler", SamplerOpts), ("batch_size", c_uint64), ("threads", c_uint32), ("ahead", c_uint32),
-                ("gathers", c_uint32)]
+                ("gathers", c_uint32), ("gpu_sampler", c_void_p)]
 
 
 class LoaderPass(Struct):
@@ -235,7 +245,8 @@ class LoaderPass(Struct):
 class LoaderBatch(Struct):
     _c_name_ = "rung_loader_batch"
     _fields_ = [("batch_idx", c_uint64), ("seeds", c_void_p), ("seed_count", c_uint64), ("ranks", c_void_p), ("rank_count", c_uint64),
-                ("blocks", POINTER(POINTER(Block))), ("block_count", c_uint32), ("rows", c_void_p), ("request", c_void_p)]
+                ("blocks", POINTER(POINTER(Block))), ("block_count", c_uint32), ("rows", c_void_p),
+                ("request", c_void_p), ("on_gpu", c_int)]
 
 
 class LoaderStats(Struct):
@@ -293,11 +304,13 @@ FUNCTIONS = {
     "rung_batch_destroy": (None, [_P]),
     "rung_batch_vertices": (_P, [_P, POINTER(c_uint64)]),
     "rung_batch_block": (POINTER(Block), [_P, c_uint32]),
+    "rung_gpu_sampler_create": (c_int, [_P, _P, _P, POINTER(GpuSamplerOpts), POINTER(_P)]),
+    "rung_gpu_sampler_destroy": (None, [_P]),
     "rung_loader_create": (c_int, [_P, POINTER(Csc), POINTER(LoaderOpts), POINTER(_P)]),
     "rung_loader_destroy": (None, [_P]),
     "rung_loader_begin": (c_int, [_P, POINTER(LoaderPass)]),
-    "rung_loader_next": (c_int, [_P, POINTER(POINTER(LoaderBatch))]),
-    "rung_loader_put": (None, [_P, POINTER(LoaderBatch)]),
+    "rung_loader_next": (c_int, [_P, POINTER(_P)]),
+    "rung_loader_put": (None, [_P, _P, _P]),
     "rung_loader_end": (c_int, [_P]),
     "rung_loader_warm_up": (c_int, [_P, POINTER(LoaderPass)]),
     "rung_loader_stats": (c_int, [_P, POINTER(LoaderStats)]),

@@ -6,53 +6,43 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from ctypes import byref, c_void_p
-from typing import Optional
+from ctypes import byref
+from typing import Any, Optional
 
 import numpy as np
 
-from ._library import DRAWS, ArrayInfo, check, lib, string, text
+from ._library import DRAWS, UINT32_MAX, ArrayInfo, check, lib, string, text
 from .arrays import Array
 from .dtypes import BY_CODE, DType
-from .errors import ClosedError
+from .errors import ClosedError, InvalidError, NotSupportedError, RangeError
 from .forks import watch
+from .owned import Owned
 
 
-class _Freed:
-    """Memory that the library gave us to free."""
-
-    __slots__ = ("pointer",)
-
-    def __init__(self, pointer):
-        self.pointer = pointer
-
-    def __del__(self):
-        lib.rung_free(self.pointer)
+def _load_array(memory: Owned, name: str) -> np.ndarray:
+    info, data = ArrayInfo(), Owned(lib.rung_free)
+    check(lib.rung_dataset_load_array(memory, string(name, "name"), byref(info),
+                                      byref(data.pointer)))
+    shape = tuple(info.dims[: info.dim_count])
+    return Array(data.pointer.value or 0, shape, BY_CODE[info.dtype], data).numpy()
 
 
-class _GraphMemory:
-    """The library's graph; what shows its arrays holds it."""
+class LazyArray:
+    """An array of a data set, loaded when first used, also after the data set was closed.
 
-    __slots__ = ("handle",)
+    Threads: any; two may load it twice.
+    """
 
-    def __init__(self, handle):
-        self.handle = handle
+    __slots__ = ("_memory", "_name", "_array")
 
-    def __del__(self):
-        lib.rung_graph_destroy(self.handle)
+    def __init__(self, dataset: Dataset, name: str):
+        self._memory, self._name = dataset._open(), name
+        self._array: Optional[np.ndarray] = None
 
-
-class _DatasetMemory:
-    """The library's data set; whoever is inside a call on it holds it."""
-
-    __slots__ = ("handle",)
-
-    def __init__(self, path: str):
-        self.handle = c_void_p()
-        check(lib.rung_dataset_open(string(path, "path"), byref(self.handle)))
-
-    def __del__(self):
-        lib.rung_dataset_close(self.handle)
+    def get(self) -> np.ndarray:
+        if self._array is None:
+            self._array = _load_array(self._memory, self._name)
+        return self._array
 
 
 class Graph:
@@ -61,13 +51,18 @@ class Graph:
     Column v lists the in-neighbours of v.
     """
 
-    def __init__(self, handle):
-        self.memory = _GraphMemory(handle)
-        self.csc = csc = lib.rung_graph_csc(handle).contents
+    def __init__(self, dataset: Owned):
+        self.memory = Owned(lib.rung_graph_destroy)
+        check(lib.rung_dataset_load_graph(dataset, byref(self.memory.pointer)))
+        self.csc = csc = lib.rung_graph_csc(self.memory).contents
         self.vertex_count = csc.vertex_count
         self.edge_count = csc.edge_count
         self.indptr = Array(csc.indptr, (csc.vertex_count + 1,), BY_CODE[8], self.memory).numpy()
         self.indices = Array(csc.indices, (csc.edge_count,), BY_CODE[6 if csc.index_bytes == 4 else 8], self.memory).numpy()
+
+    def __reduce__(self):
+        raise NotSupportedError("pickle: rung.Graph is memory of this process; "
+                                "pickle its rung.Dataset, and call graph()")
 
 
 # Of each data set, for as long as anything has it: it is by far the largest thing that loaders and samplers have in common. By its manifest's file.
@@ -80,25 +75,28 @@ class Dataset:
     Raises NotFoundError (no folder, or not staged to its end), FormatError, CorruptError, ReadError.
 
     Attributes: `path`, `vertex_count`, `edge_count`, `shape` (of the features, [vertices, ...]), `dtype`, `fanouts`, `batch_size` (as
-    given at staging), `draws` ("all" or "new"), `score` (method), `splits` (names), `arrays` (names of further ones), `has_labels`.
+    given at staging; -1: all neighbours), `draws` ("all" or "new"), `score` (method), `splits`
+    (names), `arrays` (names of further ones), `has_labels`.
     """
 
     def __init__(self, path: str | os.PathLike):
         self.path: str = os.path.abspath(os.fsdecode(path))
-        self._memory: Optional[_DatasetMemory] = _DatasetMemory(self.path)
-        self._lock = threading.Lock()
+        self._memory: Optional[Owned] = Owned(lib.rung_dataset_close)   # a call on it holds it, too
+        check(lib.rung_dataset_open(string(self.path, "path"), byref(self._memory.pointer)))
+        self._lock = threading.RLock()
         self._graph: Optional[Graph] = None
         found = os.stat(os.path.join(self.path, "manifest.json"))
         self._identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
         watch(self)
-        info = lib.rung_dataset_info(self._memory.handle).contents
+        info = lib.rung_dataset_info(self._memory).contents
         self.vertex_count: int = info.vertex_count
         self.edge_count: int = info.edge_count
         self.shape: tuple[int, ...] = tuple(info.features.dims[: info.features.dim_count])
         self.dtype: DType = BY_CODE[info.features.dtype]
         self.row_bytes: int = info.features.row_bytes
         self.feature_bytes: int = info.feature_bytes
-        self.fanouts: tuple[int, ...] = tuple(info.fanouts[: info.fanout_count])
+        self.fanouts: tuple[int, ...] = tuple(-1 if fanout == UINT32_MAX else fanout
+                                              for fanout in info.fanouts[: info.fanout_count])
         self.batch_size: int = info.batch_size
         self.draws: str = DRAWS[info.draws]
         self.score: str = text(info.score_method)
@@ -106,14 +104,14 @@ class Dataset:
         self.arrays: tuple[str, ...] = tuple(text(info.array_names[i]) for i in range(info.array_count))
         self.has_labels = bool(info.has_labels)
 
-    def _open(self) -> _DatasetMemory:
+    def _open(self) -> Owned:
         memory = self._memory
         if memory is None:
             raise ClosedError(f"{self.path}: the data set was closed")
         return memory
 
     def _forked(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def array(self, name: str) -> np.ndarray:
         """An array of the data set in memory: "labels", "score", "features_NAME" [vertices, ...] in rank order, "vertex_of_rank",
@@ -121,9 +119,19 @@ class Dataset:
 
         Raises NotFoundError (no such array), RangeError (an id that is no vertex), ReadError, NoMemoryError, ClosedError.
         """
-        info, data, memory = ArrayInfo(), c_void_p(), self._open()
-        check(lib.rung_dataset_load_array(memory.handle, string(name, "name"), byref(info), byref(data)))
-        return Array(data.value or 0, tuple(info.dims[: info.dim_count]), BY_CODE[info.dtype], _Freed(data)).numpy()
+        return _load_array(self._open(), name)
+
+    def _check_ids(self, given: Any, name: str) -> np.ndarray:
+        """`given` as int64 [n]: numpy would count negative ones from the end, without an error."""
+        found = np.asarray(given)
+        if found.ndim != 1 or found.dtype.kind not in "iu":
+            raise InvalidError(f"{name} {list(found.shape)} {found.dtype}: "
+                               "give integers in one dimension")
+        outside = np.flatnonzero((found < 0) | (found >= self.vertex_count))
+        if len(outside):
+            raise RangeError(f"{name}[{outside[0]}] = {found[outside[0]]}: {self.path} has "
+                             f"vertices 0 to {self.vertex_count - 1}")
+        return found.astype(np.int64)
 
     def split(self, name: str, ranks: bool = False) -> np.ndarray:
         """Vertices of a split, int64 [vertices of it], by original id or, with `ranks`, by rank; in the order it was given.
@@ -147,9 +155,7 @@ class Dataset:
             if self._graph is None:   # two threads may load one each: a lock of all would be one more that a forked child could find held
                 self._graph = _graphs.get(self._identity)
             if self._graph is None:
-                handle = c_void_p()
-                check(lib.rung_dataset_load_graph(memory.handle, byref(handle)))
-                self._graph = _graphs[self._identity] = Graph(handle)
+                self._graph = _graphs[self._identity] = Graph(memory)
             return self._graph
 
     def close(self) -> None:

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
-import weakref
 from typing import Any, Optional, Union
 
+import torch
 import torch.distributed as dist
 
 from .errors import InvalidError
+from .owned import Folder
 from .store import Store, attach
 from .store import open as open_store
 
@@ -22,8 +22,16 @@ def _share_path() -> str:
     return os.path.join(tempfile.gettempdir(), f"rung-{os.getuid()}-{job}", "store")
 
 
+def _own_gpu(local_rank: int) -> int:
+    """The number of a rank's GPU. A launcher may show each rank one, which has number 0 then."""
+    return 0 if torch.cuda.device_count() == 1 else local_rank
+
+
 def open(path: Union[str, os.PathLike], *, share: Optional[Union[str, os.PathLike]] = None, vertex_ids: bool = True, **options: Any) -> Store:   # pylint: disable=redefined-builtin
     """`rung.open()` for every rank of an initialised process group, called by all: the first rank of each machine opens the store, the others attach.
+
+    Where the first rank gathers on a GPU (`gpu=`, `gpus=`), each other one does on the GPU of its
+    LOCAL_RANK.
 
     Its host memory, and the cache of rows from the file, exist once a machine. On several machines each opens its own copy under `path`.
 
@@ -39,24 +47,33 @@ def open(path: Union[str, os.PathLike], *, share: Optional[Union[str, os.PathLik
         raise InvalidError("LOCAL_RANK is not set: start with torchrun, or set it to the rank on this machine")
     share_path = os.fspath(share) if share is not None else _share_path()
     store, error = None, None
-    for turn in (True, False):
-        try:
-            if turn and int(os.environ["LOCAL_RANK"]) == 0:
-                store = open_store(path, share=share_path, vertex_ids=vertex_ids, **options)
-                if share is None:
-                    store._own_folder = weakref.finalize(store, shutil.rmtree, os.path.dirname(share_path), ignore_errors=True)
-            elif not turn and store is None and error is None:
-                store = attach(share_path, vertex_ids=vertex_ids, **{name: options[name] for name in ("requests", "batch_rows") if name in options})
-        except Exception as found:   # pylint: disable=broad-exception-caught   # raised below, once all ranks know
-            error = found
-        errors: list = [None] * dist.get_world_size()
-        dist.all_gather_object(errors, None if error is None else f"{type(error).__name__}: {error}")
-        failed = [(rank, text) for rank, text in enumerate(errors) if text is not None]
-        if failed:
-            if store is not None:
-                store.close()
-            if error is not None:
-                raise error
-            raise InvalidError(f"rank {failed[0][0]}: {failed[0][1]}")
+    local_rank, machine, on_gpu = int(os.environ["LOCAL_RANK"]), os.uname().nodename, False
+    try:
+        for turn in (True, False):
+            try:
+                if turn and local_rank == 0:
+                    store = open_store(path, share=share_path, vertex_ids=vertex_ids, **options)
+                    if share is None:
+                        store._folder = Folder(os.path.dirname(share_path))
+                elif not turn and store is None and error is None:
+                    given = {name: options[name] for name in ("requests", "batch_rows")
+                             if name in options}
+                    if on_gpu:
+                        given["gpu"] = _own_gpu(local_rank)
+                    store = attach(share_path, vertex_ids=vertex_ids, **given)
+            except Exception as found:   # pylint: disable=broad-exception-caught
+                error = found   # raised below, once all ranks know
+            found_by: list = [None] * dist.get_world_size()
+            own_error = None if error is None else f"{type(error).__name__}: {error}"
+            own = machine if store is not None and store.gpu >= 0 else None
+            dist.all_gather_object(found_by, (own_error, own))
+            on_gpu = any(on == machine for _, on in found_by)
+            failed = [(rank, text) for rank, (text, _) in enumerate(found_by) if text is not None]
+            if failed:
+                raise error or InvalidError(f"rank {failed[0][0]}: {failed[0][1]}")
+    except BaseException:
+        if store is not None:
+            store.close()
+        raise
     assert store is not None
     return store

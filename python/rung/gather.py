@@ -3,130 +3,176 @@
 
 from __future__ import annotations
 
-import sys
+import numbers
 import threading
-from ctypes import c_void_p
+import weakref
+from collections.abc import Callable
+from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Optional
 
 from ._library import check, lib, raise_last, text
-from .errors import ForkError, InvalidError, error_of
+from .arrays import Array
+from .errors import ForkError, InvalidError, NotSupportedError, error_of
+from .owned import Owned, Running
+from .streams import Stream, stream_of
 
 if TYPE_CHECKING:
     from .store import Store
 
 
-class Flight:
-    """A request that the library works on, and what it reads and writes. Ended once: by its Gather, or by its store when that is closed.
+class Flight(Running):
+    """A request that the library works on, and what it reads and writes.
 
-    The lock is held while one of them waits; a collection meanwhile may drop the Gather on the same thread.
+    Ended once: by its Gather, by its store's close(), or when neither refers to it any more.
     """
 
-    __slots__ = ("_lock", "_request", "_keeps", "failed")
-
-    def __init__(self, request: c_void_p, keeps: Any):
-        self._lock = threading.RLock()
-        self._request: Optional[c_void_p] = request
-        self._keeps = keeps
+    def __init__(self, memory: Owned, keeps: Any):
+        super().__init__(lib.rung_request_put, of=(memory,), keeps=keeps)
+        # a put on a GPU would not wait, and what `keeps` has is written to until the end
+        self._awaited = [self.pointer]
+        waits = map(lib.rung_request_wait, filter(None, self._awaited), (-1,))
+        self.ended = threading.Lock()   # held until then
+        self.ended.acquire()
+        self._steps[:0] = partial(list, waits), partial(self.ended.release)
+        self._waiting = threading.RLock()   # held for as long as one of them waits
+        self._ending = threading.RLock()    # held while the request is put; taken inside the other
+        self._over = False
         self.failed: Optional[tuple[int, str]] = None   # status and sentence
 
     def done(self) -> bool:
-        if not self._lock.acquire(blocking=False):   # somebody waits for it
-            return False
-        try:
-            return self._request is None or bool(lib.rung_request_poll(self._request))
-        finally:
-            self._lock.release()
+        with self._ending:
+            return self._over or bool(lib.rung_request_poll(self))
 
     def wait(self, timeout_ns: int) -> None:
         """End it. TimedOutError leaves it as it is."""
-        with self._lock:
-            if self._request is None:
-                return
-            status = lib.rung_request_wait(self._request, timeout_ns)
-            if status < 0:
-                if not lib.rung_request_poll(self._request):
-                    raise_last(status)
-                status = lib.rung_request_wait(self._request, -1)   # it came just then, or that is what it failed with
-            request, self._request = self._request, None
-            kept, self._keeps = self._keeps, None   # let go behind the lock
-            if status < 0:
-                self.failed = status, text(lib.rung_request_error(request))
-            lib.rung_request_put(request)
+        with self._waiting:
+            if not self._over and self.pointer:
+                status = lib.rung_request_wait(self, timeout_ns)
+                if status < 0:
+                    if not lib.rung_request_poll(self):
+                        raise_last(status)
+                    status = lib.rung_request_wait(self, -1)   # it came just then, or failed so
+                if status < 0:
+                    self.failed = status, text(lib.rung_request_error(self))
+            with self._ending:
+                self._over = True
+                self.release()
+            kept, self.keeps = self.keeps, None   # let go behind the lock
         del kept
 
-    def wait_stream(self, address: Optional[int]) -> bool:
-        """False: it has ended."""
-        with self._lock:
-            if self._request is None:
+    def wait_stream(self, handle: int, kept: bool = False) -> bool:
+        """False: it has ended.
+
+        Args:
+            kept: what it reads and writes is kept until that stream's work has run: `release()`
+                need not wait any more
+        """
+        with self._waiting:
+            if self._over:
                 return False
-            check(lib.rung_request_wait_stream(self._request, address))
+            check(lib.rung_request_wait_stream(self, handle))
+            if kept:
+                self._awaited.clear()
             return True
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """In a child nobody works on it, and the library's side is the parent's."""
-        self._lock = threading.RLock()
-        self._request = None
-        self.failed = 0, ""
+        super()._forked()
+        self._waiting, self._ending = threading.RLock(), threading.RLock()
+        if not self._over:
+            self._over, self.failed = True, (0, "")
 
 
 class Gather:
     """Rows on their way, of `Store.gather_async()`. Threads: one at a time.
 
     On the CPU `wait()` gives them. On a GPU `wait_stream()` lets later work on a CUDA stream wait for them, the host does not.
-    One that is dropped is waited for: its memory is written to until then. Rows of one that its store's `close()` has waited for are there.
+    One that is dropped is waited for: its memory is written to until then. torch keeps its own
+    for a stream that waits: after `wait_stream()` the host does not. Rows of one that its
+    store's `close()` has waited for are there.
     """
 
-    def __init__(self, store: Store, flight: Flight, rows: Any):
-        self._store, self._flight, self._rows = store, flight, rows
+    _let_go: Callable[[], Any] = staticmethod(list)
+
+    def __init__(self, store: Store, flight: Flight, rows: Any, on: Optional[Stream] = None,
+                 kept: bool = False):
+        self._store, self._flight, self._rows, self._on = store, flight, rows, on
+        self._kept = kept   # ids (see Listed), and rows, which are torch's then
+        if on is not None and isinstance(rows, Array):
+            rows.ready = partial(_order, weakref.ref(self), flight.ended)
+        self._let_go = partial(store._flights.discard, flight)   # the last reference waits for it
+        store._flights.add(flight)
+
+    __del__ = property(attrgetter("_let_go"))   # see rung.owned
+
+    def _end(self) -> None:
+        self._flight.wait(-1)
+        self._let_go()
 
     def done(self) -> bool:
         """Whether the rows are there, or have failed. Never blocks."""
         return self._flight.done()
 
     def wait(self, timeout: Optional[float] = None) -> Any:
-        """The rows, [len(ids), ...]: torch when ids were torch, numpy when they were numpy or a list, else `rung.Array`.
+        """The rows, [len(ids), ...]: torch when ids were torch, else `rung.Array`, but on the CPU
+        numpy when they were numpy or a list.
 
         Args:
             timeout: seconds; None: as long as it takes. TimedOutError leaves the rows on their way.
 
-        Raises ReadError and others, with row, file and offset; also each time it is called again. RangeError (GPU: of ids outside).
+        Raises ReadError and others, with row, file and offset; also each time it is called again.
+        RangeError (an id outside that a GPU read).
         ForkError in a forked child.
         """
         self._flight.wait(-1 if timeout is None else _nanoseconds(timeout))
-        self._store._flights.discard(self._flight)
+        self._let_go()
         if self._flight.failed is not None:
             self._rows = None
             status, sentence = self._flight.failed
             if status == 0:
                 raise ForkError(f"{self._store.path}: these rows are the parent process's; gather in the child")
             raise error_of(status, text(lib.rung_status_name(status)), sentence)
-        return self._rows
+        return self._rows if self._on is None else self._for(stream_of(self._store))
 
     result = wait
 
-    def wait_stream(self, stream: Any = None) -> Any:
-        """The rows, for work that is put on a CUDA stream behind this call (default: torch's current one). On the CPU as `wait()`."""
-        if self._store.device == "cpu" or not self._flight.wait_stream(stream_address(self._store, stream)):
-            return self.wait()
+    def _for(self, stream: Stream) -> Any:
+        """The rows, which that stream's work will use."""
+        if stream.handle != self._on.handle:
+            stream.uses(self._rows)
         return self._rows
 
-    def __del__(self):
-        if hasattr(self, "_flight"):
-            self._flight.wait(-1)   # nothing may write to memory that goes with us
-            self._store._flights.discard(self._flight)
+    def wait_stream(self, stream: Any = None) -> Any:
+        """The rows, for work that is put on a CUDA stream behind this call. On the CPU as `wait()`.
+
+        The host waits only for rows of the file, until their copies have been put on a stream.
+
+        Args:
+            stream: as `gather_async()` takes it (default: torch's current one)
+        """
+        if self._on is None:
+            return self.wait()
+        there = stream_of(self._store, stream)
+        self._for(there)   # before anything may be let go
+        return self._rows if self._flight.wait_stream(there.handle, self._kept) else self.wait()
+
+    def __reduce__(self):
+        raise NotSupportedError("pickle: rung.Gather is read by this process; "
+                                "pickle what wait() returns")
 
 
 def _nanoseconds(seconds: float) -> int:
-    if not seconds >= 0:   # NaN, too
+    if not isinstance(seconds, numbers.Real) or not seconds >= 0:   # NaN, too
         raise InvalidError(f"timeout={seconds!r}: give seconds, 0 or more, or None")
     return int(min(seconds, 1e9) * 1e9)
 
 
-def stream_address(store: Store, stream: Any) -> Optional[int]:
-    """Of a CUDA stream: torch's, or an address; None: torch's current one, or without torch the store's own."""
-    if stream is None:
-        torch = sys.modules.get("torch")
-        if torch is None or not torch.cuda.is_available():
-            return None
-        return torch.cuda.current_stream(store.gpu).cuda_stream
-    return getattr(stream, "cuda_stream", stream)
+def _order(gather: weakref.ref[Gather], ended: threading.Lock, handle: int) -> None:
+    """Let a CUDA stream wait for an array's rows."""
+    found = gather()
+    if found is not None:
+        found._flight.wait_stream(handle)
+    else:   # it was dropped, and is waited for
+        with ended:
+            pass

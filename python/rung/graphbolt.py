@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
@@ -25,12 +28,19 @@ class _Ready:
 
 
 class Feature:
-    """A feature of GraphBolt whose rows a `rung.Store` serves: wherever a `dgl.graphbolt.Feature` is taken.
+    """A feature of GraphBolt whose rows a `rung.Store` serves.
+
+    Where dgl.graphbolt was imported before, it is a `dgl.graphbolt.Feature` by class, as wrappers
+    of GraphBolt (`gb.GPUCachedFeature`) require; it has the methods of one in any case.
 
     Args:
         store: the rows
         metadata: what `metadata()` gives back
     """
+
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> Feature:
+        base = getattr(sys.modules.get("dgl.graphbolt"), "Feature", None)
+        return super().__new__(_derived(base) if cls is Feature and base is not None else cls)
 
     def __init__(self, store: Store, metadata: Optional[Mapping[str, Any]] = None):
         self._store, self._metadata = store, dict(metadata or {})
@@ -49,7 +59,7 @@ class Feature:
             raise InvalidError(f"ids are on {ids.device}, the store gathers on {self._store.device}: use read()")
         try:
             yield self._store.gather_async(ids)
-        except AgainError:   # as many as the store has requests for are on their way
+        except (AgainError, InvalidError):   # all requests are in flight, or ids for several: split
             yield _Ready(self._store.gather(ids))
 
     def read_async_num_stages(self, ids_device: torch.device) -> int:
@@ -71,5 +81,21 @@ class Feature:
     def metadata(self) -> dict[str, Any]:
         return dict(self._metadata)
 
+    def __reduce__(self):
+        return _again, (type(self) is not Feature, self._store, self._metadata)
+
     def __repr__(self) -> str:
         return f"rung.Feature({self._store!r})"
+
+
+@functools.cache
+def _derived(base: type) -> type:
+    """Feature as a class of GraphBolt's, whose defaults serve methods that are not here."""
+    return type("Feature", (Feature, base), {"__module__": __name__})
+
+
+def _again(derived: bool, store: Store, metadata: dict[str, Any]) -> Feature:
+    """The same in the process that unpickles it."""
+    if derived:
+        importlib.import_module("dgl.graphbolt")
+    return Feature(store, metadata)

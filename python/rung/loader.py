@@ -5,23 +5,30 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from ctypes import POINTER, byref, c_void_p
+from collections.abc import Callable, Iterator, Sequence
+from ctypes import byref
 from dataclasses import dataclass
 from typing import Any, Optional, Union
 
 import numpy as np
 
-from ._library import LoaderBatch, LoaderOpts, LoaderPass, LoaderStats, check, lib
+from ._library import (DRAWS, GpuSamplerOpts, LoaderBatch, LoaderOpts, LoaderPass, LoaderStats,
+                       check, lib)
 from .arrays import CPU, CUDA, Array
-from .dataset import Dataset
+from .dataset import Dataset, LazyArray
 from .dtypes import BY_NAME
-from .errors import ForkError, InvalidError
-from .gather import stream_address
-from .sampler import Block, as_kind, edges_of, sampler_opts
-from .store import Store
+from .errors import ClosedError, ForkError, InvalidError, NotSupportedError
+from .forks import watch
+from .owned import Owned, Running
+from .sampler import (SEED_MAX, Block, WithVertices, as_kind, block_of, edges_of, mover,
+                      sampler_opts)
+from .sizes import whole_number
+from .store import Calls, Store
+from .streams import current_stream
 
 _I64 = BY_NAME["i64"]
+_RANK_MAX = 2**31 - 1
+
 
 @dataclass(frozen=True)
 class EpochStats:
@@ -45,62 +52,104 @@ class EpochStats:
     announce_refused: int
 
 
-class _Handle:
-    """The library's loader; whoever holds memory of its batches holds it, and it the store's."""
+class _Lent(Running):
+    """A batch of the library, put back when nothing shows its memory any more.
 
-    __slots__ = ("pointer", "_keeps", "_store", "_pid")
+    On a GPU its memory is used again after the work that is by then on the stream for which the
+    batch was handed over, as torch's allocator does with memory of that stream. The stream is
+    remembered: a finalizer may run on another thread, and must not run bytecode.
+    """
 
-    def __init__(self, store: Store, csc: Any, opts: LoaderOpts, keeps: Any):
-        self.pointer = c_void_p()
-        self._keeps, self._store, self._pid = keeps, store, os.getpid()
-        with store._using() as handle:
-            check(lib.rung_loader_create(handle, csc, byref(opts), byref(self.pointer)))
-            store._lend()
-
-    def __del__(self):
-        if self.pointer and os.getpid() == self._pid:
-            lib.rung_loader_destroy(self.pointer)
-            self._store._take_back()
+    def __init__(self, loader: Owned, stream: int):
+        super().__init__(lib.rung_loader_put, loader.pointer, after=(stream,), of=(loader,))
+        self.stream = stream
 
 
-class _Lent:
-    """A batch of the library, put back when nothing shows its memory any more."""
-
-    __slots__ = ("_handle", "_pointer", "_gpu", "_pid")
-
-    def __init__(self, handle: _Handle, pointer: Any, gpu: int):
-        self._handle, self._pointer, self._gpu, self._pid = handle, pointer, gpu, os.getpid()
-
-    def __del__(self):
-        if os.getpid() != self._pid:
-            return
-        if self._gpu >= 0 and "torch" in sys.modules:
-            sys.modules["torch"].cuda.synchronize(self._gpu)   # work that reads the rows may be on any stream
-        lib.rung_loader_put(self._handle.pointer, self._pointer)
-
-
-class Batch:
+class Batch(WithVertices):
     """A batch: its vertices, seeds first, their rows, and the edges between them. Nothing is copied; memory is used again when it is let go.
+
+    On a GPU it is for the CUDA stream that was torch's current one when it was handed over. Its
+    memory is used again after the work that is on that stream when the batch is let go. Where
+    another stream uses it too, let the first one wait before: `first.wait_stream(other)`.
 
     Attributes:
         idx: its number in the epoch
         seeds: int64 [seeds], original vertices;  `labels`: [seeds, ...] theirs, or None
-        ranks: int64 [vertices] of all vertices
+        vertices: int64 [vertices], original vertices, seeds first
+        ranks: int64 [vertices], the same vertices by their rank in the relabelled graph
         features: [vertices, ...] their rows, in the dtype of the data set; on the store's device
         blocks: `rung.Block`s in the order of a model's layers: the last hop first
+
+    `seeds` and `labels` are on the host, so are `ranks`, `vertices` and `blocks`, unless the loader
+    samples on the GPU.
     """
 
-    __slots__ = ("idx", "seeds", "labels", "ranks", "features", "blocks")
+    __slots__ = ("idx", "seeds", "labels", "features", "blocks")
 
-    def __init__(self, idx: int, seeds: Any, labels: Any, ranks: Any, features: Any, blocks: list[Block]):
-        self.idx, self.seeds, self.labels, self.ranks, self.features, self.blocks = idx, seeds, labels, ranks, features, blocks
+    def __init__(self, idx: int, seeds: Any, labels: Any, ranks: Any, features: Any,
+                 blocks: list[Block], vertices: Any = None):
+        super().__init__(ranks, vertices)
+        self.idx, self.seeds, self.labels = idx, seeds, labels
+        self.features, self.blocks = features, blocks
 
     def edge_index(self) -> Any:
         """[2, edges] int64 of all hops, the seeds' first, sources above destinations."""
         return edges_of(self.blocks[::-1])
 
+    def to(self, device: Any, non_blocking: bool = False) -> Batch:
+        """The batch with all its tensors on a torch device; those that are there are not copied.
+
+        Args:
+            device: as torch takes it
+            non_blocking: copies out of pinned memory (`pin_memory()`) return before they are done
+
+        Raises InvalidError (a batch of numpy arrays).
+        """
+        return self._moved(mover(self.ranks, device, non_blocking))
+
+    def pin_memory(self) -> Batch:
+        """The batch with its host tensors copied to pinned memory, as by DataLoader's option."""
+        mover(self.ranks, "cpu", False)   # refuses numpy
+        return self._moved(lambda given: given.pin_memory() if given.is_cpu else given)
+
+    def _moved(self, move: Callable[[Any], Any]) -> Batch:
+        labels, vertices = self.labels, self._vertices
+        return Batch(self.idx, None if self.seeds is None else move(self.seeds),
+                     None if labels is None else move(labels), move(self.ranks),
+                     move(self.features), [block.moved(move) for block in self.blocks],
+                     move(vertices) if hasattr(vertices, "device") else vertices)
+
+    def __reduce__(self):
+        return Batch, (self.idx, self.seeds, self.labels, self.ranks, self.features, self.blocks,
+                       self.vertices)
+
     def __repr__(self) -> str:
         return f"rung.Batch({self.idx}: {len(self.seeds)} seeds, {len(self.ranks)} vertices, {sum(block.edge_count for block in self.blocks)} edges)"
+
+
+def _gpu_sampler(store: Store, dataset: Dataset, opts: LoaderOpts) -> Owned:
+    """A sampler on the store's GPU, which `opts` has from then on in place of the CPU's."""
+    cpu = opts.sampler
+    if DRAWS[cpu.draws] != "all":
+        raise NotSupportedError(f"draws={DRAWS[cpu.draws]!r}: on a GPU all vertices of a batch "
+                                "draw at each hop; give draws='all', or sample_on='cpu'")
+    gpu = GpuSamplerOpts(fanouts=cpu.fanouts, hop_count=cpu.hop_count, seed=cpu.seed,
+                         seed_count_max=opts.batch_size)
+    found: list[Owned] = []
+
+    def create(memory: Owned) -> int:
+        found.append(Running(lib.rung_gpu_sampler_destroy, of=(memory,)))
+        return lib.rung_gpu_sampler_create(memory, dataset._open(), None, byref(gpu),
+                                           byref(found[0].pointer))
+
+    try:
+        check(store._call(create))
+    except BaseException:
+        for handle in found:
+            handle.release()
+        raise
+    opts.gpu_sampler, cpu.hop_count = found[0].pointer, 0
+    return found[0]
 
 
 class Loader:
@@ -121,8 +170,14 @@ class Loader:
             num_sampled_nodes, num_sampled_edges, as NeighborLoader gives them
         arrays: "torch" or "numpy" (default: torch where it was imported)
         labels: whether batches have them
-        rank, world_size: of data-parallel ranks: each takes its share of the seeds of an epoch, all equally many (of what does not divide,
-            others are left out each epoch). Default: those of torch.distributed when it is initialised, else one rank
+        sample_on: "cpu" (default), or "gpu": the store's GPU samples, and the edges of batches are
+            there; the same batches. It wants draws="all". Open the store with sample_on_gpu=True,
+            or the graph is in pinned host memory. `ahead` and `threads` are 2 by default then; a
+            batch has GPU memory for the largest there can be
+        rank, world_size: the data-parallel rank and the number of ranks. Each rank draws an equal
+            share of an epoch's seeds; the rest of the division is left out, different seeds each
+            epoch. Default: those of torch.distributed, read when an epoch begins; without it, one
+            rank
         ahead, gathers, threads: batches sampled and announced ahead (16), gathered ahead (2: each takes the memory of its rows), threads that
             sample. 0: default
         warm_up: make the first epoch's first batches at once, and let them go, so that its memory is there before the trainer waits for any
@@ -134,12 +189,23 @@ class Loader:
     def __init__(self, store: Store, seeds: Union[str, Any] = "train", *, fanouts: Optional[Sequence[int]] = None, batch_size: int = 0,
                  draws: Optional[str] = None, shuffle: bool = True, drop_last: bool = False, seed: int = 0, form: str = "blocks",
                  arrays: Optional[str] = None, labels: bool = True, rank: Optional[int] = None, world_size: Optional[int] = None, ahead: int = 0,
-                 gathers: int = 0, threads: int = 0, warm_up: bool = True, progress: bool = False):
+                 gathers: int = 0, threads: int = 0, warm_up: bool = True, progress: bool = False,
+                 sample_on: str = "cpu"):
+        if not isinstance(store, Store):
+            raise InvalidError(f"store={store!r}: not a rung.Store; open one with rung.open()")
         if form not in ("blocks", "pyg"):
             raise InvalidError(f"form={form!r}: give blocks or pyg")
-        self._kind = "torch" if form == "pyg" else arrays or ("torch" if "torch" in sys.modules else "numpy")
-        if self._kind not in ("torch", "numpy"):
+        if arrays not in (None, "torch", "numpy"):
             raise InvalidError(f"arrays={arrays!r}: give torch or numpy")
+        if form == "pyg" and arrays == "numpy":
+            raise InvalidError("arrays='numpy': form='pyg' has torch tensors; leave arrays out")
+        if sample_on not in ("cpu", "gpu"):
+            raise InvalidError(f"sample_on={sample_on!r}: give cpu or gpu")
+        if sample_on == "gpu" and store.gpu < 0:
+            raise InvalidError("sample_on='gpu': the store gathers on the CPU; open it with gpu=, "
+                               "or leave sample_on out")
+        torch = form == "pyg" or "torch" in sys.modules
+        self._kind = arrays or ("torch" if torch else "numpy")
         if self._kind == "numpy" and store.gpu >= 0:
             raise InvalidError(f"the rows are on {store.device}: numpy cannot show them; give arrays='torch'")
         self._pyg = None
@@ -148,125 +214,208 @@ class Loader:
 
             self._pyg = Data
             draws = draws or "new"
-        self.store, self.seed, self.epoch = store, seed, 0
-        self._shuffle, self._drop_last, self._progress = shuffle, drop_last, progress
+        self.store, self.seed, self.epoch = store, whole_number(seed, "seed", SEED_MAX), 0
+        self._shuffle, self._drop_last, self._progress = bool(shuffle), bool(drop_last), progress
         self._pid = os.getpid()
-        self._rank, self._world = _ranks(rank, world_size)
+        self._given_rank = None if rank is None else whole_number(rank, "rank", _RANK_MAX)
+        self._given_world = (None if world_size is None
+                             else whole_number(world_size, "world_size", _RANK_MAX))
+        if self._given_rank is None and self._given_world not in (None, 1):
+            raise InvalidError(f"world_size={world_size}: without rank; give both, or neither")
+        rank, world_size = self._ranks()
         with Dataset(store.path) as dataset:
-            self._vertex_of_rank = dataset.array("vertex_of_rank") if self._pyg else None
+            self._vertex_of_rank = LazyArray(dataset, "vertex_of_rank")
             self._take_seeds(dataset, seeds, labels)
-            self.batch_size = batch_size or dataset.batch_size or 1024
-            opts = LoaderOpts(batch_size=self.batch_size, threads=threads, ahead=ahead, gathers=gathers)
+            self.batch_size = whole_number(batch_size, "batch_size") or dataset.batch_size or 1024
+            opts = LoaderOpts(batch_size=self.batch_size, threads=whole_number(threads, "threads"),
+                              ahead=whole_number(ahead, "ahead"),
+                              gathers=whole_number(gathers, "gathers"))
             opts.sampler, keep = sampler_opts(dataset, fanouts, draws, seed, 1)
+            found: list[Owned] = []   # the loader is the last
+            self._handles = found
+            self._epoch: Optional[Running] = None   # the one in progress
+            on_gpu = sample_on == "gpu" and opts.sampler.hop_count > 0
+            if on_gpu:
+                found.append(_gpu_sampler(store, dataset, opts))
             graph = dataset.graph() if opts.sampler.hop_count else None
-        self._handle = _Handle(store, byref(graph.csc) if graph else None, opts, (graph, keep))
-        self._running: Optional[object] = None
-        if warm_up:
-            ranks = self._ranks[self._order()]
-            check(lib.rung_loader_warm_up(self._handle.pointer, byref(self._pass(ranks))))
+        self._calls, self._ended = Calls(), False
+
+        def create(memory: Owned) -> int:
+            of = (memory, *found, graph.memory) if graph else (memory, *found)
+            found.append(Running(lib.rung_loader_destroy, of=of, keeps=(graph, keep)))
+            return lib.rung_loader_create(memory, byref(graph.csc) if graph else None, byref(opts),
+                                          byref(found[-1].pointer))
+
+        try:
+            check(store._call(create))
+            self._handle = found[-1]
+            if warm_up:
+                ranks = self._seed_ranks[self._order(rank, world_size)]
+                check(lib.rung_loader_warm_up(self._handle, byref(self._pass(ranks, rank))))
+        except BaseException:
+            for handle in found[::-1]:   # the exception keeps this frame, and so the threads
+                handle.release()
+            raise
+        watch(self)
+
+    def _forked(self) -> None:
+        self._calls = Calls()
+
+    def _exit(self) -> None:
+        """No thread works from here on. Batches that are still shown keep their memory."""
+        self._ended = True
+        self._calls.wait()
+        if self._epoch is not None:
+            self._epoch.release()
+        for handle in self._handles[::-1]:
+            handle.release()
+
+    def _check_ended(self) -> None:
+        if self._ended:
+            raise ClosedError("the interpreter ends, and so did the loader; end its threads before")
+
+    def _call(self, function: Callable[..., int], *arguments: Any) -> int:
+        """`function(loader, *arguments)`, while _exit() waits."""
+        with self._calls.lock():
+            self._check_ended()
+            return check(function(self._handle, *arguments))
 
     def _take_seeds(self, dataset: Dataset, seeds: Union[str, Any], labels: bool) -> None:
         if isinstance(seeds, str):
-            self._ranks = np.ascontiguousarray(dataset.array("split_" + seeds).astype(np.uint64))
-            self._seeds = dataset.array("vertex_of_rank")[self._ranks].astype(np.int64)
+            ranks = dataset.array("split_" + seeds)
+            self._seed_ranks = np.ascontiguousarray(ranks.astype(np.uint64))
+            self._seeds = dataset.array("vertex_of_rank")[self._seed_ranks].astype(np.int64)
         else:
-            given = np.asarray(seeds)
-            if given.ndim != 1 or given.dtype.kind not in "iu":
-                raise InvalidError(f"seeds {list(given.shape)} {given.dtype}: give the name of a split, or integers in one dimension")
-            self._seeds = given.astype(np.int64)
-            if len(given) and not 0 <= self._seeds.min() <= self._seeds.max() < dataset.vertex_count:
-                at = int(np.flatnonzero((self._seeds < 0) | (self._seeds >= dataset.vertex_count))[0])
-                raise InvalidError(f"seeds[{at}] = {self._seeds[at]}: {dataset.path} has vertices 0 to {dataset.vertex_count - 1}")
+            self._seeds = dataset._check_ids(seeds, "seeds")
             if len(np.unique(self._seeds)) != len(self._seeds):
                 raise InvalidError("seeds: a vertex is there twice; give np.unique(seeds)")
-            self._ranks = dataset.array("rank_of_vertex")[self._seeds].astype(np.uint64)
-        self._labels = dataset.array("labels")[self._ranks] if labels and dataset.has_labels else None
+            self._seed_ranks = dataset.array("rank_of_vertex")[self._seeds].astype(np.uint64)
+        self._labels = None
+        if labels and dataset.has_labels:
+            self._labels = dataset.array("labels")[self._seed_ranks]
+
+    def _ranks(self) -> tuple[int, int]:
+        """This rank and the number of ranks: given ones, else those of torch.distributed by now."""
+        rank, world = self._given_rank, self._given_world
+        torch = sys.modules.get("torch")
+        if world is None and torch is not None:
+            group = torch.distributed
+            if group.is_available() and group.is_initialized():
+                rank = group.get_rank() if rank is None else rank
+                world = group.get_world_size()
+        rank, world = rank or 0, 1 if world is None else world
+        if not rank < world:
+            raise InvalidError(f"rank={rank}, world_size={world}: ranks are 0 to world_size - 1")
+        return rank, world
+
+    def _count(self, seeds: int) -> int:
+        """Batches of that many seeds."""
+        return seeds // self.batch_size if self._drop_last else -(-seeds // self.batch_size)
 
     def __len__(self) -> int:
         """Batches of an epoch, of this rank."""
-        count = len(self._seeds) // self._world
-        return count // self.batch_size if self._drop_last else -(-count // self.batch_size)
+        return self._count(len(self._seeds) // self._ranks()[1])
 
     def set_epoch(self, epoch: int) -> None:
         """The number of the next epoch; each `for` counts it up."""
-        self.epoch = epoch
+        self.epoch = whole_number(epoch, "epoch")
 
-    def _order(self) -> np.ndarray:
+    def _order(self, rank: int, world: int) -> np.ndarray:
         count = len(self._seeds)
         order = np.random.default_rng([self.seed, self.epoch]).permutation(count) if self._shuffle else np.arange(count)
-        share = count // self._world
-        return order[: share * self._world][self._rank :: self._world]
+        share = count // world
+        return order[: share * world][rank::world]
 
-    def _pass(self, ranks: np.ndarray) -> LoaderPass:
-        """Of the next epoch, over seeds that the caller keeps. Keys of a rank's batches are its own: batches of the same number draw differently."""
-        return LoaderPass(seeds=ranks.ctypes.data, seed_count=len(ranks), drop_last=self._drop_last,
-                          key_first=(self.epoch * self._world + self._rank) * max(len(self), 1))
+    def _pass(self, ranks: np.ndarray, turn: int) -> LoaderPass:
+        """Over seeds that the caller keeps. Turns have separate keys, so their draws differ."""
+        key = turn * max(self._count(len(ranks)), 1) % 2**64
+        return LoaderPass(seeds=ranks.ctypes.data, seed_count=len(ranks),
+                          drop_last=self._drop_last, key_first=key)
 
-    def __iter__(self) -> Iterator[Any]:
+    def _check_pid(self) -> None:
         if os.getpid() != self._pid:
             raise ForkError("a loader has threads, which a forked child has not: make one there")
-        order = self._order()
-        ranks = self._ranks[order]
-        running = self._running = object()
-        check(lib.rung_loader_begin(self._handle.pointer, byref(self._pass(ranks))))
-        self.epoch += 1
-        bar = None
-        if self._progress:
-            from tqdm import tqdm
 
-            bar = tqdm(total=len(self), desc=f"epoch {self.epoch}", unit="batch")
+    def __iter__(self) -> Iterator[Any]:
+        self._check_pid()
+        rank, world = self._ranks()
+        order = self._order(rank, world)
+        ranks = self._seed_ranks[order]
+        if self._epoch is not None:
+            self._epoch.release()
+        with self._calls.lock():
+            self._check_ended()
+            epoch = self._epoch = Running(lib.rung_loader_end, of=(self._handle,),
+                                          pointer=self._handle.pointer)
+        bar = None
         try:
-            while True:
-                found = POINTER(LoaderBatch)()
-                if check(lib.rung_loader_next(self._handle.pointer, byref(found))) == 0:
-                    return
-                yield self._batch(found, order)
-                del found
-                if self._running is not running:
+            found_pass = self._pass(ranks, self.epoch * world + rank)
+            self._call(lib.rung_loader_begin, byref(found_pass))
+            self.epoch += 1
+            if self._progress:
+                from tqdm import tqdm
+
+                bar = tqdm(total=self._count(len(order)), desc=f"epoch {self.epoch}", unit="batch")
+            found: list[Any] = []
+            while self._next(order, found):
+                yield found.pop()   # held by the caller alone
+                self._check_pid()
+                if self._epoch is not epoch:
                     raise InvalidError("another epoch of this loader was begun: one at a time")
                 if bar is not None:
                     bar.update()
         finally:
-            if bar is not None:
+            epoch.release()
+            if bar is not None and os.getpid() == self._pid:
                 bar.close()
-            if self._running is running:
-                self._running = None
-                lib.rung_loader_end(self._handle.pointer)
 
-    def _batch(self, found: Any, order: np.ndarray) -> Any:
-        batch, store, kind = found.contents, self.store, self._kind
-        lent = _Lent(self._handle, found, store.gpu)
+    def _next(self, order: np.ndarray, found: list[Any]) -> bool:
+        """Append the next batch of the epoch. False: there is none left."""
+        lent = _Lent(self._handle, 0 if self.store.gpu < 0 else current_stream(self.store))
+        try:
+            if self._call(lib.rung_loader_next, byref(lent.pointer)) == 0:
+                return False
+            found.append(self._batch(lent, order))
+            return True
+        except BaseException:
+            found.clear()
+            lent.release()   # this frame, and so the batch, lives as long as the exception
+            raise
+
+    def _batch(self, lent: _Lent, order: np.ndarray) -> Any:
+        batch, store, kind = LoaderBatch.from_address(lent.pointer.value), self.store, self._kind
         if batch.request:
-            check(lib.rung_request_wait_stream(batch.request, stream_address(store, None)))
-        ranks = as_kind(Array(batch.ranks, (batch.rank_count,), _I64, lent), kind)
-        features = as_kind(Array(batch.rows, (batch.rank_count, *store.shape[1:]), store.dtype, lent, (CPU, 0) if store.gpu < 0 else (CUDA, store.gpu)), kind)
-        blocks = [Block(batch.blocks[hop].contents, lent, kind) for hop in range(batch.block_count)]
+            check(lib.rung_request_wait_stream(batch.request, lent.stream))
+        device = (CPU, 0) if store.gpu < 0 else (CUDA, store.gpu)
+        sampled = device if batch.on_gpu else (CPU, 0)
+        ranks = as_kind(Array(batch.ranks, (batch.rank_count,), _I64, lent, sampled), kind)
+        shape = batch.rank_count, *store.shape[1:]
+        features = as_kind(Array(batch.rows, shape, store.dtype, lent, device), kind)
+        blocks = [block_of(batch.blocks[hop].contents, lent, kind, sampled)
+                  for hop in range(batch.block_count)]
         taken = order[batch.batch_idx * self.batch_size :][: batch.seed_count]
         seeds, labels = self._seeds[taken], self._labels[taken] if self._labels is not None else None
         if kind == "torch":
             import torch
 
             seeds, labels = torch.from_numpy(seeds), torch.from_numpy(labels) if labels is not None else None
-        if self._pyg is None or self._vertex_of_rank is None:
-            return Batch(batch.batch_idx, seeds, labels, ranks, features, blocks[::-1])
+        found = Batch(batch.batch_idx, seeds, labels, ranks, features, blocks[::-1],
+                      self._vertex_of_rank)
+        if self._pyg is None:
+            return found
         counts = [batch.seed_count, *(block.src_count - block.dst_count for block in blocks)]
         return self._pyg(x=features, edge_index=edges_of(blocks), y=labels, num_nodes=batch.rank_count, batch_size=batch.seed_count,
-                         n_id=torch.from_numpy(self._vertex_of_rank[ranks.numpy()].astype(np.int64)), input_id=torch.from_numpy(taken),
+                         n_id=found.vertices, input_id=torch.from_numpy(taken),
                          num_sampled_nodes=counts, num_sampled_edges=[block.edge_count for block in blocks])
+
+    def __reduce__(self):
+        raise NotSupportedError("pickle: rung.Loader has threads; "
+                                "pickle its store, and create a loader there")
 
     def stats(self) -> EpochStats:
         """Of the epoch on its way, or the last one."""
+        self._check_pid()
         found = LoaderStats()
-        check(lib.rung_loader_stats(self._handle.pointer, byref(found)))
+        self._call(lib.rung_loader_stats, byref(found))
         return EpochStats(found.batches, found.rows, found.edges, found.seconds, found.wait_s, found.wait_sample_s, found.wait_rows_s, found.sample_s,
                           found.gather_s, found.announce_s, found.announced, found.announce_refused)
-
-
-def _ranks(rank: Optional[int], world_size: Optional[int]) -> tuple[int, int]:
-    torch = sys.modules.get("torch")
-    if world_size is None and torch is not None and torch.distributed.is_available() and torch.distributed.is_initialized():
-        rank, world_size = torch.distributed.get_rank() if rank is None else rank, torch.distributed.get_world_size()
-    rank, world_size = rank or 0, 1 if world_size is None else world_size
-    if not 0 <= rank < world_size:
-        raise InvalidError(f"rank={rank}, world_size={world_size}: ranks are 0 to world_size - 1")
-    return rank, world_size

@@ -19,12 +19,16 @@ from .store import Store
 
 Key = tuple[Optional[str], str]
 
+_TYPES_CURE = "use PyG's NeighborSampler with typed seeds"
+
 
 class FeatureStore(PygFeatureStore):
     """torch_geometric's FeatureStore whose tensors are rows of rung stores.
 
-    `FeatureStore(store)` has attribute "x" of a homogeneous graph; `FeatureStore({("paper", "x"): store, ("author", "x"): other})` several node types and
-    attributes. Tensors that are small, such as labels, can be put beside them with `put_tensor` and stay in memory.
+    `FeatureStore(store)` has attribute "x" of a homogeneous graph. `FeatureStore({("paper", "x"):
+    store, ("author", "x"): other})` has several node types. Types need a sampler that knows them:
+    PyG's NeighborSampler (pyg-lib or torch-sparse) with typed seeds; `rung.pyg.Sampler` refuses
+    them. Small tensors, such as labels, can be put with `put_tensor`; they stay in memory.
 
     In a loader give `(feature_store, graph_store)` as data and `filter_per_worker=False`: rows are then gathered in the main process, by this store's
     threads. With workers that gather themselves each gets a store of its own (`rung.Store`): share it (`rung.open(..., share=True)`) so that its memory
@@ -35,16 +39,26 @@ class FeatureStore(PygFeatureStore):
 
     def __init__(self, stores: Union[Store, Mapping[Union[str, Key], Store]], tensors: Optional[Mapping[Union[str, Key], Any]] = None):
         super().__init__()
-        given = {"x": stores} if isinstance(stores, Store) else dict(stores)
+        if tensors is not None and not isinstance(tensors, Mapping):
+            raise InvalidError(f"tensors: a {type(tensors).__name__}; "
+                               "give a dict, such as {'y': labels}")
+        given = stores if isinstance(stores, Mapping) else {"x": stores}
         # past __setattr__: FeatureStore's own is for attributes of views
-        self.__dict__["_stores"] = {_key(key): store for key, store in given.items()}
-        self.__dict__["_tensors"] = {}
-        for key, store in self._stores.items():
+        self.__dict__["_stores"], self.__dict__["_tensors"] = {}, {}
+        for name, store in given.items():
             if not isinstance(store, Store):
-                raise InvalidError(f"{key}: a {type(store).__name__} is no rung.Store; tensors in memory go into the second argument")
-        for key, tensor in (tensors or {}).items():
-            group, name = _key(key)
-            self.put_tensor(tensor, group_name=group, attr_name=name, index=None)
+                raise InvalidError(f"{name!r}: a {type(store).__name__}, not a rung.Store; open "
+                                   "one with rung.open(); tensors go into the second argument")
+            self._stores[self._new_key(name)] = store
+        for name, tensor in (tensors or {}).items():
+            group, attr = self._new_key(name)
+            self.put_tensor(tensor, group_name=group, attr_name=attr, index=None)
+
+    def _new_key(self, name: Union[str, Key]) -> Key:
+        key = _key(name)
+        if key in self._stores or key in self._tensors:
+            raise InvalidError(f"{name!r}: given twice, 'x' is (None, 'x'); give each once")
+        return key
 
     def _refuse(self, attr: TensorAttr, what: str) -> None:
         if (attr.group_name, attr.attr_name) in self._stores:
@@ -54,29 +68,42 @@ class FeatureStore(PygFeatureStore):
         self._refuse(attr, "put")
         key = (attr.group_name, attr.attr_name)
         tensor = torch.as_tensor(tensor)
-        if attr.index is None:
-            self._tensors[key] = tensor
+        if attr.index is not None and key in self._tensors:
+            self._tensors[key][_index(attr.index)] = tensor
             return True
-        if key not in self._tensors:
-            return False
-        self._tensors[key][_index(attr.index)] = tensor
+        if attr.index is not None and not _all_rows(attr.index, tensor):
+            raise InvalidError(f"put {_told(key)}: some rows of a new tensor; "
+                               "put all of them first, with index=None")
+        self._tensors[key] = tensor
         return True
 
-    def _get_tensor(self, attr: TensorAttr) -> Optional[torch.Tensor]:
+    def update_tensor(self, tensor: Any, *args: Any, **kwargs: Any) -> bool:
+        """As `put_tensor()`, which overwrites: PyG's would remove all rows to change some."""
+        return self.put_tensor(tensor, *args, **kwargs)
+
+    def _tensor(self, attr: TensorAttr) -> torch.Tensor:
         key = (attr.group_name, attr.attr_name)
-        store = self._stores.get(key)
-        if store is None:
-            tensor = self._tensors.get(key)
-            return tensor if tensor is None or attr.index is None else tensor[_index(attr.index)]
+        if key not in self._tensors:
+            there = ", ".join(map(_told, (*self._stores, *self._tensors)))
+            raise KeyError(f"no tensor {_told(key)}; there are: {there}")
+        return self._tensors[key]
+
+    def _get_tensor(self, attr: TensorAttr) -> torch.Tensor:
+        store = self._stores.get((attr.group_name, attr.attr_name))
         index = attr.index
+        if store is None:
+            tensor = self._tensor(attr)
+            return tensor if index is None else tensor[_index(index)]
         if index is None or isinstance(index, slice):
-            return store.gather(torch.arange(*(index or slice(None)).indices(len(store))))
+            rows = np.arange(*(index or slice(None)).indices(len(store)))   # 5:3 is empty
+            return store.gather(torch.from_numpy(rows))
         if isinstance(index, (int, np.integer)):
             return store.gather(_index([int(index) % len(store) if -len(store) <= index < len(store) else int(index)]))[0]
-        return store.gather(_ids(index))
+        return store.gather(_ids(index, len(store)))
 
-    def _multi_get_tensor(self, attrs: Sequence[TensorAttr]) -> list[Optional[torch.Tensor]]:
+    def _multi_get_tensor(self, attrs: Sequence[TensorAttr]) -> list[torch.Tensor]:
         """All at once: reads of one attribute are in flight beside those of the others."""
+        _refuse_one_index_of_types(attrs)
         found: list[Any] = []
         for attr in attrs:
             store = self._stores.get((attr.group_name, attr.attr_name))
@@ -84,14 +111,19 @@ class FeatureStore(PygFeatureStore):
                 found.append((self._get_tensor(attr), None))
                 continue
             try:
-                found.append((None, store.gather_async(_ids(attr.index))))
+                found.append((None, store.gather_async(_ids(attr.index, len(store)))))
             except (AgainError, InvalidError):   # all its requests are in flight, or the list is longer than one takes: it is split
                 found.append((self._get_tensor(attr), None))
         return [tensor if gather is None else gather.wait() for tensor, gather in found]
 
     def _remove_tensor(self, attr: TensorAttr) -> bool:
         self._refuse(attr, "remove")
-        return self._tensors.pop((attr.group_name, attr.attr_name), None) is not None
+        key = (attr.group_name, attr.attr_name)
+        if attr.index is not None and not _all_rows(attr.index, self._tensor(attr)):
+            raise InvalidError(f"remove {_told(key)}: some of its rows; give index=None for all")
+        self._tensor(attr)
+        del self._tensors[key]
+        return True
 
     def _get_tensor_size(self, attr: TensorAttr) -> Optional[tuple[int, ...]]:
         key = (attr.group_name, attr.attr_name)
@@ -123,13 +155,46 @@ def _key(key: Union[str, Key]) -> Key:
     return key
 
 
-def _index(index: Any) -> Any:
-    return torch.from_numpy(index) if isinstance(index, np.ndarray) else torch.as_tensor(index) if isinstance(index, list) else index
+def _refuse_one_index_of_types(attrs: Sequence[TensorAttr]) -> None:
+    """PyG's loaders read so for a batch without types: ids of one type are not those of another."""
+    types: dict[int, set[Any]] = {}
+    for attr in attrs:
+        if isinstance(attr.index, (torch.Tensor, np.ndarray)):
+            types.setdefault(id(attr.index), set()).add(attr.group_name)
+    for found in types.values():
+        if len(found) > 1:
+            names = ", ".join(sorted(map(repr, found)))
+            raise InvalidError(f"one index for types {names}: give each its own, or {_TYPES_CURE}")
 
 
-def _ids(index: Any) -> torch.Tensor:
+def _told(key: Key) -> str:
+    return repr(key[1] if key[0] is None else key)
+
+
+def _all_rows(index: Any, tensor: torch.Tensor) -> bool:
+    """Whether an index has all rows of a tensor, in order."""
+    count = len(tensor) if tensor.dim() else 0
+    if isinstance(index, slice):
+        return index.indices(count) == (0, count, 1)
+    if isinstance(index, (int, np.integer)):
+        return False
     index = torch.as_tensor(index)
-    return index.nonzero().flatten() if index.dtype == torch.bool else index
+    return tuple(index.shape) == (count,) and _ids(index, count).tolist() == list(range(count))
+
+
+def _index(index: Any) -> Any:
+    if isinstance(index, list) and not index:
+        return torch.empty(0, dtype=torch.int64)   # torch would use float
+    return torch.as_tensor(index) if isinstance(index, (np.ndarray, list)) else index
+
+
+def _ids(index: Any, count: int) -> torch.Tensor:
+    index = torch.as_tensor(_index(index))
+    if index.dtype != torch.bool:
+        return index
+    if tuple(index.shape) != (count,):
+        raise InvalidError(f"a mask {list(index.shape)}: there are {count} rows; give one for each")
+    return index.nonzero().flatten()
 
 
 def _rows_of(index: Any, count: int) -> tuple[int, ...]:
@@ -137,27 +202,36 @@ def _rows_of(index: Any, count: int) -> tuple[int, ...]:
         return (len(range(*index.indices(count))),)
     if isinstance(index, (int, np.integer)):
         return ()
-    return (len(_ids(index)),)
+    return (len(_ids(index, count)),)
 
 
 class Sampler(BaseSampler):
     """rung's neighbour sampling in PyG's loaders: `NodeLoader((feature_store, graph_store), node_sampler=rung.pyg.Sampler(dataset, [15, 10]), ...)`.
 
     Vertices are original ones. Needs neither pyg-lib nor torch-sparse. Each batch's draws follow from `seed` and its seeds.
+
+    It samples the graph of one data set, which has neither types nor times. It refuses seeds with
+    a type (`input_nodes=("paper", ids)`), seeds with times (`input_time`), and links.
     """
 
     def __init__(self, dataset: Dataset, fanouts: Sequence[int], *, draws: str = "new", seed: int = 0, threads: int = 0):
         self._sampler = NeighborSampler(dataset, fanouts, draws=draws, seed=seed, threads=threads)
-        self._rank_of_vertex = dataset.array("rank_of_vertex")
-        self._vertex_of_rank = dataset.array("vertex_of_rank")
 
-    def sample_from_nodes(self, index: NodeSamplerInput, **_kwargs) -> SamplerOutput:
-        ranks = self._rank_of_vertex[index.node.numpy()]
+    def sample_from_nodes(self, index: NodeSamplerInput, **kwargs: Any) -> SamplerOutput:
+        if index.input_type is not None:
+            raise NotSupportedError(f"rung.pyg.Sampler: seeds of type {index.input_type!r}: its "
+                                    f"graph has no types; {_TYPES_CURE}")
+        if index.time is not None:
+            raise NotSupportedError("rung.pyg.Sampler: seeds with times: its graph has none; leave "
+                                    "out input_time, or sample with PyG's NeighborSampler")
+        if kwargs:
+            raise NotSupportedError(f"rung.pyg.Sampler: {', '.join(kwargs)}: not supported; "
+                                    "leave it out")
         key = int(index.input_id[0]) if index.input_id is not None and len(index.input_id) else 0
-        sample = self._sampler.sample(ranks, key, kind="torch")
+        sample = self._sampler.sample(index.node, key, kind="torch")
         edges = edges_of(sample.blocks)
         counts = [sample.seed_count, *(block.src_count - block.dst_count for block in sample.blocks)]
-        return SamplerOutput(node=torch.from_numpy(self._vertex_of_rank[sample.ranks.numpy()].astype(np.int64)), row=edges[0], col=edges[1], edge=None,
+        return SamplerOutput(node=sample.vertices, row=edges[0], col=edges[1], edge=None,
                              num_sampled_nodes=counts, num_sampled_edges=[block.edge_count for block in sample.blocks],
                              metadata=(index.input_id, index.time))
 

@@ -3,40 +3,34 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from ctypes import byref, c_void_p
-from typing import TYPE_CHECKING, Any
+from ctypes import byref
+from typing import TYPE_CHECKING, Any, Optional
 
 import numpy as np
 
 from ._library import check, lib
-from .arrays import CPU, CUDA, Array, Foreign
+from .arrays import CPU, CUDA, Array, Foreign, device_name
 from .dtypes import numpy_dtype
 from .errors import InvalidError
 from .ids import Listed
+from .owned import Owned, Running
 
 if TYPE_CHECKING:
     from .store import Store
+    from .streams import Stream
 
 
-class StoreMemory:
-    """Memory of the store's device (rung_store_alloc), freed when nobody holds it. The store's own memory stays for as long."""
+def store_memory(store: Store, size: int) -> Running:
+    """Memory of the store's device, which keeps the store until nothing refers to it."""
+    found: list[Running] = []
 
-    __slots__ = ("_store", "_handle", "_pid", "data")
+    def alloc(memory: Owned) -> int:
+        found.append(Running(lib.rung_store_free, memory.pointer, of=(memory,)))
+        return lib.rung_store_alloc(memory, max(size, 1), byref(found[0].pointer))
 
-    def __init__(self, store: Store, size: int):
-        data = c_void_p()
-        with store._using() as handle:
-            check(lib.rung_store_alloc(handle, max(size, 1), byref(data)))
-            store._lend()
-        self._store, self._handle, self._pid, self.data = store, handle, os.getpid(), data.value or 0
-
-    def __del__(self):
-        data = getattr(self, "data", None)
-        if data and os.getpid() == self._pid:
-            lib.rung_store_free(self._handle, data)
-            self._store._take_back()
+    check(store._call(alloc))
+    return found[0]
 
 
 def _told(out: Any) -> str:
@@ -44,21 +38,36 @@ def _told(out: Any) -> str:
     return f"{list(out.shape)} {getattr(out, 'dtype', '')}".strip() if hasattr(out, "shape") else f"of type {type(out).__name__}"
 
 
-def make_rows(store: Store, listed: Listed, out: Any) -> tuple[Any, int]:
-    """Rows to be, and their address; `out` when it is as it has to be."""
+def _place(out: Any) -> str:
+    return f" on {out.device}" if hasattr(out, "device") else ""
+
+
+def make_rows(store: Store, listed: Listed, out: Any,
+              on: Optional[Stream] = None) -> tuple[Any, int]:
+    """Rows to be, and their address; `out` when it is as it has to be.
+
+    Args:
+        on: the stream of a gather on a GPU
+    """
     shape = (listed.ids.count, *store.shape[1:])
     if store.gpu < 0 and listed.device[0] == CUDA:
         raise InvalidError(f"ids are on cuda:{listed.device[1]}, the store gathers on the CPU{' (' + store.why_cpu + ')' if store.why_cpu else ''}: give "
                            "them on the CPU, as ids.cpu(), or open it with gpu=...")
+    place = listed.device if on is None else (CUDA, store.gpu)
+    if listed.device[0] == CUDA and listed.device != place:   # no later CUDA call would work
+        raise InvalidError(f"ids are on {device_name(listed.device)}, the store gathers on "
+                           f"{store.device}: move them there, or attach a store to their GPU")
     if listed.kind == "torch":
-        torch, device = sys.modules["torch"], listed.keeps.device
+        torch = sys.modules["torch"]
+        device = torch.device("cuda", store.gpu) if on is not None else listed.keeps[0].device
         if out is None:
             out = torch.empty(shape, dtype=getattr(torch, store.dtype.torch), device=device)
         elif (not isinstance(out, torch.Tensor) or tuple(out.shape) != shape or str(out.dtype) != "torch." + store.dtype.torch or out.device != device
               or not out.is_contiguous()):
-            raise InvalidError(f"out {_told(out)}: wanted a contiguous tensor {list(shape)} torch.{store.dtype.torch} on {device}")
+            raise InvalidError(f"out {_told(out)}{_place(out)}: wanted a contiguous tensor "
+                               f"{list(shape)} torch.{store.dtype.torch} on {device}")
         return out, out.data_ptr()
-    if listed.kind == "numpy":
+    if listed.kind == "numpy" and on is None:
         dtype = numpy_dtype(store.dtype)
         if out is None:
             out = np.empty(shape, dtype)
@@ -66,13 +75,17 @@ def make_rows(store: Store, listed: Listed, out: Any) -> tuple[Any, int]:
             raise InvalidError(f"out {_told(out)}: wanted a numpy array {list(shape)} {dtype}, in C order and writeable")
         return out, out.ctypes.data
     if out is None:
-        memory = StoreMemory(store, listed.ids.count * store.row_bytes)
-        return Array(memory.data, shape, store.dtype, memory, (CPU, 0) if store.gpu < 0 else (CUDA, store.gpu)), memory.data
-    wanted = f"wanted {list(shape)} {store.dtype.name} on device {listed.device} of DLPack, contiguous and writeable"
+        memory = store_memory(store, listed.ids.count * store.row_bytes)
+        data = memory.pointer.value or 0
+        device = (CPU, 0) if store.gpu < 0 else (CUDA, store.gpu)
+        return Array(data, shape, store.dtype, memory, device), data
+    wanted = (f"wanted {list(shape)} {store.dtype.name} on {device_name(place)}, "
+              "contiguous and writeable")
     if not hasattr(out, "__dlpack__"):
         raise InvalidError(f"out {_told(out)}: {wanted}")
-    foreign = Foreign(out)
-    if foreign.shape != shape or foreign.dtype != store.dtype or foreign.device != listed.device or not foreign.contiguous or foreign.read_only:
-        raise InvalidError(f"out {_told(out)} on device {foreign.device}: {wanted}")
+    foreign = Foreign(out, None if on is None else on.handle)
+    if (foreign.shape != shape or foreign.dtype != store.dtype or foreign.device != place
+            or not foreign.contiguous or foreign.read_only):
+        raise InvalidError(f"out {_told(out)} on {device_name(foreign.device)}: {wanted}")
     listed.keeps = (listed.keeps, foreign)
     return out, foreign.data

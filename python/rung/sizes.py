@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes as the command takes them: bytes (4096), "64KiB", "1.5GiB", a share such as "10%", "max"; and other numbers for the library."""
+"""Sizes as the command takes them: bytes (4096), "64KiB", "1.5GiB", a share such as "10%", "max";
+and other numbers and choices for the library.
+"""
 
 from __future__ import annotations
 
 import operator
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Union
 
 import numpy as np
 
-from ._library import BYTES_MAX, UINT32_MAX
+from ._library import BYTES_MAX, BYTES_NONE, UINT32_MAX
 from .errors import InvalidError
 
 Size = Union[int, str]
@@ -37,11 +40,26 @@ def whole_number(value: Any, name: str, most: int = UINT32_MAX) -> int:
     return number
 
 
+def choice(value: str, of: Sequence[str], name: str, numbers: Sequence[str] = ()) -> int:
+    """Number of a choice among `of`: its place there, or in `numbers`."""
+    if value not in of:
+        raise InvalidError(f"{name}={value!r}: give one of {', '.join(of)}")
+    return (numbers or of).index(value)
+
+
+def size_share(size: Size, name: str = "size") -> float:
+    """0 to 1 of a share such as "10%"; 0 for sizes of other kinds."""
+    if not isinstance(size, str) or not size.endswith("%"):
+        return 0.0
+    return size_bytes(size, 1 << 53, name) / (1 << 53)
+
+
 def size_bytes(size: Size, whole: int | None = None, name: str = "size") -> int:
     """Bytes of a size; of `whole` bytes when it is a share, which needs one."""
     if not isinstance(size, str):
         number = _integer(size)
-        if number is None or not 0 <= number <= BYTES_MAX:
+        # BYTES_NONE stands for no bytes at all
+        if number is None or not 0 <= number <= BYTES_MAX or number == BYTES_NONE:
             raise InvalidError(f"{name}={size!r}: {_CURE}")
         return number
     if size == "max":

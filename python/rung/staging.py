@@ -6,11 +6,10 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
-import shutil
 import signal
 import sys
-import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_uint32
 from dataclasses import dataclass, field
@@ -20,7 +19,8 @@ import numpy as np
 
 from ._library import DRAWS, STAGE_PADS, STAGE_PLANS, UINT32_MAX, NamedSpec, ProgressFn, StageOpts, StageReport, check, lib, string, text
 from .errors import BusyError, ExistsError, InvalidError
-from .sizes import Size, size_bytes, whole_number
+from .owned import Folder, remove_folder
+from .sizes import Size, choice, size_bytes, whole_number
 
 Source = Union[str, os.PathLike, np.ndarray, Any]
 Progress = Callable[[str, int, int], None]
@@ -31,7 +31,9 @@ class StageResult:
     """What staging did, or with `dry_run` would do.
 
     Attributes: `path`, `vertex_count`, `edge_count`, `row_bytes`, `feature_bytes`, `bytes_written` (all files), `memory_bytes` (most held at once),
-    `seconds`, `plan` ("passes", "deal" or "gather"), `in_place`, `resumed`, `phases` (seconds by step).
+    `seconds`, `plan` ("passes", "deal" or "gather"), `in_place`, `resumed`, `phases` (seconds by
+    step), `already_staged` (`resume` found `path` whole and of this very job, and wrote nothing;
+    `plan` is "auto" then).
     """
 
     path: str
@@ -46,6 +48,7 @@ class StageResult:
     in_place: bool
     resumed: bool
     phases: dict[str, float] = field(default_factory=dict)
+    already_staged: bool = False
 
 
 class _Progress:
@@ -68,23 +71,38 @@ class _Progress:
         self.function = ProgressFn(self._tell)   # always there, for the signals
 
     def __enter__(self) -> _Progress:
-        if threading.current_thread() is threading.main_thread():   # no other runs handlers, or may set them
-            for number in signal.valid_signals():
-                handler = signal.getsignal(number)
-                if callable(handler):
-                    self._handlers[number] = handler
-                    signal.signal(number, self._signal)
-        return self
+        try:
+            # no other thread runs handlers, or may set them
+            if threading.current_thread() is threading.main_thread():
+                for number in signal.valid_signals():
+                    handler = signal.getsignal(number)
+                    if callable(handler):
+                        self._handlers[number] = handler
+                        signal.signal(number, self._signal)
+            return self
+        except BaseException:   # of one that is not replaced yet
+            self._restore()
+            raise
 
     def __exit__(self, *_) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
+        self._restore()
         if self._bar is not None:
             self._bar.close()
 
+    def _restore(self) -> None:
+        try:
+            for number in list(self._handlers):
+                signal.signal(number, self._handlers[number])
+                del self._handlers[number]
+        except BaseException:   # of one that is restored already
+            self._restore()
+            raise
+
     def _signal(self, number: int, frame: Any) -> None:
         try:
-            self._handlers[number](number, frame)
+            handler = self._handlers.get(number)
+            if handler is not None:   # else it was restored when this had begun
+                handler(number, frame)
         except BaseException as error:   # pylint: disable=broad-exception-caught
             self.error = error
 
@@ -112,7 +130,7 @@ class _Sources:
     def __init__(self, out: str):
         self._parent = os.path.dirname(os.path.abspath(out))
         self._count = 0
-        self.folder: Optional[str] = None   # made for the first array
+        self.folder: Optional[Folder] = None   # for the first array
 
     def spec(self, source: Source, name: str) -> bytes:
         if isinstance(source, (str, os.PathLike)):
@@ -129,15 +147,15 @@ class _Sources:
         if array.dtype.hasobject or np.ndim(source) == 0:
             raise InvalidError(f"{name}: a source is a path, 'file.npz:member', 'raw:...', or an array; not {type(source).__name__}")
         if self.folder is None:
-            self.folder = tempfile.mkdtemp(prefix=".rung-", dir=self._parent)
+            self.folder = Folder.create(".rung-", self._parent)
         self._count += 1
-        path = os.path.join(self.folder, f"{self._count}.npy")
+        path = os.path.join(self.folder.path, f"{self._count}.npy")
         np.save(path, array.astype(array.dtype.newbyteorder("<"), copy=False), allow_pickle=False)
         return os.fsencode(path)
 
     def remove(self) -> None:
         if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder.remove()
 
 
 def _named(sources: _Sources, given: Optional[Mapping[str, Source]], what: str):
@@ -145,38 +163,48 @@ def _named(sources: _Sources, given: Optional[Mapping[str, Source]], what: str):
     return (NamedSpec * len(entries))(*entries) if entries else None, len(entries)
 
 
-def _choice(value: str, of: tuple[str, ...], name: str) -> int:
-    if value not in of:
-        raise InvalidError(f"{name}={value!r}: give one of {', '.join(of)}")
-    return of.index(value)
-
-
 def fanout_array(fanouts: Sequence[int]):
     """uint32 [hops] for the library; -1 stands for all neighbours."""
-    listed = [-1 if fanout == -1 else whole_number(fanout, "fanouts", UINT32_MAX - 1) for fanout in fanouts]
+    try:
+        listed = [-1 if fanout == -1 else whole_number(fanout, "fanouts", UINT32_MAX - 1)
+                  for fanout in fanouts]
+    except TypeError:
+        raise InvalidError(f"fanouts={fanouts!r}: give a list of one number per hop, "
+                           "such as (15, 10)") from None
     if 0 in listed:
         raise InvalidError(f"fanouts={listed}: each is 1 or more, or -1 for all neighbours")
-    return (c_uint32 * len(listed))(*[UINT32_MAX if fanout == -1 else fanout for fanout in listed]) if listed else None
+    return (c_uint32 * len(listed))(*[UINT32_MAX if fanout == -1 else fanout for fanout in listed])
 
 
 def _throw_away(half_done: str) -> None:
     """Remove the folder, unless another process is staging into it by now: those hold a lock on it."""
-    try:
-        folder = os.open(half_done, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    folders: list[int] = []
+    try:   # extend() is one step: an exception of a signal finds the descriptor in the list
+        folders.extend(map(os.open, (half_done,), (os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW,)))
+        fcntl.flock(folders[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        remove_folder(half_done, folders[0])
     except OSError:
-        return
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(half_done, ignore_errors=True)
-    except BlockingIOError:
         pass
     finally:
-        os.close(folder)
+        for folder in folders:
+            os.close(folder)
 
 
-def stage(out: Union[str, os.PathLike], *, graph: Union[Source, Sequence[Source]], features: Source, labels: Optional[Source] = None,
+def _graph_specs(sources: _Sources, graph: Union[Source, Sequence[Source], None]) -> list[bytes]:
+    if graph is None:
+        return []
+    array = hasattr(graph, "__array__") or hasattr(graph, "detach")
+    graphs = [graph] if array or isinstance(graph, (str, os.PathLike)) else list(graph)
+    if not graphs:
+        raise InvalidError("graph: an empty list has no source; give an edge index, or None")
+    return [sources.spec(one, "graph") for one in graphs]
+
+
+def stage(out: Union[str, os.PathLike], *, features: Source,
+          graph: Union[Source, Sequence[Source], None] = None, labels: Optional[Source] = None,
           splits: Optional[Mapping[str, Source]] = None, arrays: Optional[Mapping[str, Source]] = None, undirected: bool = False,
-          dedup: bool = False, vertex_count: int = 0, score: str = "blend", score_source: Optional[Source] = None,
+          dedup: bool = False, vertex_count: int = 0,
+          score: Optional[str] = None, score_source: Optional[Source] = None,
           fanouts: Sequence[int] = (), batch_size: int = 0, draws: str = "all", seed: int = 0, memory: Size = 0, threads: int = 0,
           force: bool = False, resume: bool = False, dry_run: bool = False, in_place: bool = False, plan: str = "auto", pad: str = "none",
           stripe: Sequence[Union[str, os.PathLike]] = (), progress: Union[bool, Progress, None] = None) -> StageResult:
@@ -188,22 +216,29 @@ def stage(out: Union[str, os.PathLike], *, graph: Union[Source, Sequence[Source]
     Args:
         out: folder to make; its parent must exist. It appears under its name only when it is whole
         graph: integers [2, E] or [E, 2], each edge from row 0 to row 1 in the direction messages flow; "csc:INDPTR,INDICES" with the in-neighbours
-            of each vertex, "csr:..." with the out-neighbours; or several edge lists
+            of each vertex, "csr:..." with the out-neighbours; or several edge lists. None: no
+            graph, as for rows of authors or items. Rows then rank by `score_source`, or those of
+            the train split first and others in their order; loaders give batches without edges
         features: [vertices, ...] of any dtype
         labels: [vertices, ...]
         splits: name to ids [K] or bool [vertices]; "train" gives the train vertices of the score
         arrays: further arrays [vertices, ...] by name
-        score: "blend", "expected", "presample", "ppr", "wrpagerank", "rpagerank" or "degree"; `score_source` ranks by float32 [vertices] instead
+        score: "blend" (default), "expected", "presample", "ppr", "wrpagerank", "rpagerank" or
+            "degree"
+        score_source: float32 [vertices] to rank by, in the place of `score`
         fanouts, batch_size, draws: how training will sample, hop 0 first (default 25, 10 and 1024); -1: all neighbours; draws "all" (DGL) or
             "new" (PyG)
         memory: most that may be held: bytes or "4GiB" (default: a quarter of RAM, less where less is free)
         force: replace `out` when it is a staged data set.  resume: go on with a stopped run's work, of sources that are files: of arrays in memory
-            nothing is left
+            nothing is left. Where this job has finished `out`, its files are checked and nothing
+            is written (`already_staged`)
         in_place: leave the features in their file, which `out` then needs as it is
         plan, pad, stripe, dry_run: see rung-stage(1)
         progress: True (tqdm) or a function of (step, done, total); what it raises cancels, as Ctrl-C does
 
-    Raises ExistsError, NotFoundError, FormatError, RangeError, NoSpaceError, NoMemoryError, BusyError, CanceledError, ReadError, InvalidError.
+    Raises ExistsError, NotFoundError, FormatError, RangeError, NoSpaceError, NoMemoryError,
+    BusyError, CanceledError, ReadError, InvalidError, and CorruptError when a file that was
+    written, or an input, was changed meanwhile: nothing is published then.
     """
     out = os.path.abspath(os.fsdecode(out))
     half_done = out + ".partial"
@@ -212,8 +247,8 @@ def stage(out: Union[str, os.PathLike], *, graph: Union[Source, Sequence[Source]
     shown = _Progress(progress)
     kept = bool(stripe) or os.path.lexists(half_done)   # half-done work that is not ours alone to throw away
     try:
-        graphs = [graph] if isinstance(graph, (str, os.PathLike)) or hasattr(graph, "__array__") or hasattr(graph, "detach") else list(graph)
-        specs = (c_char_p * max(len(graphs), 1))(*[sources.spec(one, "graph") for one in graphs])
+        graphs = _graph_specs(sources, graph)
+        specs = (c_char_p * max(len(graphs), 1))(*graphs)
         opts.graph.specs, opts.graph.spec_count = ctypes.cast(specs, POINTER(c_char_p)), len(graphs)
         opts.graph.undirected, opts.graph.dedup = bool(undirected), bool(dedup)
         opts.graph.vertex_count = whole_number(vertex_count, "vertex_count", 2**63 - 1)
@@ -226,14 +261,18 @@ def stage(out: Union[str, os.PathLike], *, graph: Union[Source, Sequence[Source]
             raise InvalidError("in_place: the features have to be in a file that stays: give its path")
         opts.features = sources.spec(features, "features")
         method = c_int()
+        if score is not None and score_source is not None:
+            raise InvalidError(f"score={score!r} and score_source: both rank the rows; give one")
+        score = "blend" if score is None else score
         check(lib.rung_score_method_parse(string(score, "score"), byref(method)))
-        opts.score.method, opts.score.draws = method.value, _choice(draws, DRAWS, "draws")
+        opts.score.method, opts.score.draws = method.value, choice(draws, DRAWS, "draws")
         opts.score.seed = whole_number(seed, "seed", 2**63 - 1)
         hops = fanout_array(fanouts)
-        opts.fanouts, opts.fanout_count, opts.batch_size = hops, len(fanouts), whole_number(batch_size, "batch_size")
+        opts.fanouts, opts.fanout_count = hops, len(hops)
+        opts.batch_size = whole_number(batch_size, "batch_size")
         opts.threads, opts.memory_bytes = whole_number(threads, "threads", 4096), size_bytes(memory, name="memory")
         opts.force, opts.resume, opts.dry_run, opts.in_place = bool(force), bool(resume), bool(dry_run), bool(in_place)
-        opts.plan, opts.pad = _choice(plan, STAGE_PLANS, "plan"), _choice(pad, STAGE_PADS, "pad")
+        opts.plan, opts.pad = choice(plan, STAGE_PLANS, "plan"), choice(pad, STAGE_PADS, "pad")
         folders = (c_char_p * max(len(stripe), 1))(*[string(folder, "stripe") for folder in stripe])
         opts.stripe_dirs, opts.stripe_count = ctypes.cast(folders, POINTER(c_char_p)), len(stripe)
         opts.progress = shown.function
@@ -251,6 +290,10 @@ def stage(out: Union[str, os.PathLike], *, graph: Union[Source, Sequence[Source]
     finally:
         shown.error = None   # it leads to this frame, and that to all arrays
         sources.remove()
+    if report.old_left:
+        warnings.warn(text(lib.rung_last_error()), RuntimeWarning, stacklevel=2)
     return StageResult(out, report.vertex_count, report.edge_count, report.row_bytes, report.feature_bytes, report.bytes_written, report.memory_bytes,
                        report.seconds, STAGE_PLANS[report.plan], bool(report.in_place), bool(report.resumed),
-                       {text(phase.name): phase.seconds for phase in report.phases[: report.phase_count]})
+                       {text(phase.name): phase.seconds
+                        for phase in report.phases[: report.phase_count]},
+                       bool(report.already_staged))

@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
-from ctypes import byref, c_void_p
+from ctypes import byref
 from dataclasses import dataclass
 
 from ._library import STAGES, StoreStats, check, lib, text
+from .errors import InvalidError
+from .owned import Owned
+
+
+TIERS = ("gpu", "peer", "host", "nvme")   # src/tier_list.h
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,10 @@ class Stats:
     failed_rows: int
     cache_rows: int
     cache_rows_filled: int
+    late_rows: int
+    cache_timeouts: int
+    cache_wait_ns: int
+    cache_why: str
     host_waits: int
     scatters: int
     latency: tuple[int, ...]
@@ -52,16 +61,25 @@ class Stats:
         return sum(tier.hits for tier in self.tiers)
 
     def hit_share(self, name: str) -> float:
-        """Share of the rows served that a tier served; NaN before the first."""
+        """Share of the rows served that a tier served; NaN before the first, 0 without the tier.
+
+        Args:
+            name: "gpu", "peer", "host" or "nvme"
+        """
+        if name not in TIERS:
+            raise InvalidError(f"tier {name!r}: unknown; give one of {', '.join(TIERS)}")
         return sum(tier.hits for tier in self.tiers if tier.name == name) / self.rows if self.rows else float("nan")
 
 
-def read_stats(handle: c_void_p) -> Stats:
+def read_stats(memory: Owned) -> Stats:
     """Of an open store."""
     found = StoreStats()
-    check(lib.rung_store_stats(handle, byref(found)))
+    check(lib.rung_store_stats(memory, byref(found)))
     plain = ("requests", "request_errors", "device_reads", "device_read_bytes", "merged_rows", "duplicate_rows", "retries", "queue_depth", "cache_hits",
-             "joined_rows", "read_rows", "failed_rows", "cache_rows", "cache_rows_filled", "host_waits", "scatters")
+             "joined_rows", "read_rows", "failed_rows", "cache_rows", "cache_rows_filled",
+             "late_rows", "cache_timeouts", "cache_wait_ns", "host_waits", "scatters")
     return Stats(tiers=tuple(Tier(text(tier.name), tier.rows, tier.hits, tier.bytes) for tier in found.tiers[: found.tier_count]),
-                 engine=text(found.engine), engine_why=text(found.engine_why), direct=bool(found.direct), latency=tuple(found.latency),
+                 engine=text(found.engine), engine_why=text(found.engine_why),
+                 direct=bool(found.direct), latency=tuple(found.latency),
+                 cache_why=text(found.cache_why),
                  stages={name: tuple(found.stages[i]) for i, name in enumerate(STAGES)}, **{name: getattr(found, name) for name in plain})

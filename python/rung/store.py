@@ -4,29 +4,33 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import threading
 import weakref
-from collections.abc import Sequence
-from ctypes import POINTER, byref, c_int, c_void_p, cast, pointer
+from collections.abc import Callable, Iterable, Sequence
+from ctypes import POINTER, byref, c_int, cast, pointer
 from math import ceil
+from numbers import Real
 from typing import Any, Optional, Union
 
 import numpy as np
 
-from ._library import (BYTES_NONE, DEVICES, ENGINES, NUMA_POLICIES, RANKS, UINT32_MAX, VERTICES, Ids, PlanOpts, Profile, StoreInfo, StoreOpts, check, lib, string,
-                       text)
-from .arrays import CUDA
+from ._library import (BYTES_NONE, DEVICES, ENGINES, NUMA_POLICIES, RANKS, UINT32_MAX, VERTICES,
+                       PlanOpts, Profile, StoreInfo, StoreOpts, check, lib, string, text)
+from .arrays import CPU, CUDA, Array
 from .dataset import Dataset
 from .dtypes import BY_CODE, DType
 from .errors import ClosedError, ForkError, InvalidError
 from .forks import watch
-from .gather import Flight, Gather, stream_address
+from .gather import Flight, Gather
 from .ids import Listed, list_ids, torch_of
-from .rows import StoreMemory, make_rows
-from .sizes import Size, size_bytes, whole_number
+from .owned import Folder, Owned, Running, statuses
+from .rows import make_rows, store_memory
+from .sizes import Size, choice, size_bytes, size_share, whole_number
 from .stats import Stats, read_stats
+from .streams import Stream, stream_of
+
+
+INT_MAX = 2**31 - 1
 
 
 class Store:
@@ -41,35 +45,44 @@ class Store:
 
     def __init__(self, arguments: dict):
         self._arguments = arguments   # to open it again
-        self._lock = threading.Condition()
-        self._users = 0   # threads inside a call
-        self._handle: Optional[c_void_p] = None
+        self._lock = threading.RLock()   # closing, and opening in a child; no call takes it
+        self._calls = Calls()
+        self._memory: Optional[Owned] = None   # the library's store
+        self._closed = False
+        self._close_later = False   # a signal handler called close() inside a call: its end closes
         self._parents = False   # a forked child's, not opened again yet
         self._flights: set[Flight] = set()
-        self._lent = 0   # pieces of the store's memory that others hold
-        self._closing: Optional[c_void_p] = None   # closed, but for those
-        self._own_folder: Optional[weakref.finalize] = None   # removes it, at the latest when the program ends
+        self._folder: Optional[Folder] = None   # of the socket
         self._share_path: Optional[str] = arguments.get("share_path")
         self.why_cpu = ""
-        self._start()
         watch(self)
+        self._start()
 
     def _start(self) -> None:
-        handle = _attach(**self._arguments) if "share_path" in self._arguments else self._open(**self._arguments)
-        self._handle = handle
-        info = StoreInfo()
-        check(lib.rung_store_info(handle, byref(info)))
-        self.shape: tuple[int, ...] = tuple(info.features.dims[: info.features.dim_count])
-        self.dtype: DType = BY_CODE[info.features.dtype]
-        self.row_bytes: int = info.features.row_bytes
-        self.path: str = text(info.dataset_dir)
-        self.gpu: int = info.gpu
-        self.device: str = "cpu" if info.device == 0 else f"cuda:{info.gpu}"
+        memory = Running(lib.rung_store_close)
+        try:
+            if "share_path" in self._arguments:
+                _attach(memory, **self._arguments)
+            else:
+                self._open(memory, **self._arguments)
+            info = StoreInfo()
+            check(lib.rung_store_info(memory, byref(info)))
+            self.shape: tuple[int, ...] = tuple(info.features.dims[: info.features.dim_count])
+            self.dtype: DType = BY_CODE[info.features.dtype]
+            self.row_bytes: int = info.features.row_bytes
+            self.path: str = text(info.dataset_dir)
+            self.gpu: int = info.gpu
+            self.device: str = "cpu" if info.device == 0 else f"cuda:{info.gpu}"
+            self._memory = memory
+        except BaseException:
+            memory.release()
+            self._remove_folder()
+            raise
 
-    def _open(self, path, host, gpu, gpus, device, cache, share, vertex_ids, queue_depth, engine, numa, requests, batch_rows, gap, buffered,
-              read_timeout, profile) -> c_void_p:
-        plan_opts, opts = PlanOpts(), StoreOpts()
-        plan, handle = c_void_p(), c_void_p()
+    def _open(self, memory, path, host, gpu, gpus, device, cache, share, vertex_ids, queue_depth,
+              engine, numa, requests, batch_rows, gap, buffered, read_timeout, profile,
+              private_cache, sample_on_gpu) -> None:
+        plan_opts, opts, plan = PlanOpts(), StoreOpts(), Owned(lib.rung_plan_destroy)
         with Dataset(path) as dataset:
             whole = dataset.feature_bytes
             if host is not None:
@@ -77,51 +90,56 @@ class Store:
             if gpu is not None:
                 plan_opts.gpu_bytes = size_bytes(gpu, whole, "gpu") or BYTES_NONE
             if cache is not None:
-                share_of = plan_opts.host_bytes if host is not None and plan_opts.host_bytes < BYTES_NONE else None
-                plan_opts.cache_bytes = size_bytes(cache, share_of, "cache") or BYTES_NONE
-            plan_opts.device = _index(device or ("auto" if gpu is not None or gpus else "cpu"), DEVICES, "device")
+                plan_opts.cache_share = size_share(cache, "cache")
+                if not plan_opts.cache_share:
+                    plan_opts.cache_bytes = size_bytes(cache, 0, "cache") or BYTES_NONE
+            if device == "cpu" and (gpu is not None or gpus):
+                raise InvalidError("device='cpu': no row is on a GPU then; leave out gpu and gpus, "
+                                   "or give device='auto'")
+            default = "auto" if gpu is not None or gpus else "cpu"
+            plan_opts.device = choice(device or default, DEVICES, "device")
             if gpus:
-                numbers = [whole_number(number, "gpus", 2**31 - 1) for number in gpus]
+                numbers = [whole_number(number, "gpus", INT_MAX) for number in gpus]
                 plan_opts.gpus, plan_opts.gpu_count = cast((c_int * len(numbers))(*numbers), POINTER(c_int)), len(numbers)
             plan_opts.queue_depth = opts.queue_depth = whole_number(queue_depth, "queue_depth")
+            plan_opts.sample_on_gpu = bool(sample_on_gpu)
             plan_opts.vertex_ids = opts.vertex_ids = bool(vertex_ids)
             if isinstance(numa, str):
-                plan_opts.numa = _index(numa, [policy for policy in NUMA_POLICIES if policy != "node"], "numa", NUMA_POLICIES)
+                named = [policy for policy in NUMA_POLICIES if policy != "node"]
+                plan_opts.numa = choice(numa, named, "numa", NUMA_POLICIES)
             else:
                 plan_opts.numa, plan_opts.numa_node = NUMA_POLICIES.index("node"), whole_number(numa, "numa")
             if profile is not None:
                 figures = Profile()
                 check(lib.rung_profile_load(string(profile, "profile"), byref(figures)))
                 plan_opts.profile = pointer(figures)
-            opts.engine = _index(engine, ENGINES, "engine")
+            opts.engine = choice(engine, ENGINES, "engine")
             opts.requests_max, opts.batch_rows_max = whole_number(requests, "requests"), whole_number(batch_rows, "batch_rows")
             opts.gap_bytes, opts.buffered = whole_number(gap, "gap"), bool(buffered)
-            if not 0 <= read_timeout <= UINT32_MAX // 1000:
+            if not isinstance(read_timeout, Real) or not 0 <= read_timeout <= UINT32_MAX // 1000:
                 raise InvalidError(f"read_timeout={read_timeout!r}: give seconds, 0 (for 30) to {UINT32_MAX // 1000}")
             opts.read_timeout_ms = ceil(read_timeout * 1000)
-            memory = dataset._open()
+            files = dataset._open()
             try:
-                check(lib.rung_plan_create(memory.handle, byref(plan_opts), byref(plan)))
+                check(lib.rung_plan_create(files, byref(plan_opts), byref(plan.pointer)))
                 self.why_cpu = text(lib.rung_plan_device(plan).contents.why)
                 if share is True:
-                    folder = tempfile.mkdtemp(prefix="rung-")
-                    self._own_folder = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-                    self._share_path = os.path.join(folder, "store")
-                elif share:
+                    self._folder = Folder.create("rung-")
+                    self._share_path = os.path.join(self._folder.path, "store")
+                elif share is not False and share is not None:
                     self._share_path = os.fsdecode(share)
+                    if not self._share_path:
+                        raise InvalidError("share='': give True, or the path of a socket")
                 if self._share_path is not None:
                     opts.share_path = string(self._share_path, "share")
-                check(lib.rung_store_open(memory.handle, plan, byref(opts), byref(handle)))
-            except BaseException:
-                self._remove_folder()
-                raise
+                opts.private_cache = bool(private_cache)
+                check(lib.rung_store_open(files, plan, byref(opts), byref(memory.pointer)))
             finally:
-                lib.rung_plan_destroy(plan)
-        return handle
+                plan.release()
 
     def _remove_folder(self) -> None:
-        if self._own_folder is not None:
-            self._own_folder()
+        if self._folder is not None:
+            self._folder.remove()
 
     @property
     def share_path(self) -> Optional[str]:
@@ -130,51 +148,47 @@ class Store:
 
     # ---- use ----
 
-    def _using(self) -> _Use:
-        return _Use(self)
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """`function(store, *arguments)`, while close() waits."""
+        if self._parents:
+            self._open_in_child()
+        try:
+            with self._calls.lock():
+                return function(self._opened(), *arguments)
+        finally:
+            if self._close_later:
+                self.close()
 
-    def _enter(self) -> c_void_p:
-        with self._lock:
-            if self._parents:
-                self._open_in_child()
-            if self._handle is None:
-                raise ClosedError(f"{self.path}: the store was closed")
-            self._users += 1
-            return self._handle
-
-    def _leave(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                self._lock.notify_all()
+    def _opened(self) -> Owned:
+        if self._closed or self._memory is None:
+            raise ClosedError(f"{self.path}: the store was closed")
+        return self._memory
 
     def _forked(self) -> None:
         """In a child: what the parent has is not touched, its threads are not here."""
-        self._lock = threading.Condition()
-        self._users = self._lent = 0
-        for flight in self._flights:
-            flight.forked()
-        self._parents = self._parents or self._handle is not None
-        self._flights, self._handle, self._closing = set(), None, None
-        if self._own_folder is not None:   # the parent's
-            self._own_folder.detach()
-            self._own_folder = None
+        self._lock, self._calls = threading.RLock(), Calls()
+        self._parents = not self._closed and (self._parents or self._memory is not None)
+        self._flights, self._memory, self._folder = set(), None, None
 
     def _open_in_child(self) -> None:
         if self.device != "cpu":
             raise ForkError(f"{self.path}: this store gathers on {self.device}, which a forked child cannot use; use workers that are spawned, gather in "
                             "the main process (PyG: filter_per_worker=False), or num_workers=0")
-        self._arguments = self._arguments_elsewhere()
-        self._start()
-        self._parents = False
+        with self._lock:
+            if self._parents:
+                self._arguments = self._arguments_elsewhere()
+                self._start()
+                self._parents = False
 
     def _arguments_elsewhere(self) -> dict:
-        if self._share_path is None or "share_path" in self._arguments:
+        if self._share_path is None:
             return self._arguments
-        return {"share_path": self._share_path, **{name: self._arguments[name] for name in ("vertex_ids", "requests", "batch_rows")}}
+        names = ("vertex_ids", "requests", "batch_rows", "private_cache")
+        return {"share_path": self._share_path, "gpu": self.gpu if self.gpu >= 0 else None,
+                **{name: self._arguments[name] for name in names}}
 
     def __reduce__(self):
-        if self._handle is None and not self._parents:
+        if self._closed:
             raise ClosedError(f"{self.path}: the store was closed: it cannot be pickled")
         return Store, (self._arguments_elsewhere(),)
 
@@ -196,60 +210,91 @@ class Store:
             ranks: ids are ranks, of the relabelled graph
 
         Returns rows [n, ...]: a torch tensor, on the ids' device, when ids are one; numpy for numpy and lists; else `rung.Array`.
+        On a GPU rows of host ids of torch and numpy are copied to the host; `gather_async()` leaves
+        them on the GPU.
 
         Raises RangeError (an id outside: says which), ReadError (row, file, offset), InvalidError, ClosedError, ForkError.
 
         The GIL is given up meanwhile. On a GPU the work is put behind torch's current stream, and waited for.
         """
-        listed = list_ids(ids, RANKS if ranks else VERTICES)
+        space = RANKS if ranks else VERTICES
         if self.gpu >= 0:
+            on = stream_of(self)
+            listed = list_ids(ids, space, on.handle)
             if listed.device[0] != CUDA:
                 return self._gather_staged(listed, out)
-            gather = self._submit(listed, out)
-            gather.wait_stream()
-            return gather.wait()
+            return self._submit(listed, out, on).wait()
+        listed = list_ids(ids, space)
         rows, address = make_rows(self, listed, out)
-        with self._using() as handle:
-            check(lib.rung_gather(handle, listed.ids, address, 0))
+        check(self._call(lib.rung_gather, listed.ids, address, 0))
         return rows
 
     def gather_async(self, ids: Any, out: Any = None, *, ranks: bool = False, stream: Any = None) -> Gather:
         """The same, begun: rows in memory are copied at once, the others are read meanwhile.
 
         Args:
-            stream: CUDA stream that ids and `out` are ready on (a torch stream or its address; default: torch's current one)
+            stream: CUDA stream that ids and `out` are ready on, of the store's GPU: a torch stream,
+                or a handle as in CUDA (0, 1: the default stream, 2: the thread's). Default: torch's
+                current one, without torch the default stream. New rows are allocated on it
 
-        Raises AgainError when `requests` gathers are in flight: wait for one. Lists are of at most `batch_rows` ids.
-        On a GPU ids must be there.
+        On a GPU rows and `out` are there, wherever the ids are: a torch tensor when ids are one,
+        else `rung.Array`. Ids in the host's memory are read before this returns, and their rows of
+        the file are read at once; pinned ones are read by the GPU, until the rows are there.
+
+        Raises AgainError when `requests` gathers are in flight: wait for one. Lists are of at most
+        `batch_rows` ids. RangeError: an id outside, of ids that the GPU does not read.
         """
-        listed = list_ids(ids, RANKS if ranks else VERTICES)
-        if self.gpu >= 0 and listed.device[0] != CUDA:
-            raise InvalidError(f"ids are in host memory, the store gathers on {self.device}: move them there, or use gather()")
-        return self._submit(listed, out, stream)
+        space = RANKS if ranks else VERTICES
+        if self.gpu < 0:
+            return self._submit(list_ids(ids, space), out)
+        torch = torch_of(ids)
+        if torch is not None:
+            torch.cuda.init()   # the rows' stream is torch's then
+        on = stream_of(self, stream)
+        if stream is None:
+            return self._submit_on(on, ids, out, space)
+        return on.allocating(self._submit_on, on, ids, out, space)
 
-    def _submit(self, listed: Listed, out: Any, stream: Any = None) -> Gather:
-        rows, address = make_rows(self, listed, out)
-        request = c_void_p()
-        with self._using() as handle:
-            check(lib.rung_gather_submit(handle, listed.ids, address, 0, None if self.gpu < 0 else stream_address(self, stream), byref(request)))
-            flight = Flight(request, (listed, rows))
-            self._flights.add(flight)   # before close() can go on
-        return Gather(self, flight, rows)
+    def _submit_on(self, on: Stream, ids: Any, out: Any, space: int) -> Gather:
+        return self._submit(list_ids(ids, space, on.handle), out, on)
+
+    def _submit(self, listed: Listed, out: Any, on: Optional[Stream] = None) -> Gather:
+        rows, address = make_rows(self, listed, out, on)
+        handle = None if on is None else on.handle
+        found: list[Gather] = []
+
+        def begin(memory: Owned) -> int:
+            flight = Flight(memory, (listed, rows))
+            gather = Gather(self, flight, rows, on, listed.kept)
+            found.append(gather)   # before close() can continue
+            return lib.rung_gather_submit(memory, listed.ids, address, 0, handle,
+                                          byref(flight.pointer))
+
+        try:
+            check(self._call(begin))
+            if on is not None and listed.kind == "torch":
+                for tensor in (*listed.keeps, rows):
+                    on.uses(tensor)
+            return found[0]
+        except BaseException:
+            for gather in found:   # this frame, and so the request, lives as long as the exception
+                gather._end()
+            raise
 
     def _gather_staged(self, listed: Listed, out: Any) -> Any:
-        """Ids of the host on a store that gathers on a GPU: through memory of its own, and back."""
+        """Rows for the host of a store that gathers on a GPU: by way of memory there."""
         rows, address = make_rows(self, listed, out)
-        count = listed.ids.count
-        with self._using() as handle:
-            id_bytes = count * (4 if listed.ids.dtype in (6, 7) else 8)
-            there, back = StoreMemory(self, id_bytes), StoreMemory(self, count * self.row_bytes)
-            check(lib.rung_store_copy(handle, there.data, listed.ids.data, id_bytes))
-            check(lib.rung_gather(handle, Ids(there.data, count, listed.ids.dtype, listed.ids.space), back.data, 0))
-            check(lib.rung_store_copy(handle, address, back.data, count * self.row_bytes))
+        size = listed.ids.count * self.row_bytes
+        there = store_memory(self, size)
+        check(self._call(lib.rung_gather, listed.ids, there, 0))
+        check(self._call(lib.rung_store_copy, address, there, size))
         return rows
 
     def __getitem__(self, ids: Any) -> Any:
         """`store[5]` one row [...], `store[2:9]` rows of a range, `store[ids]` as `gather(ids)`, `store[mask]` those where it is true."""
+        if isinstance(ids, tuple):
+            raise InvalidError(f"store[{', '.join(map(_indexed, ids))}]: rows have one index; "
+                               "give a list of ids, or store[ids][...]")
         if isinstance(ids, (int, np.integer)) and not isinstance(ids, bool):
             index = int(ids)
             if not -len(self) <= index < len(self):
@@ -264,6 +309,28 @@ class Store:
             ids = ids.nonzero().flatten() if torch is not None else ids.nonzero()[0]
         return self.gather(ids)
 
+    # Through __getitem__ and __len__ each of these would gather one row at a time.
+    __iter__ = __reversed__ = None   # iter(), list(), in
+
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> np.ndarray:
+        """All rows, gathered at once, in new memory."""
+        if copy is False:
+            raise ValueError(f"{self.path}: rows of a store are gathered, and copy=False")
+        rows = self[:]
+        return rows if dtype is None else rows.astype(dtype, copy=False)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """The same, in host memory: torch.as_tensor() and every from_dlpack()."""
+        rows = self[:]
+        return Array(rows.ctypes.data, rows.shape, self.dtype, rows).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CPU, 0
+
+    def __getitems__(self, ids: Sequence[int]) -> list[np.ndarray]:
+        """Rows of a batch, for torch's DataLoader."""
+        return list(self.gather(ids))
+
     def prefetch(self, ids: Any, *, ranks: bool = False) -> None:
         """Announce a batch that will be gathered later, so that the cold-row cache keeps what is wanted soonest. In the order of the gathers.
 
@@ -272,13 +339,11 @@ class Store:
         listed = list_ids(ids, RANKS if ranks else VERTICES)
         if listed.device[0] == CUDA:
             raise InvalidError("prefetch() reads ids on the host: give ids.cpu()")
-        with self._using() as handle:
-            check(lib.rung_prefetch(handle, listed.ids))
+        check(self._call(lib.rung_prefetch, listed.ids))
 
     def stats(self) -> Stats:
         """Counters since it was opened."""
-        with self._using() as handle:
-            return read_stats(handle)
+        return self._call(read_stats)
 
     # ---- end ----
 
@@ -286,50 +351,28 @@ class Store:
         """Wait for what is in flight, and close. Rows that were handed out stay: memory of the store's own goes with the last of them.
 
         Threads: any; what others are doing is waited for, what they begin afterwards is a ClosedError. In a forked child it leaves the parent's alone.
+        After an exception of a signal, close() again continues. From a signal handler, the call
+        that it interrupts closes when it ends.
         """
-        with self._lock:
-            self._parents = False
-            handle, self._handle = self._handle, None
-            if handle is None:
-                return
-            try:
-                while self._users:
-                    self._lock.wait()
-            except BaseException:   # Ctrl-C: it is open still
-                self._handle = handle
-                raise
-        try:
-            for flight in list(self._flights):   # without the lock: what one of them keeps may want it
-                flight.wait(-1)
-        except BaseException:
-            self._handle = handle
-            raise
-        with self._lock:
-            self._flights.clear()
-            self._closing = handle
-            if self._lent:
-                return
-        self._close_now()
-
-    def _lend(self) -> None:
-        with self._lock:
-            self._lent += 1
-
-    def _take_back(self) -> None:
-        with self._lock:
-            self._lent -= 1
-            if self._lent or self._closing is None:
-                return
-        self._close_now()
-
-    def _close_now(self) -> None:
-        with self._lock:
-            handle, self._closing = self._closing, None
-        if handle is None:
+        if self._calls.inside():
+            self._closed = self._close_later = True
             return
-        status = lib.rung_store_close(handle)
-        self._remove_folder()
-        check(status)
+        with self._lock:
+            self._closed, self._close_later, self._parents = True, False, False
+            self._calls.wait()
+            for flight in list(self._flights):
+                flight.wait(-1)
+                self._flights.discard(flight)
+            memory = self._memory
+            if memory is None:
+                return
+            released = memory.release()   # now, or with the last of the memory that others hold
+            if not memory.users:
+                self._remove_folder()
+            for status in statuses(released):
+                check(status)
+
+    _exit = close
 
     def __enter__(self) -> Store:
         return self
@@ -337,48 +380,66 @@ class Store:
     def __exit__(self, *_) -> None:
         self.close()
 
-    def __del__(self):
-        if getattr(self, "_handle", None) is not None:
-            self.close()
-
     def __repr__(self) -> str:
         return f"rung.Store({self.path!r}): {list(self.shape)} {self.dtype.name} on {self.device}"
 
 
-class _Use:
-    """Inside, the store is open and stays so."""
+class Calls:
+    """The calls that threads are inside. Each holds a lock of its thread: `with calls.lock(): ...`.
 
-    __slots__ = ("_store",)
+    Locks of C have no gap between taking them and the `with` that releases them; that of
+    threading.Condition, which is written in Python, has one.
+    """
 
-    def __init__(self, store: Store):
-        self._store = store
+    def __init__(self) -> None:
+        self._mine = threading.local()
+        self._all: set[weakref.ref] = set()
 
-    def __enter__(self) -> c_void_p:
-        return self._store._enter()
+    def lock(self) -> Any:
+        lock = getattr(self._mine, "lock", None)
+        if lock is None:
+            lock = threading.RLock()
+            self._all.add(weakref.ref(lock, self._all.discard))
+            self._mine.lock = lock
+        return lock
 
-    def __exit__(self, *_) -> None:
-        self._store._leave()
+    def inside(self) -> bool:
+        """Whether this thread is, as a signal handler may find."""
+        return self.lock()._is_owned()
+
+    def wait(self) -> None:
+        """Return once all threads have left those that they are in now."""
+        for reference in list(self._all):
+            lock = reference()
+            if lock is not None:
+                with lock:
+                    pass
 
 
-def _index(value: str, of: Sequence[str], name: str, numbers: Sequence[str] = ()) -> int:
-    """Number of a choice among `of`, which is its place there, or in `numbers`."""
-    if value not in of:
-        raise InvalidError(f"{name}={value!r}: give one of {', '.join(of)}")
-    return (numbers or of).index(value)
+def _indexed(part: Any) -> str:
+    if not isinstance(part, slice):
+        return "..." if part is Ellipsis else repr(part)
+    bounds = ["" if bound is None else repr(bound) for bound in (part.start, part.stop)]
+    return ":".join(bounds + ([] if part.step is None else [repr(part.step)]))
 
 
-def _attach(share_path: str, vertex_ids: bool, requests: int, batch_rows: int) -> c_void_p:
-    opts, handle = StoreOpts(), c_void_p()
-    opts.vertex_ids = bool(vertex_ids)
+def _attach(memory: Owned, share_path: str, vertex_ids: bool, requests: int, batch_rows: int,
+            private_cache: bool, gpu: Optional[int]) -> None:
+    opts = StoreOpts()
+    if gpu is not None:
+        opts.gpu = pointer(c_int(whole_number(gpu, "gpu", INT_MAX)))
+    opts.vertex_ids, opts.private_cache = bool(vertex_ids), bool(private_cache)
     opts.requests_max, opts.batch_rows_max = whole_number(requests, "requests"), whole_number(batch_rows, "batch_rows")
-    check(lib.rung_store_attach(string(share_path, "share_path"), byref(opts), byref(handle)))
-    return handle
+    path = string(share_path, "share_path")
+    check(lib.rung_store_attach(path, byref(opts), byref(memory.pointer)))
 
 
 def open(path: Union[str, os.PathLike], *, host: Optional[Size] = None, gpu: Optional[Size] = None, gpus: Sequence[int] = (),   # pylint: disable=redefined-builtin
          device: Optional[str] = None, cache: Optional[Size] = None, share: Union[bool, str, os.PathLike] = False, vertex_ids: bool = True,
          queue_depth: int = 0, engine: str = "auto", numa: Union[str, int] = "auto", requests: int = 0, batch_rows: int = 0, gap: int = 0,
-         buffered: bool = False, read_timeout: float = 0, profile: Union[str, os.PathLike, None] = None) -> Store:
+         buffered: bool = False, read_timeout: float = 0,
+         profile: Union[str, os.PathLike, None] = None, private_cache: bool = False,
+         sample_on_gpu: bool = False) -> Store:
     """Open a staged data set's features: the hottest rows are read into memory, the others stay in the file.
 
     Args:
@@ -387,8 +448,12 @@ def open(path: Union[str, os.PathLike], *, host: Optional[Size] = None, gpu: Opt
         gpu: memory of each GPU for rows; given, or with `gpus`, a GPU gathers where there is one (default: the CPU gathers)
         gpus: their numbers; the first gathers
         device: "cpu", "cuda" (NoDeviceError where there is none) or "auto" (`why_cpu` then says why it is the CPU)
-        cache: of `host`, for rows from the file that will be wanted again (default: an eighth)
+        cache: of `host`, for rows from the file that will be wanted again: bytes, "1GiB", "10%" of
+            `host` or of its default (default: an eighth)
         share: let other processes attach: True (workers that this one forks or spawns) or the path of a socket
+        private_cache: with `share`: the cold-row cache is not shared, attached processes have none
+        sample_on_gpu: the graph takes part in the budgets `gpu` and `host`, the same share of it as
+            of the rows on the GPUs: for `rung.Loader(..., sample_on="gpu")`
         vertex_ids: ids are original vertices; False: ranks only, which spares 4 bytes a vertex
         queue_depth, engine, numa, gap, buffered, read_timeout: see rung-bench(1); numa "auto", "interleave", "none" or a node
         profile: what `rung numa --json` measured on this machine: queue_depth, gap and numa are chosen by it, where they are not given
@@ -396,14 +461,28 @@ def open(path: Union[str, os.PathLike], *, host: Optional[Size] = None, gpu: Opt
 
     Raises NotFoundError, FormatError, CorruptError, InvalidError (a budget too small: `least_bytes` would do), NoMemoryError, NoDeviceError.
     """
+    if not isinstance(gpus, Iterable) or isinstance(gpus, (str, bytes)):
+        raise InvalidError(f"gpus={gpus!r}: give a list of GPU numbers, such as [0]")
     return Store(dict(path=os.path.abspath(os.fsdecode(path)), host=host, gpu=gpu, gpus=tuple(gpus), device=device, cache=cache, share=share, vertex_ids=vertex_ids,
                       queue_depth=queue_depth, engine=engine, numa=numa, requests=requests, batch_rows=batch_rows, gap=gap, buffered=buffered,
-                      read_timeout=read_timeout, profile=None if profile is None else os.path.abspath(os.fsdecode(profile))))
+                      read_timeout=read_timeout, private_cache=private_cache,
+                      sample_on_gpu=sample_on_gpu,
+                      profile=None if profile is None else os.path.abspath(os.fsdecode(profile))))
 
 
-def attach(share_path: Union[str, os.PathLike], *, vertex_ids: bool = True, requests: int = 0, batch_rows: int = 0) -> Store:
+def attach(share_path: Union[str, os.PathLike], *, vertex_ids: bool = True, requests: int = 0,
+           batch_rows: int = 0, private_cache: bool = False, gpu: Optional[int] = None) -> Store:
     """Attach to a store that another process of this user on this machine opened with `share`: its host memory exists once.
 
-    Raises NotFoundError (nobody shares one there), AbiError (another version), TimedOutError, InvalidError.
+    Args:
+        vertex_ids, requests, batch_rows: as in `rung.open()`
+        private_cache: do not use the shared cold-row cache, which every attached process can
+            write to
+        gpu: number of the GPU that gathers, where the other process's store gathers on one
+            (default: the calling thread's current one, in torch `torch.cuda.current_device()`)
+
+    Raises NotFoundError (nobody shares one there), NoDeviceError (no such GPU), AbiError (another
+    version), TimedOutError, InvalidError.
     """
-    return Store(dict(share_path=os.fsdecode(share_path), vertex_ids=vertex_ids, requests=requests, batch_rows=batch_rows))
+    return Store(dict(share_path=os.fsdecode(share_path), vertex_ids=vertex_ids, requests=requests,
+                      batch_rows=batch_rows, private_cache=private_cache, gpu=gpu))

@@ -111,7 +111,10 @@ class Program:
         file = os.path.join(self.folder, "program.py")
         with open(file, "w", encoding="utf-8") as out:
             out.write(textwrap.dedent(text))
-        done = subprocess.run([sys.executable, file, *map(str, args)], env=variables, capture_output=True, text=True, timeout=300, check=False)
+        # since 3.12 os.fork() warns in a process with threads, such as the library's
+        command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", file]
+        done = subprocess.run([*command, *map(str, args)], env=variables, capture_output=True,
+                              text=True, timeout=300, check=False)
         assert (done.returncode, done.stderr) == (status, ""), done.stdout + done.stderr
         return done.stdout
 

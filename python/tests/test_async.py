@@ -28,7 +28,7 @@ def test_lists_are_bounded(staged):
         assert same(store.gather(np.arange(1000)), staged.features[:1000])   # split
 
 
-@pytest.mark.parametrize("timeout", [-1, float("nan"), -float("inf")])
+@pytest.mark.parametrize("timeout", [-1, float("nan"), -float("inf"), "1", 1j])
 def test_timeouts_that_are_none(store, timeout):
     with pytest.raises(rung.InvalidError, match="timeout="):
         store.gather_async([1]).wait(timeout)

@@ -21,9 +21,11 @@ import torch.distributed as dist
 import rung
 import rung.distributed
 
+path = sys.argv[1]
+own = rung.open(path, host="30%")
+early = rung.Loader(own, batch_size=40, arrays="torch")   # before there is a group
 dist.init_process_group("gloo")
 torch.set_num_threads(1)
-path = sys.argv[1]
 store = rung.distributed.open(path, host="30%")
 rows = np.load(sys.argv[2])
 with rung.Dataset(path) as dataset:
@@ -41,7 +43,9 @@ for _ in range(2):
         optimizer.step()
 weights = [p.detach().tolist() for p in model.parameters()]
 with open(os.path.join(sys.argv[3], os.environ["RANK"]), "w") as out:
-    json.dump({"seen": seen, "weights": weights, "attached": "share_path" in store._arguments, "host": store.stats().tiers[0].rows}, out)
+    json.dump({"seen": seen, "weights": weights, "attached": "share_path" in store._arguments,
+               "host": store.stats().tiers[0].rows,
+               "early": [batch.seeds.tolist() for batch in early]}, out)
 dist.barrier()
 store.close()
 dist.destroy_process_group()
@@ -98,6 +102,8 @@ def test_two_ranks_share_a_store(folder, tmp_path):
     assert [one["attached"] for one in found] == [False, True]
     assert found[0]["host"] == found[1]["host"] > 0
     assert found[0]["weights"] == found[1]["weights"]
+    assert [len(one["early"]) for one in found] == [5, 5]
+    assert len({seed for one in found for seeds in one["early"] for seed in seeds}) == 400
     for epoch in range(2):
         parts = [one["seen"][200 * epoch : 200 * (epoch + 1)] for one in found]
         assert len(set(parts[0]) | set(parts[1])) == 400

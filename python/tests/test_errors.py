@@ -132,14 +132,19 @@ def test_memory_that_is_not_there(staged):
 @pytest.mark.parametrize("options, says", [
     ({"host": -1}, "host=-1: give bytes"), ({"host": True}, "host=True"), ({"host": 1.5}, "host=1.5"), ({"host": "4 Gib"}, "host='4 Gib'"),
     ({"host": ""}, "host=''"), ({"host": "101%"}, "more than all"), ({"host": "16EiB"}, "host="), ({"host": "17179869184GiB"}, "more than 16 EiB"),
-    ({"host": 2**64}, "host="), ({"cache": "10%"}, "nothing here that it is a share of"), ({"cache": "10%", "host": "max"}, "nothing here"),
+    ({"host": 2**64}, "host="), ({"host": 2**64 - 2}, "host="), ({"cache": 2**64 - 2}, "cache="),
+    ({"cache": "101%"}, "more than all"),
     ({"cache": "x"}, "cache='x'"), ({"gpu": []}, r"gpu=\[\]"), ({"device": "tpu"}, "device='tpu': give one of cpu, cuda, auto"),
     ({"engine": "aio"}, "engine='aio': give one of auto, io_uring"), ({"numa": "node"}, "numa='node': give one of auto, interleave, none"),
     ({"numa": -1}, "numa=-1"), ({"numa": True}, "numa=True"), ({"numa": 2**40}, "numa="), ({"queue_depth": -1}, "queue_depth=-1"),
     ({"queue_depth": 2**32}, "queue_depth="), ({"queue_depth": 5000}, "queue depth 5000 is above 4096"), ({"requests": -1}, "requests=-1"),
     ({"requests": 1.0}, "requests=1.0"), ({"requests": 5000}, "requests_max 5000"), ({"batch_rows": "9"}, "batch_rows='9'"), ({"gap": -1}, "gap=-1"),
     ({"read_timeout": -1}, "read_timeout=-1"), ({"read_timeout": float("nan")}, "read_timeout=nan"), ({"read_timeout": float("inf")}, "read_timeout=inf"),
-    ({"gpus": [-1]}, "gpus=-1"), ({"gpus": [0.5]}, "gpus=0.5"), ({"numa": 900}, "NUMA node 900")])
+    ({"gpus": [-1]}, "gpus=-1"), ({"gpus": [0.5]}, "gpus=0.5"), ({"gpus": 0}, "gpus=0"),
+    ({"read_timeout": "1"}, "read_timeout='1'"),
+    ({"device": "cpu", "gpu": "1GiB"}, "device='cpu'.*leave out gpu"),
+    ({"device": "cpu", "gpus": [0]}, "device='cpu'"), ({"share": ""}, "share='': give True"),
+    ({"numa": 900}, "NUMA node 900")])
 def test_options_that_cannot_be(staged, options, says):
     with pytest.raises(rung.InvalidError, match=says):
         rung.open(staged.path, **options)
@@ -147,11 +152,23 @@ def test_options_that_cannot_be(staged, options, says):
 
 @pytest.mark.parametrize("options", [
     {"host": np.int64(200000)}, {"host": "200000"}, {"host": "200000B"}, {"host": "0.19 MiB"}, {"host": "100%"}, {"host": "max", "cache": 0},
-    {"host": "90%", "cache": "1%"}, {"cache": "max"}, {"numa": 0}, {"numa": "none"}, {"numa": "interleave"}, {"engine": "pread", "buffered": True},
+    {"host": "90%", "cache": "1%"}, {"cache": "10%"}, {"cache": "10%", "host": "max"},
+    {"cache": "max"}, {"numa": 0}, {"numa": "none"}, {"numa": "interleave"},
+    {"engine": "pread", "buffered": True},
     {"gap": 2**32 - 1}, {"gap": 4096, "queue_depth": np.int32(8)}, {"read_timeout": 0.5}, {"requests": 1, "batch_rows": 1}, {"device": "cpu"}])
 def test_options_that_can_be(staged, options):
     with rung.open(staged.path, **options) as store:
         assert store.gather(np.arange(3000)).shape == (3000, 16) and store.device == "cpu" and store.gpu == -1
+
+
+def test_a_share_of_the_cache_is_one_of_the_host_budget(staged):
+    """As in the command: tests/cli/test_help.py."""
+    def rows(cache, host):
+        with rung.open(staged.path, host=host, cache=cache) as store:
+            return store.stats().cache_rows
+    assert rows("75%", 180000) == rows(135000, 180000) > 100
+    assert rows("75%", "90%") == rows(3000 * 64 * 9 // 10 * 3 // 4, 3000 * 64 * 9 // 10) > 100
+    assert rows("0%", 180000) == rows(0, 180000) == 0
 
 
 def test_a_profile_chooses_what_is_not_given(staged, tmp_path):

@@ -204,6 +204,10 @@ def test_square_brackets(store, staged, ids):
     for wrong in (True, 1.5, "a", None, ..., (slice(2), 3), mask[:-1], np.array(3)):
         with pytest.raises(rung.InvalidError):
             store[wrong]
+    for wrong, words in (((1, 2), r"store\[1, 2\]"), (np.s_[1:5, :3], r"store\[1:5, :3\]"),
+                         (np.s_[..., ::2], r"store\[..., ::2\]")):
+        with pytest.raises(rung.InvalidError, match=words + ": rows have one index; give"):
+            store[wrong]
 
 
 def test_square_brackets_of_torch(store, staged, ids):
@@ -217,10 +221,27 @@ def test_square_brackets_of_torch(store, staged, ids):
         store[mask[:-1]]
 
 
-def test_it_is_a_sequence_of_rows(tmp_path):
-    small = stage_small(tmp_path, vertices=40)
-    with rung.open(small.path) as store:
-        assert same(np.stack(list(store)), small.features)
+def test_as_an_array_it_is_gathered_at_once(store, staged):
+    assert same(np.asarray(store), staged.features) and store.stats().requests == 1
+    with np.errstate(invalid="ignore"):   # of random bits
+        assert same(np.array(store, np.float64), staged.features.astype(np.float64))
+    assert store.stats().requests == 2
+    assert same(np.from_dlpack(store), staged.features) and store.stats().requests == 3
+    for rows_one_by_one in (list, iter, reversed, lambda rows: 3 in rows):
+        with pytest.raises(TypeError, match="Store"):
+            rows_one_by_one(store)
+    assert store.stats().requests == 3
+
+
+def test_as_a_tensor_it_is_gathered_at_once(tmp_path):
+    torch = pytest.importorskip("torch")
+    for dtype in ("bf16", "f32"):
+        small = stage_small(tmp_path, dtype, vertices=40)
+        with rung.open(small.path) as store:
+            assert same(torch.from_dlpack(store), small.features) and store.stats().requests == 1
+            if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 8):
+                assert same(torch.as_tensor(store), small.features)
+                assert store.stats().requests == 2
 
 
 @pytest.mark.parametrize("wrong, says", [
@@ -277,6 +298,9 @@ def test_stats(store, staged, ids):
     store.gather(ids)
     after = store.stats()
     assert after.rows == 1000 == sum(tier.hits for tier in after.tiers) and after.requests == 1
+    assert after.hit_share("gpu") == 0
+    with pytest.raises(rung.InvalidError, match="tier 'hots': unknown; give one of gpu, peer"):
+        after.hit_share("hots")
     assert after.hit_share("host") + after.hit_share("nvme") == pytest.approx(1) and 0 < after.hit_share("host") < 1
     assert sum(tier.rows for tier in after.tiers) == VERTICES and sum(tier.bytes for tier in after.tiers) == 1000 * store.row_bytes
     assert after.device_reads > 0 and after.read_rows + after.duplicate_rows == after.tiers[1].hits

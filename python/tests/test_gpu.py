@@ -12,7 +12,7 @@ import numpy as np
 import rung
 from rung import _library
 from rung.arrays import Foreign
-from rung.rows import StoreMemory
+from rung.rows import store_memory
 
 path = sys.argv[1]
 expected = np.load(sys.argv[2])
@@ -25,17 +25,18 @@ def open_store(**options):
 
 def on_gpu(store, array):
     # an array there, as another library would hand it over
-    memory = StoreMemory(store, array.nbytes)
-    with store._using() as handle:
-        _library.check(_library.lib.rung_store_copy(handle, memory.data, array.ctypes.data, array.nbytes))
+    memory = store_memory(store, array.nbytes)
+    copy = _library.lib.rung_store_copy
+    _library.check(store._call(copy, memory, array.ctypes.data, array.nbytes))
     names = {str(np.dtype(dtype.numpy)): dtype for dtype in rung.dtypes.DTYPES}
-    return rung.Array(memory.data, array.shape, names[str(array.dtype)], memory, (rung.arrays.CUDA, store.gpu))
+    device = rung.arrays.CUDA, store.gpu
+    return rung.Array(memory.pointer.value, array.shape, names[str(array.dtype)], memory, device)
 
 
 def on_host(store, rows):
     found = np.empty(rows.shape, rows.dtype.numpy)
-    with store._using() as handle:
-        _library.check(_library.lib.rung_store_copy(handle, found.ctypes.data, Foreign(rows).data, rows.nbytes))
+    copy = _library.lib.rung_store_copy
+    _library.check(store._call(copy, found.ctypes.data, Foreign(rows).data, rows.nbytes))
     return found
 
 
@@ -68,7 +69,7 @@ def test_rows():
 
 
 def test_ids_of_the_host():
-    # by way of the GPU, and back
+    # rows by way of the GPU, and back
     with open_store() as store:
         for dtype in (np.int32, np.int64):
             rows = store.gather(ids.astype(dtype))
@@ -76,10 +77,30 @@ def test_ids_of_the_host():
         assert same(store[5], expected[5]) and same(store[7:3:-1], expected[7:3:-1]) and store.gather([]).shape == (0, 16)
         out = np.empty((1000, 16), np.float32)
         assert store.gather(ids, out) is out and same(out, expected[ids])
-        raises(rung.InvalidError, lambda: store.gather_async(ids), "ids are in host memory, the store gathers on cuda:0")
         store.prefetch(ids)
         raises(rung.InvalidError, lambda: store.prefetch(on_gpu(store, ids)), "prefetch() reads ids on the host")
         raises(rung.RangeError, lambda: store.gather([len(expected)]), "is not in 0..")
+
+
+def test_ids_of_the_host_for_rows_there():
+    with open_store() as store:
+        out = on_gpu(store, np.zeros((1000, 16), np.float32))
+        pairs = np.stack([ids, ids + 1], 1)   # with gaps
+        for given in (ids, ids.tolist(), ids.astype(np.uint32), pairs[:, 0],
+                      rung.Array(ids.ctypes.data, ids.shape, rung.dtypes.BY_NAME["i64"], ids)):
+            rows = store.gather_async(given).wait()
+            assert type(rows) is rung.Array and rows.device == "cuda:0"
+            assert same(on_host(store, rows), expected[ids])
+            assert store.gather_async(given, out=out).wait() is out
+            assert same(on_host(store, out), expected[ids])
+        given = ids.copy()
+        gather = store.gather_async(given)
+        given[:] = len(expected)   # they have been read
+        assert same(on_host(store, gather.wait()), expected[ids])
+        raises(rung.RangeError, lambda: store.gather_async(given), f"id {len(expected)} at index 0")
+        raises(rung.InvalidError, lambda: store.gather_async(ids, np.empty((1000, 16), np.float32)),
+               "wanted [1000, 16] f32 on cuda:0")
+        assert store.gather_async([]).wait().shape == (0, 16)
 
 
 def test_out():
@@ -87,7 +108,9 @@ def test_out():
         given, out = on_gpu(store, ids), on_gpu(store, np.zeros((1000, 16), np.float32))
         assert store.gather(given, out) is out and same(on_host(store, out), expected[ids])
         assert store.gather_async(given, out=out).wait() is out
-        raises(rung.InvalidError, lambda: store.gather(given, np.empty((1000, 16), np.float32)), "wanted [1000, 16] f32 on device (2, 0)")
+        host = np.empty((1000, 16), np.float32)
+        wanted = "wanted [1000, 16] f32 on cuda:0"
+        raises(rung.InvalidError, lambda: store.gather(given, host), wanted)
         raises(rung.InvalidError, lambda: store.gather(ids, out), "numpy array")
         raises(rung.InvalidError, lambda: store.gather(given).numpy(), "numpy reads host memory")
         raises(rung.InvalidError, lambda: np.asarray(store.gather(given)), "numpy reads host memory")
@@ -111,13 +134,14 @@ def test_rows_outlive_their_store():
     del dropped
     store.close()
     found = np.empty_like(expected[ids])
-    assert _library.lib.rung_store_copy(store._closing, found.ctypes.data, Foreign(rows).data, rows.nbytes) == 0
+    copy = _library.lib.rung_store_copy
+    assert copy(store._memory, found.ctypes.data, Foreign(rows).data, rows.nbytes) == 0
     assert same(found, expected[ids])
     assert gather.wait().device == "cuda:0"
     raises(rung.ClosedError, lambda: store.gather(ids))
-    assert store._closing is not None
+    assert store._memory.users
     del rows, gather
-    assert store._closing is None
+    assert not store._memory.users
 
 
 def test_forked_children_are_told():

@@ -3,6 +3,12 @@
 
 import gc
 import os
+import pickle
+import signal
+import sys
+import threading
+import traceback
+import types
 
 import numpy as np
 import pytest
@@ -50,6 +56,7 @@ def test_batches_hold_rows_labels_and_edges_of_the_graph(store, folder, made):
     for batch in rung.Loader(store, arrays="numpy"):
         vertices = vertex_of_rank[batch.ranks]
         assert (vertices[: len(batch.seeds)] == batch.seeds).all()
+        assert (batch.vertices == vertices).all()
         assert (batch.features == made["rows"][vertices]).all()
         assert (batch.labels == made["labels"][batch.seeds]).all()
         assert len(np.unique(vertices)) == len(vertices)
@@ -115,10 +122,10 @@ def test_batches_outlive_loader_and_store(folder, made):
     del batches, batch
     gc.collect()
     assert (rows == made["rows"][vertex_of_rank[ranks]]).all()   # a view keeps its batch
-    assert store._closing is not None
+    assert store._memory.users
     del rows
     gc.collect()
-    assert store._closing is None and store._lent == 0
+    assert not store._memory.users
 
 
 def test_ranks_share_an_epoch(store):
@@ -145,13 +152,82 @@ def test_options(store, folder):
 
 
 @pytest.mark.parametrize("arguments, words", [
-    ({"seeds": "nothing"}, "nothing"), ({"seeds": np.array([1, 6000])}, r"seeds\[1\] = 6000"), ({"seeds": np.array([4, 4])}, "twice"),
+    ({"seeds": "nothing"}, "nothing"), ({"seeds": np.array([4, 4])}, "twice"),
+    ({"seeds": np.array([1, 6000])}, r"seeds\[1\] = 6000.*vertices 0 to 5999"),
+    ({"seeds": [-1]}, r"seeds\[0\] = -1"),
     ({"seeds": np.array([0.5])}, "integers"), ({"form": "dgl"}, "blocks or pyg"), ({"arrays": "jax"}, "torch or numpy"),
+    ({"world_size": 2}, "world_size=2: without rank; give both"),
     ({"fanouts": (3, 0)}, "fanouts"), ({"draws": "some"}, "draws"), ({"ahead": 5000}, "5000"), ({"threads": 2000}, "2000"),
+    ({"seeds": np.array([2**63 + 1], np.uint64)}, rf"seeds\[0\] = {2**63 + 1}"),
 ])
 def test_what_is_refused(store, arguments, words):
     with pytest.raises(rung.Error, match=words):
         rung.Loader(store, **{"arrays": "numpy", **arguments})
+
+
+@pytest.mark.parametrize("name, wrong", [
+    ("batch_size", (-1, 1.5, "1024", 2**32, 2**64)), ("seed", (-1, 2**64, 0.5)),
+    ("ahead", (-1, 2**32 + 1)), ("gathers", (-1, 2**32 + 1)),
+    ("threads", (-1, 2**32 + 1, None)), ("rank", (-1, 2**31, "0")), ("world_size", (-1, 2**31)),
+    ("fanouts", (10, "ab", (1.5,), (-2,), (2**32,)))])
+def test_numbers_that_the_library_would_cut(store, folder, name, wrong):
+    for value in wrong:
+        with pytest.raises(rung.InvalidError, match=rf"^{name}="):
+            rung.Loader(store, "few", arrays="numpy", **{name: value})
+        if name in ("seed", "threads", "fanouts"):
+            with pytest.raises(rung.InvalidError, match=rf"^{name}="):
+                rung.NeighborSampler(rung.Dataset(folder / "g"), **{name: value})
+
+
+def test_other_numbers_of_loaders_and_samplers(store, folder):
+    with pytest.raises(rung.InvalidError, match="store='graph.rung'.*rung.open"):
+        rung.Loader("graph.rung", arrays="numpy")
+    loader = rung.Loader(store, "few", arrays="numpy", seed=2**64 - 1, drop_last=2**32,
+                         batch_size=np.int64(3))
+    for wrong in ("a", -1, 0.5):
+        with pytest.raises(rung.InvalidError, match="epoch="):
+            loader.set_epoch(wrong)
+    loader.set_epoch(2**32 - 1)   # its keys are more than 64 bits
+    assert len(contents(loader)) == len(loader) == 1
+    sampler = rung.NeighborSampler(rung.Dataset(folder / "g"), (2,), seed=2**64 - 1)
+    for wrong in (-1, 2**64, 0.5):
+        with pytest.raises(rung.InvalidError, match="key="):
+            sampler.sample([1], wrong)
+
+
+class Ranks:
+    """Stands for torch.distributed, whose group is there once it is initialised."""
+
+    def __init__(self, monkeypatch):
+        self.rank, self.world = 0, 0
+        torch = sys.modules.get("torch")
+        if torch is None:
+            torch = types.SimpleNamespace(Tensor=Ranks, distributed=types.SimpleNamespace())
+            monkeypatch.setitem(sys.modules, "torch", torch)
+        for name, function in (("is_available", lambda: True),
+                               ("is_initialized", lambda: self.world > 0),
+                               ("get_rank", lambda: self.rank),
+                               ("get_world_size", lambda: self.world)):
+            monkeypatch.setattr(torch.distributed, name, function, raising=False)
+
+
+def test_ranks_are_those_of_the_group_when_an_epoch_begins(store, monkeypatch):
+    group = Ranks(monkeypatch)
+    early = rung.Loader(store, arrays="numpy", batch_size=50)
+    given = rung.Loader(store, arrays="numpy", batch_size=50, rank=0, world_size=1)
+    assert len(early) == 18
+    whole = contents(early)
+    seeds = []
+    for rank in range(2):
+        group.rank, group.world = rank, 2
+        late = rung.Loader(store, arrays="numpy", batch_size=50)
+        late.set_epoch(1)
+        early.set_epoch(1)
+        found = contents(early)
+        assert len(early) == len(late) == len(found) == 9 and contents(late) == found
+        seeds += [seed for batch in found for seed in batch[1]]
+    assert len(set(seeds)) == 900
+    assert len(given) == 18 and contents(given) == whole
 
 
 def test_statistics(folder):
@@ -176,32 +252,143 @@ def test_a_batch_that_cannot_be_read(folder, tmp_path):
             list(loader)
 
 
-def test_a_child_has_no_loader(store):
-    loader = rung.Loader(store, arrays="numpy")
+def child(function):
+    """Run it in a forked child. @return its exit status, that of a signal when it hangs"""
     pid = os.fork()
     if pid == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(60)
         try:
-            next(iter(loader))
+            function()
+            os._exit(0)
         except rung.ForkError:
             os._exit(7)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
-    assert len(contents(loader)) == 8
+        except SystemExit:
+            gc.collect()
+            os._exit(8)
+        except BaseException:   # pylint: disable=broad-exception-caught
+            traceback.print_exc()
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def test_sampler(folder):
+def test_a_child_has_no_loader(store):
+    """One that continues the parent's epoch, or looks at it, gets an error; it may drop it."""
+    loader = rung.Loader(store, arrays="numpy", batch_size=100)
+    cases = [(lambda batches: next(iter(loader)), 7), (next, 7), (list, 7),
+             (lambda batches: loader.stats(), 7), (lambda batches: batches.close(), 0)]
+    for function, status in cases:
+        batches = iter(loader)
+        next(batches)
+        assert child(lambda: function(batches)) == status   # pylint: disable=cell-var-from-loop
+        assert sum(1 for _ in batches) == 8                 # the parent's goes on
+
+
+def test_a_child_that_leaves_an_epoch_ends(store):
+    loader = rung.Loader(store, arrays="numpy", batch_size=100)
+
+    def leave(at):
+        """@return in both processes, out of the loop"""
+        for batch in loader:
+            if batch.idx == at:
+                return os.fork()
+
+    def leave_by_exit(at):
+        for batch in loader:
+            if batch.idx == at and os.fork() == 0:
+                sys.exit(8)
+        return os.wait()[1]
+
+    for at in range(5):
+        assert child(lambda: leave(at) and os.wait()[1] and sys.exit(1)) == 7   # begun there
+        pid = leave(at)
+        if pid == 0:
+            gc.collect()
+            store.close()
+            os._exit(9)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+        try:
+            assert os.waitstatus_to_exitcode(leave_by_exit(at)) == 8
+        except SystemExit as ended:   # in the child
+            gc.collect()
+            os._exit(ended.code)
+    assert len(contents(loader)) == 9
+
+
+def test_a_child_has_a_sampler_of_its_own(folder):
     with rung.Dataset(folder / "g") as dataset:
+        sampler = rung.NeighborSampler(dataset, (4, 3), seed=2)
+    expected = sampler.sample([5, 1, 2], 3).ranks.tolist()
+    held, release = threading.Event(), threading.Event()
+
+    def hold():
+        with sampler._lock:   # as sample() of another thread does
+            held.set()
+            release.wait()
+
+    def sample():
+        assert sampler.sample([5, 1, 2], 3).ranks.tolist() == expected
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    try:
+        assert child(sample) == 0
+    finally:
+        release.set()
+        thread.join()
+    sample()
+
+
+def test_what_cannot_be_pickled_says_what_to_do(store, folder):
+    class Ids:
+        def __dlpack__(self, stream=None):
+            return np.arange(3).__dlpack__()
+
+    for thing, words in ((rung.Loader(store, arrays="numpy", warm_up=False), "Loader.*its store"),
+                         (store.gather_async([1]), r"Gather.*wait\(\)"),
+                         (store.gather(Ids()), r"Array.*numpy\(\)"),
+                         (rung.Dataset(folder / "g").graph(), "Graph.*rung.Dataset")):
+        with pytest.raises(rung.NotSupportedError, match=f"pickle: rung.{words}"):
+            pickle.dumps(thing)
+
+
+def test_sampler(folder, made):
+    seeds = [5, 1, 2]
+    with rung.Dataset(folder / "g") as dataset:
+        rank_of_vertex, vertex_of_rank = map(dataset.array, ("rank_of_vertex", "vertex_of_rank"))
         sampler = rung.NeighborSampler(dataset, (4, -1), seed=2)
-        sample = sampler.sample([5, 1, 2], key=9)
-        assert sample.ranks[:3].tolist() == [5, 1, 2] and sample.seed_count == 3 and len(sample.blocks) == 2
-        again = rung.NeighborSampler(dataset, (4, -1), seed=2, threads=1).sample(np.array([5, 1, 2], np.int32), key=9)
-        assert (again.ranks == sample.ranks).all()
-        for wrong, error in (([6000], rung.RangeError), ([1, 1], rung.InvalidError), ([], rung.InvalidError), ([0.5], rung.InvalidError), ([[1]], rung.InvalidError)):
+        sample = sampler.sample(seeds, key=9)
+        vertices = sample.vertices
+        assert vertices[:3].tolist() == seeds and vertices.dtype == np.int64
+        assert sample.seed_count == 3 and len(sample.blocks) == 2
+        assert (sample.ranks == rank_of_vertex[vertices]).all()
+        edges = set(zip(*made["edges"].tolist()))
+        drawn = vertices[np.concatenate([block.edge_index() for block in sample.blocks], 1)]
+        assert drawn.size and edges.issuperset(zip(*drawn.tolist()))
+        again = rung.NeighborSampler(dataset, (4, -1), seed=2, threads=1)
+        assert (again.sample(np.array(seeds, np.int32), key=9).ranks == sample.ranks).all()
+        assert (again.sample(rank_of_vertex[seeds], 9, ranks=True).vertices == vertices).all()
+        others = again.sample(seeds, 9, ranks=True)
+        assert others.vertices[:3].tolist() == vertex_of_rank[seeds].tolist()
+    wrong = [([6000], rung.RangeError), ([3, -1], rung.RangeError), ([1, 1], rung.InvalidError),
+             ([], rung.InvalidError), ([0.5], rung.InvalidError), ([[1]], rung.InvalidError)]
+    for ranks in (False, True):   # the data set is closed by now
+        for given, error in wrong:
             with pytest.raises(error):
-                sampler.sample(wrong)
+                sampler.sample(given, ranks=ranks)
+    with pytest.raises(rung.InvalidError, match="kind='list': give numpy or torch"):
+        sampler.sample(seeds, kind="list")
+    elsewhere = pickle.loads(pickle.dumps(sampler))
+    assert (elsewhere.sample(seeds, key=9).ranks == sample.ranks).all()
+    drawn_count = sum(block.edge_count for block in sample.blocks)
+    assert repr(sample) == f"rung.Sample(3 seeds, {len(vertices)} vertices, {drawn_count} edges)"
+    copied = pickle.loads(pickle.dumps(sample))
+    assert (copied.vertices == vertices).all()
+    assert (copied.blocks[0].indices == sample.blocks[0].indices).all()
     del sampler
     gc.collect()
-    assert sample.ranks[0] == 5   # arrays keep their batch
+    assert sample.ranks[0] == rank_of_vertex[5]   # arrays keep their batch
 
 
 def test_torch_batches_train_the_same_with_any_budget(folder):
@@ -212,6 +399,62 @@ def test_torch_batches_train_the_same_with_any_budget(folder):
             sums.append([(batch.features.double().sum().item(), batch.edge_index().sum().item()) for batch in rung.Loader(store, seed=1, arrays="torch")])
             assert isinstance(batch_of(store).features, torch.Tensor)
     assert sums[0] == sums[1]
+
+
+def tensors(batch):
+    parts = [batch.vertices, batch.seeds, batch.labels, batch.ranks, batch.features]
+    return parts + [part for block in batch.blocks for part in (block.indptr, block.indices)]
+
+
+def test_a_batch_moves_to_a_device(store):
+    torch = pytest.importorskip("torch")
+    batch = batch_of(store)
+    here = batch.to("cpu", non_blocking=True)
+    assert type(here) is rung.Batch and here.idx == batch.idx
+    assert all(map(torch.equal, tensors(here), tensors(batch)))
+    assert here.features.data_ptr() == batch.features.data_ptr()   # nothing is copied
+    for device in ("meta", torch.device("meta")):
+        there = batch.to(device)
+        assert {part.device.type for part in tensors(there)} == {"meta"}
+        assert [part.shape for part in tensors(there)] == [part.shape for part in tensors(batch)]
+        assert there.blocks[0].edge_index().device.type == "meta"
+        assert batch.blocks[0].to(device).indices.device.type == "meta"
+
+
+def test_only_pinned_memory_is_copied_without_waiting(store, monkeypatch):
+    """The loader uses the memory of a batch again, which a copy might still have to read."""
+    torch = pytest.importorskip("torch")
+    copies, asked = [], []
+
+    def pin_memory(tensor):
+        copies.append(tensor.clone())
+        return copies[-1]
+
+    def to(tensor, _device, non_blocking):
+        asked.append(non_blocking)
+        return tensor
+
+    batch = batch_of(store)
+    count = len(tensors(batch))
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin_memory)
+    monkeypatch.setattr(torch.Tensor, "to", to)
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda self: any(self is one for one in copies))
+    batch.to("cpu", non_blocking=True)
+    assert asked == [False] * count
+    pinned = batch.pin_memory()
+    assert len(copies) == count and all(map(torch.equal, tensors(pinned), tensors(batch)))
+    for wanted in (True, False):
+        asked.clear()
+        pinned.to("cpu", non_blocking=wanted)
+        assert asked == [wanted] * count
+
+
+def test_a_batch_of_numpy_stays(store):
+    pytest.importorskip("torch")
+    batch = next(iter(rung.Loader(store, arrays="numpy")))
+    for move in (lambda: batch.to("cpu"), batch.pin_memory, lambda: batch.blocks[0].to("cpu")):
+        with pytest.raises(rung.InvalidError, match="arrays='torch'"):
+            move()
 
 
 def batch_of(store):

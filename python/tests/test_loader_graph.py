@@ -16,7 +16,7 @@ def test_a_data_set_has_one_graph(tmp_path):
     shutil.copytree(tmp_path / "g", tmp_path / "other")
     with rung.open(tmp_path / "g", host="max") as store, rung.open(tmp_path / "g", host="max") as same, rung.open(tmp_path / "other", host="max") as other:
         loaders = [rung.Loader(of, np.arange(first, 500, 2), labels=False, arrays="numpy") for of in (store, same, other) for first in (0, 1)]
-        graphs = [weakref.ref(loader._handle._keeps[0]) for loader in loaders]
+        graphs = [weakref.ref(loader._handle.keeps[0]) for loader in loaders]
         assert len({id(graph()) for graph in graphs[:4]}) == 1 and graphs[4]() is graphs[5]() is not graphs[0]()
         sampler = rung.NeighborSampler(rung.Dataset(tmp_path / "g"), (4, 3))
         assert sampler.graph is graphs[0]()

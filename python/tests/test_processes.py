@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stores in other processes: forked, spawned, attached, and workers of torch's DataLoader."""
 
+import json
 import multiprocessing
 import os
 import pickle
+import subprocess
+import sys
 import threading
 import traceback
 import warnings
@@ -52,7 +55,7 @@ def either(staged, request):
 def test_a_forked_child_gathers(either, staged, ids):
     expected = staged.features[ids]
     assert same(either.gather(ids), expected)
-    handle = either._handle.value
+    handle = either._memory.pointer.value
 
     def child():
         assert same(either.gather(ids), expected) and same(either.gather_async(ids).wait(), expected) and same(either[5], staged.features[5])
@@ -67,7 +70,7 @@ def test_a_forked_child_gathers(either, staged, ids):
 
     for _ in range(2):
         in_child(child)
-        assert same(either.gather(ids), expected) and either._handle.value == handle
+        assert same(either.gather(ids), expected) and either._memory.pointer.value == handle
         assert either.share_path is None or os.path.exists(either.share_path)
 
 
@@ -142,7 +145,7 @@ def test_threads_of_a_child_open_it_once(either, staged, ids):
 
         def gather():
             assert same(either.gather(ids), staged.features[ids])
-            handles.append(either._handle.value)
+            handles.append(either._memory.pointer.value)
 
         threads = [threading.Thread(target=gather) for _ in range(6)]
         for thread in threads:
@@ -257,6 +260,41 @@ def test_attach(staged, ids, tmp_path):
             assert plain.gather([0], ranks=True).shape == (1, 16)
 
 
+def test_sharing_without_the_cache(staged, ids, tmp_path):
+    def cached(store):
+        for _ in range(3):
+            assert same(store.gather(ids), staged.features[ids])
+        return store.stats()
+
+    socket = tmp_path / "folder" / "socket"
+    whole = staged.features.nbytes
+    sizes = {"host": 2 * whole // 3, "cache": whole // 2, "queue_depth": 4}   # half is index
+    with rung.open(staged.path, share=socket, **sizes) as store, \
+         rung.attach(socket, private_cache=True) as other:
+        assert cached(store).cache_rows > 0 and cached(store).cache_why == ""
+        assert cached(other).cache_rows == cached(other).cache_hits == 0
+        assert "private_cache" in cached(other).cache_why
+    with rung.open(staged.path, share=socket, private_cache=True, **sizes) as store, \
+         rung.attach(socket) as other:
+        assert cached(store).cache_rows > 0 and cached(other).cache_rows == 0
+        assert cached(other).cache_timeouts == cached(other).late_rows == 0
+        assert cached(store).cache_wait_ns == 0   # it is locked by nobody else
+
+
+def test_a_stopped_process_holds_another_up_once_a_stop():
+    """The benchmark of it, on little data; how long is not looked at."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    script = os.path.join(here, "..", "..", "bench", "stopped.py")
+    sizes = ["--vertices", "20000", "--hot", "4000", "--stops", "4", "--samples", "20"]
+    done = subprocess.run([sys.executable, "-B", script, *sizes, "--guard", "60"],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["cache_rows"] > 500 and found["counters"]["cache_hits"] > 0
+    assert len(found["delay_ms"]["samples"]) == 4
+    assert found["stops_cut_short"] == 0
+
+
 def test_sockets_that_cannot_be(staged, tmp_path):
     (tmp_path / "open").mkdir(mode=0o755)
     for share, error in ((tmp_path / "open" / "socket", rung.InvalidError), ("/tmp/" + "x" * 107, rung.InvalidError)):
@@ -304,6 +342,9 @@ def test_workers_of_a_data_loader(either, staged, workers, method):
 
 def test_a_store_is_a_data_set_of_torch(either, staged):
     torch = pytest.importorskip("torch")
+    whole = torch.utils.data.DataLoader(either, batch_size=700)
+    assert same(torch.cat(list(whole)), staged.features)
+    assert either.stats().requests == len(whole) == 5
     loader = torch.utils.data.DataLoader(either, batch_size=700, num_workers=2, multiprocessing_context="fork")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

@@ -47,9 +47,11 @@ def test_protocol(store, graph):
     assert {(attr.group_name, attr.attr_name) for attr in features.get_all_tensor_attrs()} == {(None, "x"), (None, "y")}
     assert features.get_tensor_size(group_name=None, attr_name="x", index=None) == (1200, 40)
     assert features.get_tensor_size(group_name=None, attr_name="x", index=slice(0, 7)) == (7, 40)
-    for index in (torch.tensor([4, 4, 1199]), np.array([3]), slice(10, 20), slice(None, None, 100), None, 5, -1):
+    for index in (torch.tensor([4, 4, 1199]), np.array([3]), slice(10, 20), slice(None, None, 100),
+                  slice(5, 3), [], None, 5, -1):
         found = features.get_tensor(group_name=None, attr_name="x", index=index)
         assert torch.equal(found, rows if index is None else rows[index])
+    assert features.get_tensor(group_name=None, attr_name="y", index=[]).shape == (0,)
     assert torch.equal(features[None, "x", torch.tensor([8])], rows[[8]])
     assert isinstance(features.get_tensor(group_name=None, attr_name="x", index=np.array([3]), convert_type=True), np.ndarray)
     both = features.multi_get_tensor([TensorAttr(None, "x", torch.tensor([1, 2])), TensorAttr(None, "y", torch.tensor([1, 2]))])
@@ -61,9 +63,53 @@ def test_protocol(store, graph):
             change()
     assert features.put_tensor(torch.zeros(3), group_name="paper", attr_name="z", index=None)
     assert features.remove_tensor(group_name="paper", attr_name="z", index=None)
-    assert features.get_tensor(group_name="paper", attr_name="z", index=None) is None
+    with pytest.raises(KeyError, match=r"no tensor \('paper', 'z'\); there are: 'x', 'y'"):
+        features.get_tensor(group_name="paper", attr_name="z", index=None)
     with pytest.raises(rung.RangeError, match="1200"):
         features.get_tensor(group_name=None, attr_name="x", index=torch.tensor([1200]))
+
+
+def test_what_is_no_store_is_refused(store):
+    for given in ("graph.rung", torch.zeros(3), {"x": "graph.rung"}):
+        with pytest.raises(rung.InvalidError, match=r"'x': a \w+, not a rung.Store; open one"):
+            rung.FeatureStore(given)
+    with pytest.raises(rung.InvalidError, match="tensors: a Tensor; give a dict"):
+        rung.FeatureStore(store, torch.zeros(3))
+
+
+def test_no_put_is_lost(store, graph):
+    """PyG drops what put_tensor() and remove_tensor() return for fs[...] = and del fs[...]."""
+    labels = torch.from_numpy(graph["labels"])
+    features = rung.FeatureStore(store, {"y": labels.clone()})
+    rows = torch.tensor([7, 8, 9])
+    every = torch.ones(3, dtype=torch.bool)
+    for number, index in enumerate((torch.arange(3), slice(None), slice(0, 3), [0, 1, 2], every)):
+        features[None, f"new{number}", index] = rows
+        assert torch.equal(features[None, f"new{number}", None], rows)
+        assert features.remove_tensor(None, f"new{number}", index)
+    for index in (torch.tensor([0, 1]), torch.tensor([2, 1, 0]), slice(1, 4), 0):
+        with pytest.raises(rung.InvalidError, match="put 'w': some rows of a new tensor"):
+            features[None, "w", index] = rows
+    features[None, "y", torch.tensor([5, 2])] = torch.tensor([70, 71])
+    assert features.update_tensor(torch.tensor([72]), None, "y", torch.tensor([4]))
+    labels[[5, 2, 4]] = torch.tensor([70, 71, 72])
+    assert torch.equal(features[None, "y", None], labels)
+    with pytest.raises(rung.InvalidError, match="remove 'y': some of its rows"):
+        features.remove_tensor(None, "y", torch.tensor([0]))
+    for missing in (lambda: features[None, "nope", None],
+                    lambda: features.__delitem__((None, "nope"))):
+        with pytest.raises(KeyError, match="no tensor 'nope'; there are: 'x', 'y'"):
+            missing()
+    assert features.get_tensor_size(None, "nope") is None
+    del features[None, "y"]
+    with pytest.raises(KeyError, match="no tensor 'y'; there are: 'x'"):
+        features.multi_get_tensor([TensorAttr(None, name, torch.arange(2)) for name in ("x", "y")])
+    with pytest.raises(rung.InvalidError, match=r"a mask \[3\]: there are 1200 rows"):
+        features[None, "x", every]
+    for twice in (({"x": store, (None, "x"): store},), (store, {"x": rows}),
+                  (store, {"y": rows, (None, "y"): rows})):
+        with pytest.raises(rung.InvalidError, match="given twice"):
+            rung.FeatureStore(*twice)
 
 
 def test_several_attributes_and_types(tmp_path):
@@ -74,7 +120,7 @@ def test_several_attributes_and_types(tmp_path):
         stores[key] = rung.open(tmp_path / str(number), host="max")
     features = rung.FeatureStore(stores)
     index = torch.tensor([3, 0, 49])
-    found = features.multi_get_tensor([TensorAttr(*key, index) for key in rows])
+    found = features.multi_get_tensor([TensorAttr(*key, index.clone()) for key in rows])
     assert all(torch.equal(tensor, torch.from_numpy(rows[key])[index]) for tensor, key in zip(found, rows))
     for opened in stores.values():
         opened.close()
@@ -170,20 +216,65 @@ def test_neighbor_loader(graph, store):
     assert count == 300
 
 
-@pytest.mark.parametrize("share", [False, True])
-def test_workers_that_gather_themselves(graph, share):
+@pytest.mark.parametrize("share, method", [(False, "fork"), (True, "fork"), (True, "spawn")])
+def test_workers_that_gather_themselves(graph, share, method):
     import rung.pyg   # noqa: F401
 
-    with rung.open(graph["path"], host="50%", share=share) as store, rung.Dataset(graph["path"]) as dataset:
-        loader = NodeLoader((rung.FeatureStore(store), Data(edge_index=torch.from_numpy(graph["edges"]), num_nodes=1200)),
-                            node_sampler=rung.pyg.Sampler(dataset, (4,), threads=1), input_nodes=torch.from_numpy(graph["train"]).long(), batch_size=100,
-                            filter_per_worker=True, num_workers=2)
-        for batch in loader:
-            assert torch.equal(batch.x, torch.from_numpy(graph["rows"])[batch.n_id])
-        assert torch.equal(store.gather(torch.tensor([3])), torch.from_numpy(graph["rows"])[[3]])
+    rows, edges, train = (torch.from_numpy(graph[name]) for name in ("rows", "edges", "train"))
+    path = graph["path"]
+    batches = []
+    with rung.open(path, host="50%", share=share) as store, rung.Dataset(path) as dataset:
+        data = rung.FeatureStore(store), Data(edge_index=edges, num_nodes=1200)
+        for workers in (0, 1 if method == "spawn" else 2):
+            sampler = rung.pyg.Sampler(dataset, (4,), seed=3, threads=1)
+            loader = NodeLoader(data, node_sampler=sampler, input_nodes=train.long(),
+                                batch_size=100, filter_per_worker=True, num_workers=workers,
+                                multiprocessing_context=method if workers else None)
+            batches.append(list(loader))
+        for here, there in zip(*batches, strict=True):
+            assert torch.equal(here.n_id, there.n_id)
+            assert torch.equal(here.edge_index, there.edge_index)
+            assert torch.equal(there.x, rows[there.n_id])
+        assert torch.equal(store.gather(torch.tensor([3])), rows[[3]])
+
+
+def test_a_sampler_refuses_what_it_would_ignore(graph, store):
+    """Seeds with a type or a time, links, ids that numpy would count from the end."""
+    import rung.pyg   # noqa: F401
+    from torch_geometric.data import HeteroData
+    from torch_geometric.loader import LinkLoader
+    from torch_geometric.sampler import NodeSamplerInput
+
+    sampler = rung.pyg.Sampler(rung.Dataset(graph["path"]), (5,))
+    typed = HeteroData()
+    typed["paper"].num_nodes = typed["author"].num_nodes = 1200
+    typed["author", "writes", "paper"].edge_index = torch.tensor([[0, 1], [2, 3]])
+    features = rung.FeatureStore({("paper", "x"): store}, {("author", "x"): torch.randn(1200, 3)})
+    options = {"node_sampler": sampler, "batch_size": 4, "filter_per_worker": False}
+    loader = NodeLoader((features, typed), input_nodes=("author", torch.arange(10)), **options)
+    with pytest.raises(rung.NotSupportedError, match="type 'author'.*NeighborSampler"):
+        next(iter(loader))
+    seeds = {"input_id": None, "node": torch.arange(4)}
+    with pytest.raises(rung.NotSupportedError, match="times.*input_time"):
+        sampler.sample_from_nodes(NodeSamplerInput(**seeds, time=torch.arange(4)))
+    with pytest.raises(rung.NotSupportedError, match="weights"):
+        sampler.sample_from_nodes(NodeSamplerInput(**seeds), weights=None)
+    with pytest.raises(rung.RangeError, match=r"seeds\[1\] = -1"):
+        sampler.sample_from_nodes(NodeSamplerInput(input_id=None, node=torch.tensor([2, -1])))
+    links = LinkLoader(Data(num_nodes=1200, edge_index=torch.tensor([[0, 1], [2, 3]])),
+                       link_sampler=sampler, batch_size=2)
+    with pytest.raises(rung.NotSupportedError, match="links"):
+        next(iter(links))
+    # seeds without a type over attributes of several types: one list of ids cannot be of both
+    plain = NodeLoader((features, typed), input_nodes=torch.arange(10), **options)
+    with pytest.raises(rung.InvalidError, match="'author'.*'paper'"):
+        next(iter(plain))
 
 
 def test_own_loader_gives_what_pyg_gives(graph, store):
+    for arrays in ("numpy", "jax"):
+        with pytest.raises(rung.InvalidError, match=f"arrays='{arrays}'"):
+            rung.Loader(store, form="pyg", arrays=arrays)
     edges = set(zip(*graph["edges"].tolist()))
     for batch in rung.Loader(store, form="pyg", fanouts=(5, 5)):
         assert torch.equal(batch.x, torch.from_numpy(graph["rows"])[batch.n_id])
@@ -191,18 +282,3 @@ def test_own_loader_gives_what_pyg_gives(graph, store):
         assert sum(batch.num_sampled_nodes) == batch.num_nodes and sum(batch.num_sampled_edges) == batch.edge_index.shape[1]
         assert all((batch.n_id[a].item(), batch.n_id[b].item()) in edges for a, b in batch.edge_index.T.tolist())
         assert graph["train"][batch.input_id.numpy()].tolist() == batch.n_id[: batch.batch_size].tolist()
-
-
-def test_graphbolt(store, graph):
-    rows = torch.from_numpy(graph["rows"])
-    feature = rung.Feature(store, {"made": "here"})
-    ids = torch.tensor([5, 5, 1199])
-    assert torch.equal(feature.read(ids), rows[ids]) and torch.equal(feature.read(), rows)
-    assert feature.read_async_num_stages(ids.device) == 1 and feature.read_async_num_stages(torch.device("cuda")) == 0
-    stages = list(feature.read_async(ids))
-    assert len(stages) == 1 and torch.equal(stages[0].wait(), rows[ids])
-    many = [list(feature.read_async(torch.arange(number, number + 50)))[0] for number in range(30)]   # more than the store has requests for
-    assert all(torch.equal(future.wait(), rows[number : number + 50]) for number, future in enumerate(many))
-    assert feature.size() == torch.Size([40]) and feature.count() == 1200 and feature.metadata() == {"made": "here"}
-    with pytest.raises(rung.NotSupportedError):
-        feature.update(rows)

@@ -4,7 +4,9 @@
 import gc
 import os
 import signal
+import subprocess
 import sys
+import tempfile
 import weakref
 
 import numpy as np
@@ -118,10 +120,13 @@ def test_scores_of_the_callers(tmp_path):
 
 
 def test_fanouts_of_all_kinds(tmp_path):
-    for fanouts, kept in (([25, -1], (25, 2**32 - 1)), (np.array([3, 2]), (3, 2)), ((), (25, 10)), (range(1, 3), (1, 2))):
+    for fanouts, kept in (([25, -1], (25, -1)), (np.array([3, 2]), (3, 2)), ((), (25, 10)),
+                          (range(1, 3), (1, 2))):
         rung.stage(tmp_path / "out.rung", graph=GRAPH, features=FEATURES, fanouts=fanouts, force=True)
-        assert rung.Dataset(tmp_path / "out.rung").fanouts == kept
-    for wrong in ([0], [-2], [1.5], [2**32 - 1], ["3"], [True], [2**32]):
+        with rung.Dataset(tmp_path / "out.rung") as dataset:
+            assert dataset.fanouts == kept
+            assert rung.NeighborSampler(dataset).hop_count == len(kept)   # all of them can be used
+    for wrong in ([0], [-2], [1.5], [2**32 - 1], ["3"], [True], [2**32], 10, None):
         with pytest.raises(rung.InvalidError, match="fanouts="):
             rung.stage(tmp_path / "out2.rung", graph=GRAPH, features=FEATURES, fanouts=wrong)
 
@@ -139,6 +144,28 @@ def test_further_choices(tmp_path, files):
     for options in ({"plan": "gather"}, {"plan": "deal"}, {"pad": "sector"}, {"stripe": [tmp_path / "disk"]}, {"memory": "64MiB"}, {"memory": 64 << 20}):
         rung.stage(tmp_path / "out.rung", force=True, **options, **files)
         assert same(rows_of(tmp_path / "out.rung"), FEATURES)
+
+
+def test_features_without_a_graph(tmp_path, files):
+    """In their order; with a train split its rows first; or by a score."""
+    train = np.array([400, 7, 30])
+    order = np.r_[np.sort(train), np.delete(np.arange(VERTICES), train)]
+    scores = NUMBERS.random(VERTICES).astype(np.float32)
+    for options, ranked in (({}, np.arange(VERTICES)), ({"splits": {"train": train}}, order),
+                            ({"score_source": scores}, np.argsort(-scores, kind="stable"))):
+        found = rung.stage(tmp_path / "out.rung", features=files["features"], force=True, **options)
+        assert (found.vertex_count, found.edge_count) == (VERTICES, 0)
+        assert same(rows_of(tmp_path / "out.rung"), FEATURES)
+        with rung.Dataset(tmp_path / "out.rung") as dataset:
+            assert np.array_equal(dataset.array("vertex_of_rank"), ranked)
+    with rung.open(tmp_path / "out.rung") as store, rung.Dataset(store.path) as dataset:
+        batches = list(rung.Loader(store, np.arange(9), arrays="numpy", batch_size=9))
+        assert len(batches) == 1 and batches[0].blocks == []
+        assert same(batches[0].features, FEATURES[batches[0].vertices])
+        for sample in (lambda: rung.NeighborSampler(dataset),
+                       lambda: rung.Loader(store, fanouts=(2,), seeds=[1])):
+            with pytest.raises(rung.InvalidError, match="out.rung: has no edges to sample; stage"):
+                sample()
 
 
 def test_dry_run(tmp_path):
@@ -165,7 +192,13 @@ def test_existing_output(tmp_path):
     ({"features": "none.npy"}, rung.NotFoundError, "none.npy"), ({"graph": "none.npy"}, rung.NotFoundError, "none.npy"),
     ({"features": object()}, rung.InvalidError, "features: a source is a path"), ({"features": 5}, rung.InvalidError, "not int"),
     ({"features": FEATURES[:-1]}, rung.Error, r"499|500"), ({"features": FEATURES.astype(complex)}, rung.FormatError, "c8|c16|dtype|type"),
-    ({"graph": GRAPH[0]}, rung.Error, "dimension"), ({"graph": GRAPH * 1.0}, rung.FormatError, "i32, i64"), ({"graph": []}, rung.InvalidError, "no source"),
+    ({"graph": GRAPH[0]}, rung.Error, "dimension"),
+    ({"graph": GRAPH * 1.0}, rung.FormatError, "i32, i64"),
+    ({"graph": []}, rung.InvalidError, "graph: an empty list has no source"),
+    ({"graph": None}, rung.InvalidError, "fanouts without a graph"),
+    ({"graph": None, "fanouts": (), "undirected": True}, rung.InvalidError, "undirected is set"),
+    ({"score": "degree", "score_source": np.ones(VERTICES, np.float32)}, rung.InvalidError,
+     "score='degree' and score_source: both"),
     ({"graph": GRAPH - 1}, rung.RangeError, "-1"), ({"vertex_count": 499}, rung.Error, "499"),
     ({"labels": np.arange(3)}, rung.Error, "labels|3"), ({"splits": {"a/b": [1]}}, rung.InvalidError, "a/b"), ({"splits": {"a\0": [1]}}, rung.InvalidError, "zero byte"),
     ({"splits": {"train": [VERTICES]}}, rung.RangeError, "500"), ({"splits": {"train": [0.5]}}, rung.FormatError, "integer|bool|f64"),
@@ -262,6 +295,15 @@ def test_of_files_it_can_be_gone_on_with(tmp_path, files):
     assert found.resumed and same(rows_of(tmp_path / "out.rung"), FEATURES) and left(tmp_path) == ["out.rung", "whole.rung"]
     one, other = everything(tmp_path / "out.rung"), everything(tmp_path / "whole.rung")
     assert one.keys() == other.keys() and all(one[name] == other[name] for name in one if name not in ("manifest.json", "checksums.npy"))
+    again = rung.stage(tmp_path / "out.rung", resume=True, **files)
+    assert again.already_staged and not found.already_staged
+    assert (again.bytes_written, again.edge_count) == (found.bytes_written, found.edge_count)
+    assert everything(tmp_path / "out.rung") == one
+    with pytest.raises(rung.ExistsError, match="another job: sampling was .* 1024.* is .* 99"):
+        rung.stage(tmp_path / "out.rung", resume=True, batch_size=99, **files)
+    (tmp_path / "out.rung" / "score.npy").unlink()
+    with pytest.raises(rung.CorruptError, match="score.npy: is missing"):
+        rung.stage(tmp_path / "out.rung", resume=True, **files)
 
 
 def test_work_of_another_process_is_not_thrown_away(tmp_path, files):
@@ -352,3 +394,30 @@ def test_signals_are_left_as_they_were(tmp_path):
     before = signal.getsignal(signal.SIGINT)
     rung.stage(tmp_path / "out.rung", **SMALL)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+REPLACED = """
+import os, sys, warnings
+import numpy as np
+import rung
+folder = sys.argv[1]
+if os.getuid() == 0:   # who may remove anything
+    os.chown(folder, 65534, -1)
+    os.setuid(65534)
+given = {"graph": np.zeros((2, 1), int), "features": np.ones((10, 2), "f4"), "score": "degree"}
+rung.stage(folder + "/out", **given)
+os.chmod(folder + "/out", 0o555)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    rung.stage(folder + "/out", force=True, **given)
+os.chmod(folder + "/out.partial", 0o755)
+print(*[warning.message for warning in caught])
+"""
+
+
+def test_a_replaced_data_set_that_cannot_be_removed_is_warned_of():
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([sys.executable, "-c", REPLACED, folder], capture_output=True,
+                              text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"{folder}/out.partial: the dataset that was replaced is left there" in done.stdout

@@ -42,6 +42,16 @@ class BadInput(CliTest):
         os.mkdir(self.path("folder.npy"))
         self.refused(["folder.npy", "no regular file"], code=2, features=self.path("folder.npy"))
 
+    def test_a_fifo_is_not_waited_for(self):
+        os.mkfifo(self.path("pipe.npy"))
+        pipe, says = self.path("pipe.npy"), ["pipe.npy", "no regular file"]
+        for option in ("graph", "features", "labels", "score"):
+            with self.subTest(option):
+                self.refused(says, code=2, **{option: pipe})
+        self.refused(says, code=2, split=["train=" + pipe])
+        self.fails("plan", self.stage(self.graph), "--profile", pipe, code=1,
+                   says=["pipe.npy", "not a regular file"])
+
     def test_truncated_anywhere(self):
         whole = npy_bytes("|u1", (100, 32), self.graph.rows)
         for length in (0, 5, 6, 9, 10, 40, 127, 128, 129, len(whole) // 2, len(whole) - 1):

@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import random
+import resource
 import struct
 import subprocess
 import sys
@@ -89,16 +90,20 @@ class Widths(CliTest):
         self.assertEqual(single["device_reads"], single["tiers"][1]["hits"])
 
     def test_rows_apart_share_a_read_when_the_gap_allows(self):
-        graph = Graph(self.folder, vertices=8000, edges=100, row_bytes=512)
+        # Rows are whole sectors, of 512 bytes or of 4096
+        graph = Graph(self.folder, vertices=4000, edges=100, row_bytes=4096)
         staged = self.stage(graph)
         _, _, vertices = read_npy(os.path.join(staged, "vertex_of_rank.npy"))
-        ids = graph.write("some.npy", "<i4", (2000,), struct.pack("<2000i", *vertices[2000::3]))   # 1024 bytes between two
-        default, apart, along = (self.check(staged, "--host", "512KiB", "--ids", ids, *gap)
-                                 for gap in ([], ["--gap", 0], ["--gap", "1KiB"]))
+        ids = graph.write("some.npy", "<i4", (1000,),
+                          struct.pack("<1000i", *vertices[1000::3]))   # 8 KiB between two
+        default, apart, along = (self.check(staged, "--host", "2MiB", "--ids", ids, *gap)
+                                 for gap in ([], ["--gap", 0], ["--gap", "8KiB"]))
         self.assertEqual(apart["device_reads"], apart["tiers"][1]["hits"])
-        self.assertLess(along["device_reads"] * 2, apart["device_reads"])
-        self.assertEqual([bench["gap_bytes"] for bench in (default, apart, along)], [16384, 0, 1024])   # of a small file
-        self.assertEqual(self.check(staged, "--host", "512KiB", "--ids", ids, "--gap", "0.5KiB")["merged_rows"], 0)
+        self.assertLessEqual(along["device_reads"] * 2, apart["device_reads"])
+        self.assertEqual([bench["gap_bytes"] for bench in (default, apart, along)],
+                         [16384, 0, 8192])   # of a small file
+        self.assertEqual(self.check(staged, "--host", "2MiB", "--ids", ids,
+                                    "--gap", "4KiB")["merged_rows"], 0)
 
     def test_steps_down_to_the_engine_in_use(self):
         staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=512))
@@ -156,6 +161,54 @@ class Widths(CliTest):
         output, message = process.communicate(timeout=300)
         self.assertEqual((process.returncode, output), (1, ""), message)
         self.assertIn(path, message)
+
+    def peak_of(self, staged, *args):
+        """Most KiB that a run has had in memory, and its report."""
+        process, bench = self.share(staged, self.path("held/store"), "--quiet", *args)
+        with open("/proc/%d/status" % process.pid, encoding="utf-8") as status:
+            peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
+        self.end(process)
+        return peak, bench
+
+    def test_memory_does_not_grow_with_the_rows_of_a_run(self):
+        """Ids, places and times of all would be 8 bytes for each row and 16 for each request."""
+        staged = self.stage(Graph(self.folder, vertices=2000, edges=100, row_bytes=4))
+        peaks = []
+        for rows in (200000, 1200000) if SANITIZED else (2000000, 12000000):
+            peak, bench = self.peak_of(staged, "--host", "max", "--ids", "uniform", "--batch", "8",
+                                       "--rows", rows)
+            self.assertEqual((bench["rows"], bench["requests"]), (rows, rows // 8))
+            self.assertGreaterEqual(bench["latency_us"]["max"], bench["latency_us"]["p99"])
+            peaks.append(peak)
+        if not SANITIZED:
+            self.assertLess(peaks[1] - peaks[0], 60 << 10, peaks)
+
+    def test_maps_of_the_check_are_not_loaded_without_it(self):
+        vertices = 600000   # the map takes 8 bytes of each
+        graph = Graph(self.folder, vertices=vertices, edges=100, row_bytes=1)
+        staged = self.path("in-place")
+        self.run_rung("stage", *graph.options(), "--in-place", "--out", staged, "--quiet")
+        args = [staged, "--host", "max", "--ids", "uniform", "--rows", "1000", "--batch", "100"]
+        plain, checked = (self.peak_of(*args, *check)[0] for check in ([], ["--check"]))
+        if not SANITIZED:
+            self.assertGreater(checked - plain, vertices * 8 // 1024 * 3 // 4)
+
+    def test_little_address_space_ends_it_with_a_result_or_a_reason(self):
+        if SANITIZED:
+            self.skipTest("a sanitizer takes more address space than there is")
+        staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=512))
+        for mib in (60, 80, 120, 200, 300):
+            with self.subTest(mib):
+                bench = subprocess.run([RUNG, "bench", staged, "--host", "1MiB",
+                                        "--ids", "uniform", "--rows", "10000", "--json", "--quiet"],
+                                       capture_output=True, text=True, timeout=120, check=False,
+                                       preexec_fn=lambda: resource.setrlimit(
+                                           resource.RLIMIT_AS, (mib << 20, mib << 20)))
+                if bench.returncode == 0:
+                    self.assertEqual(json.loads(bench.stdout)["rows"], 10000)
+                else:
+                    self.assertEqual(bench.returncode, 1, bench.stderr)
+                    self.assertRegex(bench.stderr, "^rung bench: ")
 
     def test_check_sees_rows_that_are_wrong(self):
         """The store keeps the rows it read at its opening; the file changes meanwhile, so that they are wrong."""

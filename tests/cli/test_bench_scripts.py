@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The benchmarks of bench/ on little data: what they gather is right and what they print is complete. Their figures are not looked at."""
+import ctypes
 import importlib.util
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -17,6 +19,21 @@ PROGRAMS = os.path.join(os.environ.get("RUNG_BUILD_DIR", ""), "bench")
 
 def is_built(program):
     return unittest.skipUnless(os.path.exists(os.path.join(PROGRAMS, program)), f"{program} was not built: RUNG_BENCH is off")
+
+
+def why_no_ring(entries=1024):
+    """Why the kernel refuses a ring as large as programs have that rung is compared with."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    fd = libc.syscall(425, entries, ctypes.create_string_buffer(120))   # io_uring_setup
+    if fd < 0:
+        limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+        return "a ring of %d entries: %s; RLIMIT_MEMLOCK is %d" % (
+            entries, os.strerror(ctypes.get_errno()), limit)
+    os.close(fd)
+    return None
+
+
+needs_ring = unittest.skipIf(NO_RING := why_no_ring(), NO_RING)
 
 
 class BenchScripts(CliTest):
@@ -44,6 +61,7 @@ class BenchScripts(CliTest):
                     self.assertLess(sample["reads"], sample["rows"], "rows share reads")
 
     @is_built("rung_cold_reads")
+    @needs_ring
     def test_cold_reads_fetches_the_same_rows_in_every_way(self):
         record = self.run_script("cold_reads.py", "--programs", PROGRAMS, "--small", "--parts", "dense,trace", "--row-bytes", "1536")
         (dense,), (trace,) = record["dense"], record["trace"]
@@ -55,6 +73,7 @@ class BenchScripts(CliTest):
 
     @is_built("rung_bench_stream")
     @unittest.skipUnless(shutil.which("fio"), "fio was not found")
+    @needs_ring
     def test_numa_compares_each_value_with_another_program(self):
         record = self.run_script("numa.py", "--programs", PROGRAMS, "--small", "--dir", self.folder)
         kinds = {(result["kind"], result["cores"]) for result in record["bandwidth"]["results"]}
@@ -66,6 +85,15 @@ class BenchScripts(CliTest):
             self.assertEqual([len(samples["rung"]), len(samples["other"])], [1, 1])
             self.assertAlmostEqual(result["ratio"]["median"], samples["rung"][0] / samples["other"][0])
         self.assertTrue({64, 4096} <= {result["row_bytes"] for result in record["gather"]["results"]})
+
+    def test_a_folder_that_is_no_control_group_limits_nothing(self):
+        sys.path.insert(0, BENCH)
+        self.addCleanup(sys.path.remove, BENCH)
+        limit = importlib.import_module("limit")
+        limit.V1 = limit.V2 = self.folder
+        with limit.Limit(1 << 30) as limited:
+            self.assertIn(limited.kind, (None, "systemd-run"))
+        self.assertEqual(os.listdir(self.folder), [])
 
     def test_stage_speed_stages_within_its_limit(self):
         record = self.run_script("stage_speed.py", "--folder", self.folder, "--rows", "20000", "--row-bytes", "1000", "--edges", "30000",
@@ -163,6 +191,7 @@ class BenchScripts(CliTest):
         self.assertEqual(record["of_read"]["median"], sample["verify"] / sample["read"])
 
     @unittest.skipUnless(shutil.which("fio"), "fio is not there: Debian fio")
+    @needs_ring
     def test_cold_vs_fio_reads_the_same_file(self):
         record = self.run_script("cold_vs_fio.py", "--small", "--row-bytes", "512", "--depth", "32")
         (result,) = record["results"]

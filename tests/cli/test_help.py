@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from clitest import RUNG, TESTS, CliTest, Graph, main
+from clitest import RUNG, TESTS, CliTest, Graph, main, read_npy
 
 COMMANDS = ["stage", "score", "verify", "info", "plan", "trace", "numa", "bench"]
 NOT_YET = " is not yet available in this version"
@@ -27,7 +27,7 @@ class Help(CliTest):
 
     def test_man_pages_list_every_option(self):
         source = os.environ.get("RUNG_SOURCE_DIR", os.path.join(TESTS, ".."))
-        names = COMMANDS + (["train"] if "not in this build" not in self.run_rung("--help").stdout else [])
+        names = COMMANDS + (["train"] if self.can_train() else [])
         for name in names:
             with open(os.path.join(source, "tools", "man", "rung-%s.1.md" % name), encoding="utf-8") as file:
                 page = file.read()
@@ -53,14 +53,76 @@ class Help(CliTest):
     def test_unknown_command_lists_the_known(self):
         self.fails("stag", code=2, says=["'stag'", *COMMANDS, "train"])
 
-    def test_full_standard_output_is_a_failure(self):
-        with open("/dev/full", "wb") as full:
-            done = subprocess.run([RUNG, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("standard output", done.stderr)
+
+class Output(CliTest):
+    """Standard output that cannot be written to: a full device, or none."""
+
+    LOST = "standard output could not be written"
+
+    def redirected(self, redirection, *args):
+        done = subprocess.run(["sh", "-c", 'exec "$0" "$@" ' + redirection, RUNG, *map(str, args)],
+                              stderr=subprocess.PIPE, text=True, env=self.environment(), timeout=60,
+                              check=False)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        return done
+
+    def loses(self, *args):
+        for redirection, why in ((">/dev/full", "No space left on device"),
+                                 (">&-", "Bad file descriptor")):
+            with self.subTest(" ".join(map(str, args)) + redirection):
+                done = self.redirected(redirection, *args)
+                self.assertRegex(done.stderr, r"^rung( [a-z]+)?: %s: %s\n$" % (self.LOST, why))
+
+    def test_help_and_version(self):
+        for name in COMMANDS:
+            self.loses(name, "--help")
+        for args in (["info", "--usage"], ["--help"], ["--version"]):
+            self.loses(*args)
+
+    def test_results(self):
+        staged = self.stage(Graph(self.folder), fanout="3,2", batch=50, score="degree")
+        for more in ([], ["--json"]):
+            for args in (["info", staged], ["verify", staged], ["plan", staged],
+                         ["trace", staged, "--methods", "none"], ["bench", staged, "--rows", 1000],
+                         ["numa", "--topology"]):
+                self.loses(*args, *more)
+        self.run_rung("verify", staged)   # a closed standard output did not become one of its files
+
+    def test_what_stage_and_score_write_is_whole(self):
+        graph = Graph(self.folder)
+        for redirection in (">/dev/full", ">&-"):
+            for name, *args in (("stage", *graph.options(score="degree"), "--force"),
+                                ("score", "--graph", graph.graph, "--method", "degree")):
+                out = self.path(name + ".npy")
+                done = self.redirected(redirection, name, *args, "--out", out)
+                self.assertIn(self.LOST, done.stderr)
+                if name == "stage":
+                    self.run_rung("verify", out)
+                else:
+                    self.assertEqual(read_npy(out)[1], (graph.vertices,))
+
+    def test_output_files(self):
+        graph = Graph(self.folder)
+        staged = self.stage(graph, fanout="3,2", batch=50, score="degree")
+        for args in (["trace", staged, "--methods", "none", "--svg"],
+                     ["trace", staged, "--methods", "none", "--out"],
+                     ["score", "--graph", graph.graph, "--method", "degree", "--out"]):
+            self.fails(*args, "/dev/full", code=1,
+                       says="rung %s: /dev/full cannot be written: No space left" % args[0])
+
+    def test_train_ends_with_the_first_line_that_is_lost(self):
+        if not self.can_train():
+            self.skipTest("rung train is not in this build")
+        staged = self.stage(Graph(self.folder), fanout="3,2", batch=50, score="degree")
+        self.loses("train", staged, "--epochs", 1000000, "--hidden", 4, "--normalize", "l2")
 
 
 class Usage(CliTest):
+    def test_threads_that_the_library_does_not_start(self):
+        for name in COMMANDS:
+            with self.subTest(name):
+                self.fails(name, "--threads", 1025, code=2, says=["--threads", "1025", "1024"])
+
     def test_unknown_option(self):
         for name in COMMANDS:
             self.fails(name, "--no-such-option", code=2, says="--no-such-option")
@@ -100,7 +162,7 @@ class Values(CliTest):
                            ("0x10", "no size"), ("5 GiB", "no size"), ("101%", "at most 100%"), ("10%%", "no size"), ("lots",
                                                                                                                       "no size"),
                            ("99999999999999999999", "2^64"), ("18446744073709551616", "2^64"), ("16777216TiB", "2^64"),
-                           ("16777216.0TiB", "2^64")):
+                           ("16777216.0TiB", "2^64"), ("18446744073709551614", "2^64")):
             with self.subTest(text):
                 self.fails("plan", "x", "--host=" + text, code=2, says=["rung plan: --host: '%s'" % text, says])
 
@@ -110,8 +172,10 @@ class Values(CliTest):
                 (["bench", "x", "--rows", "-3"], "--rows: '-3' is no whole number"),
                 (["bench", "x", "--rows", "3k"], "--rows: '3k' is no whole number"),
                 (["bench", "x", "--seed", "18446744073709551616"], "out of range"),
-                (["bench", "x", "--threads", "0"], "--threads: '0' is out of range; give 1 to 4096"),
-                (["bench", "x", "--threads", "4000", "--in-flight", "2"], "more than 4096 requests"),
+                (["bench", "x", "--threads", "0"],
+                 "--threads: '0' is out of range; give 1 to 1024"),
+                (["bench", "x", "--threads", "1000", "--in-flight", "5"],
+                 "more than 4096 requests"),
                 (["bench", "x", "--engine", "aio"], "--engine: 'aio' is no engine; give auto, nvme, io_uring_poll, io_uring or pread"),
                 (["bench", "x", "--gap", "10%"], "--gap: '10%' is too much or not in bytes"),
                 (["bench", "x", "--gap", "4GiB"], "--gap: '4GiB' is too much or not in bytes"),
@@ -172,6 +236,18 @@ class Values(CliTest):
                 used = plan["tiers"][0]["bytes"] + plan["slots"]["bytes"] + plan["cache"]["bytes"]
                 self.assertLessEqual(used, room)
                 self.assertGreater(used, room - 64)
+
+    def test_a_share_of_the_cache_is_one_of_the_host_budget(self):
+        # 2048000 bytes of features
+        staged = self.stage(Graph(self.folder, vertices=4000, row_bytes=512))
+
+        def rows(host, cache):
+            return self.json_of("plan", staged, "--host", host, "--cache", cache)["cache"]["rows"]
+        self.assertGreater(rows("1024000", "10%"), 100)
+        for host in ("1024000", "50%"):
+            self.assertEqual(rows(host, "10%"), rows("1024000", "102400"), host)
+        self.assertEqual(rows("1024000", "100%"), rows("1024000", "max"))
+        self.assertEqual((rows("1024000", "0%"), rows("max", "10%")), (0, 0))
 
     def test_a_budget_that_cannot_hold_the_slots_names_the_least(self):
         staged = self.stage(Graph(self.folder))

@@ -161,10 +161,7 @@ class Contents(CliTest):
         for name, changes in variants.items():
             with self.subTest(name):
                 other = self.stage(graph, "as " + name, **changes)
-                names = sorted(os.listdir(staged))
-                self.assertEqual(sorted(os.listdir(other)), names)
-                _, different, errors = filecmp.cmpfiles(staged, other, names, shallow=False)
-                self.assertEqual((different, errors), ([], []))
+                self.same_dataset(staged, other)
 
     def test_threads_do_not_change_the_bytes(self):
         staged = self.stage(self.graph, threads=1)
@@ -422,6 +419,15 @@ class Results(CliTest):
         self.assertIn("predicted by " + profile, self.run_rung("bench", self.staged, "--host", "20%", "--rows", 2000, "--profile", profile).stdout)
         for option in (("--in-flight", 1), ("--prefetch", 3)):
             self.fails("bench", self.staged, "--profile", profile, *option, code=2, says="leave out")
+
+    def test_all_rows_of_a_long_run_are_predicted(self):
+        """Also those of the rounds after the first, and none of those that warm up."""
+        rows = 5 << 20
+        bench = self.json_of("bench", self.staged, "--numa-node", "none", "--host", "max",
+                             "--ids", "uniform", "--rows", rows, "--warmup", 1 << 20,
+                             "--threads", 1, "--profile", self.profile())
+        self.assertEqual((bench["rows"], bench["warmup_rows"]), (rows, 1 << 20))
+        self.assertAlmostEqual(bench["predicted"]["memory_seconds"] / rows, 104e-9, delta=1e-12)
 
     def test_profiles_that_are_none_are_refused(self):
         self.fails("plan", self.staged, "--profile", self.path("none.json"), code=1, says=["none.json", "rung numa --json"])

@@ -214,6 +214,24 @@ class Mag240M(Folder):
             self.assertTrue(all(math.isnan(label) for label in labels[self.papers:]))
             os.remove(os.path.join(self.root, place, "full_feat.npy"))
 
+    def test_one_list_of_test_papers_is_split_as_ogb_does(self):
+        self.make(None)
+        for count in (0, 3, 4, 13):
+            ids = self.draws.sample(range(self.papers), count)
+            torchfile.write(self.split_file, {"train": [1], "test": ids, "valid": [2]})
+            self.staged("--ogb-mag240m", self.root, "--force")
+            self.has_split("test-whole", ids)
+            self.has_split("test-dev", [v for i, v in enumerate(ids) if i % 5 < 3])
+            self.has_split("test-challenge", [v for i, v in enumerate(ids) if i % 5 >= 3])
+            with open(os.path.join(self.out, "manifest.json"), encoding="utf-8") as file:
+                names = json.load(file)["splits"]
+            self.assertEqual(names, ["train", "test-whole", "test-dev", "test-challenge", "valid"])
+        # a file that has the parts is taken as it is
+        torchfile.write(self.split_file, {"train": [1], "test": [3, 4], "test-dev": [4]})
+        self.staged("--ogb-mag240m", self.root, "--force")
+        self.has_split("test", [3, 4])
+        self.has_split("test-dev", [4])
+
     def test_papers_alone_also_beside_the_features_of_all(self):
         self.make("mag240m")
         report = self.staged("--ogb-mag240m", self.root + "/mag240m_kddcup2021:papers")
@@ -244,7 +262,7 @@ class Mag240M(Folder):
             (torchfile.dict_pickle({"train": torchfile.ndarray([1, 2], shape=(1, 2))}), "number of dimensions"),
             (torchfile.dict_pickle({"train": torchfile.ndarray([1, 2], shape=(3,))}), "fit"),
             (torchfile.dict_pickle({"train": [1]}, protocol=4), "protocol 2"),
-            (torchfile.dict_pickle({"train": [1], "x": 3}), "'x' is no split"),
+            (torchfile.dict_pickle({"train": [1], "x": 3}), "'x' is not a split"),
             (torchfile.dict_pickle({"train": {"a": 1}}), "second dict"),
             (torchfile.dict_pickle({"train": [1]}, module="somewhere.else"), "class or function"),
             (torchfile.dict_pickle({"train": [1]})[:-30], "byte "),
@@ -253,13 +271,35 @@ class Mag240M(Folder):
         for content, says in cases:
             torchfile.write(self.split_file, content)
             self.refused("--ogb-mag240m", self.root, says=["split_dict.pt", says])
-        for content, says in ((b"\x80\x02\x8a\x0al\xfc\x9cF", "no zip file"), (b"PK\3\4", "zip")):
+        for content, says in ((b"\x80\x02\x8a\x0al\xfc\x9cF", "not a zip file"),
+                              (b"PK\3\4", "zip")):
             with open(self.split_file, "wb") as file:
                 file.write(content)
             self.refused("--ogb-mag240m", self.root, says=["split_dict.pt", says])
         os.remove(self.split_file)
         self.refused("--ogb-mag240m", self.root, says=["split_dict.pt: is missing"])
         self.staged("--ogb-mag240m", self.root, "--split", "train=range:0,9")
+
+    def test_counts_that_cannot_be_read_are_refused_with_what_to_do(self):
+        self.make("mag240m")
+        for content in (b"\x80\x02\x8a\x0al\xfc\x9cF",
+                        torchfile.dict_pickle({"paper": 60}, protocol=4)):
+            if content.startswith(b"\x80\x02"):
+                with open(self.meta_file, "wb") as file:
+                    file.write(content)
+            else:
+                torchfile.write(self.meta_file, content)
+            said = self.fails("stage", "--ogb-mag240m", self.root, "--out", self.out, code=1,
+                              says=["meta.pt", "torch", "save it"])
+            self.assertNotIn("split", said)   # no option takes another file in its place
+
+    def test_counts_whose_bytes_need_more_than_64_bits_are_refused(self):
+        self.make("mag240m")
+        # times 1536 it is a multiple of 2^64 more, so the product would be that of the right count
+        torchfile.write(self.meta_file, {"paper": self.papers + (1 << 55), "author": self.authors,
+                                         "institution": self.institutions})
+        self.refused("--ogb-mag240m", self.root,
+                     says=["full_feat.npy: has", "float16 [%d, 768]" % (self.all + (1 << 55))])
 
     def test_one_array_of_a_torch_file(self):
         self.make(None)
@@ -296,6 +336,11 @@ class Igb(Folder):
             self.has_split("valid", range(30, 40))
             self.has_split("test", range(40, 50))
         self.staged("--igb", os.path.join(self.root, "full"), "--force")
+
+    def test_a_folder_that_is_called_as_a_size_is_given(self):
+        self.make("part:full", False)
+        report = self.staged("--igb", os.path.join(self.root, "part:full"))
+        self.assertEqual(report["vertices"], self.papers)
 
     def test_what_is_missing_or_damaged_is_named(self):
         self.make("full", False)

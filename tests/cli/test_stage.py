@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """rung stage: its budget, its plans, and going on behind a stop."""
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from clitest import CliTest, Graph, main
+from clitest import CliTest, Graph, TESTS, main
 
 
 class Stage(CliTest):
@@ -38,6 +40,39 @@ class Stage(CliTest):
         self.fails("stage", *self.options, "--out", self.path("out"), "--memory", "1MiB", code=2, says=["at least", "--memory"])
         self.assertFalse(os.path.exists(self.path("out.partial")))
 
+    def test_files_whose_names_look_like_specs(self):
+        self.graph = Graph(self.folder, vertices=60, edges=300, row_bytes=16)
+        os.mkdir(self.path("dir.npz:a"))
+        names = {"graph": "edges+1,2", "features": "dir.npz:a/x.npy", "score": "hot",
+                 "labels": "year.pt:y"}
+        score = self.graph.write("score", "<f4", (60,), [(7 * v) % 60 for v in range(60)])
+        for option, file in (("graph", self.graph.graph), ("features", self.graph.features),
+                             ("score", score), ("labels", self.graph.label_file)):
+            os.rename(file, self.path(names[option]))
+        words = self.graph.options(**{option: self.path(name) for option, name in names.items()})
+        out = self.path("out")
+        report = self.json_of("stage", *words, "--out", out)
+        self.assertEqual((report["edges"], report["score"]["method"]), (300, "given"))
+        self.run_rung("verify", out, "--source", self.path(names["features"]),
+                      "--graph", self.path(names["graph"]), "--labels", self.path(names["labels"]))
+
+    def test_features_without_a_graph(self):
+        out = self.path("out")
+        words = ["--graph", "none", "--features", self.graph.features, "--out", out]
+        report = self.json_of("stage", *words, "--labels", self.graph.label_file)
+        self.assertEqual((report["vertices"], report["edges"]), (2000, 0))
+        self.run_rung("verify", out, "--source", self.graph.features, "--graph", "none",
+                      "--labels", self.graph.label_file)
+        self.run_rung("plan", out, "--host", "1MiB")
+        self.fails("stage", *words, "--graph", self.graph.graph, code=2,
+                   says="--graph none: another is given as well; give one")
+        self.fails("stage", *words, "--undirected", "--force", code=2,
+                   says="undirected is set, but there are no edges")
+        self.fails("stage", *words, "--fanout", "5", "--force", code=2,
+                   says="fanouts without a graph")
+        self.fails("stage", "--graph", "none", "--igb", self.folder, "--out", out, code=2,
+                   says="--graph none: the folder given has a graph")
+
     def interrupted(self, out):
         """Stop it by SIGINT once it has ranked."""
         process = self.start("stage", *self.options, "--out", out, "--memory", "16MiB", "--plan", "passes")
@@ -46,6 +81,7 @@ class Stage(CliTest):
             time.sleep(0.001)
         process.send_signal(signal.SIGINT)
         process.communicate()
+        self.assertIn(process.returncode, (0, -signal.SIGINT))
         return os.path.exists(journal)
 
     def test_an_interrupted_run_is_resumed_only_when_asked(self):
@@ -63,7 +99,86 @@ class Stage(CliTest):
         self.fails("stage", *self.options, "--out", out, "--resume", "--batch", "7", code=2, says=["another job", "batches of 7"])
         report = self.json_of("stage", *self.options, "--out", out, "--resume")
         self.assertTrue(report["resumed"])
+        self.assertIs(report["already_staged"], False)
         self.run_rung("verify", out, "--source", self.graph.features)
+
+    def test_going_on_with_a_finished_job_ends_well(self):
+        """So that a scheduler may repeat the command until it does."""
+        out = self.path("out")
+        self.run_rung("stage", *self.options, "--out", out, "--resume")
+        before = self.state(out)
+        again = ["stage", *self.options, "--out", out, "--resume"]
+        self.assertIn("already staged: " + out, self.run_rung(*again).stdout)
+        report = self.json_of(*again)
+        self.assertEqual((report["already_staged"], report["resumed"]), (True, True))
+        self.assertEqual((report["rows"], report["phases"]), (None, None))
+        self.assertEqual(report["edges"], 9000)
+        self.fails(*again, "--batch", "7", code=1, says=["another job", "batches of 7", "--force"])
+        self.fails("stage", *self.options, "--out", out, code=1, says="exists")
+        self.assertEqual(self.state(out), before)
+        os.truncate(os.path.join(out, "labels.npy"), 4100)
+        self.fails(*again, code=3, says=["labels.npy", "4100 bytes", "--repair", "--force"])
+
+    @staticmethod
+    def state(folder):
+        stats = {entry.name: entry.stat() for entry in os.scandir(folder)}
+        return {name: (stat.st_mtime_ns, stat.st_ino) for name, stat in stats.items()}
+
+    def test_an_old_dataset_that_cannot_be_removed_is_named(self):
+        """By somebody who may not write into it, which root always may."""
+        home, out = self.path("home"), self.path("home", "out")
+        command, user = self.path("rung"), {}
+        os.mkdir(home)
+        shutil.copy(self.command, command)
+        if os.getuid() == 0:
+            user = {"user": 65534}
+            os.chmod(self.folder, 0o755)
+            os.chmod(command, 0o755)
+            for entry in os.scandir(self.folder):   # whatever the umask
+                if entry.name.endswith(".npy"):
+                    os.chmod(entry.path, 0o644)
+            os.chown(home, 65534, -1)
+            try:
+                subprocess.run([command, "--version"], check=True, capture_output=True, **user)
+            except (OSError, subprocess.SubprocessError) as error:
+                self.skipTest("other users cannot get to %s: %s" % (self.folder, error))
+        self.command = command
+        stage = ["stage", *self.options, "--out", out, "--quiet"]
+        self.run_rung(*stage, **user)
+        os.chmod(out, 0o555)
+        done = self.run_rung(*stage, "--batch", "7", "--force", **user)
+        os.chmod(out + ".partial", 0o755)
+        self.assertIn(out + ".partial: the dataset that was replaced is left there", done.stderr)
+        self.assertIn("Permission denied", done.stderr)
+        self.assertEqual(self.json_of("info", out)["batch"], 7)
+
+    def test_names_that_are_not_utf8_do_not_cost_the_result(self):
+        """Each byte that is not UTF-8 is U+FFFD in JSON."""
+        bad = self.path(os.fsdecode(b"b\xc3\xa4d\xff\xc3"))
+        shown = self.path("b\u00e4d\ufffd\ufffd")
+        os.mkdir(bad)
+        out, score = os.path.join(bad, "out"), os.path.join(bad, "score.npy")
+        profile = shutil.copy(os.path.join(TESTS, "fixtures", "profile-example.json"), bad)
+        report = self.json_of("stage", *self.options, "--out", out)
+        self.assertEqual(report["out"], os.path.join(shown, "out"))
+        report = self.json_of("score", "--graph", self.graph.graph, "--method", "degree", "--out",
+                              score)
+        self.assertEqual(report["out"], os.path.join(shown, "score.npy"))
+        report = self.json_of("plan", out, "--host", "max", "--profile", profile)
+        self.assertEqual(report["profile"], os.path.join(shown, "profile-example.json"))
+        self.json_of("info", out)
+        self.json_of("trace", out, "--host", "20%", "--methods", "degree")
+        store = ["--host", "max", "--numa-node", "none"]
+        self.json_of("bench", out, *store, "--rows", 100)
+        if self.can_train():
+            self.json_of("train", out, *store, "--epochs", 1, "--hidden", 4, "--fanout", "2,2")
+        rank_of_vertex = os.path.join(out, "rank_of_vertex.npy")
+        os.remove(rank_of_vertex)
+        os.mkdir(rank_of_vertex)
+        report = self.json_of("verify", out, "--repair", code=3)
+        self.assertIn(os.path.join(shown, "out", "rank_of_vertex.npy"), report["unrepaired"])
+        os.rmdir(rank_of_vertex)
+        self.assertIs(self.json_of("verify", out, "--repair")["ok"], True)
 
 
 if __name__ == "__main__":

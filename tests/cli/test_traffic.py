@@ -25,7 +25,8 @@ class Traffic(CliTest):
         record = json.loads(done.stdout)
         self.assertEqual((record["benchmark"], record["vertices"], len(record["results"])), ("traffic", 4096, 4))
         for few, many in zip(record["results"][::2], record["results"][1::2]):
-            self.assertEqual((few["gpu_rows"], many["gpu_rows"]), (410, 2458))
+            for result, rows in ((few, 410), (many, 2458)):   # to a page, of eight rows
+                self.assertTrue(rows - 16 < result["gpu_rows"] <= rows, result["gpu_rows"])
             self.assertGreater(few["reduction"], 0.1, "rows by score are asked for more often than by chance")
             self.assertGreater(many["reduction"], few["reduction"])
             for result in (few, many):

@@ -96,6 +96,8 @@ class Verify(CliTest):
     def test_killed_while_repairing(self):
         draws = random.Random(3)
         names = ["features.000.npy", "graph_indices.npy", "labels.npy", "vertex_of_rank.npy"]
+        temp = self.path("temp")
+        os.mkdir(temp)
         for kill in range(3):
             for name in names:
                 path = os.path.join(self.staged, name)
@@ -103,10 +105,12 @@ class Verify(CliTest):
                     self.change(path, draws.randrange(os.path.getsize(path)))
             before = {(bad["file"], bad["block"]) for bad in self.json_of("verify", self.staged, code=3)["bad"]}
             process = subprocess.Popen([RUNG, "verify", self.staged, "--repair", *self.sources, "--quiet"],
-                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                       env=dict(os.environ, TMPDIR=temp))
             time.sleep(kill * 0.015)
             process.kill()
             process.wait()
+            self.assertEqual(os.listdir(temp), [])
             after = subprocess.run([RUNG, "verify", self.staged, "--json"], capture_output=True, check=False)
             self.assertIn(after.returncode, (0, 3))
             after = self.json_of("verify", self.staged, code=after.returncode)["bad"]

@@ -68,8 +68,11 @@ static void gather_is_right(void)
 static const char *const functions[] = {
 	"cudaGetDeviceCount", "cudaGetDevice", "cudaSetDevice", "cudaGetDeviceProperties", "cudaDeviceGetPCIBusId", "cudaMemGetInfo",
 	"cudaDeviceGetAttribute", "cudaMalloc", "cudaHostRegister", "cudaMemcpyAsync", "cudaMemcpy2DAsync", "cudaMemcpy", "cudaMemsetAsync",
-	"cudaStreamCreateWithFlags", "cudaEventCreateWithFlags", "cudaEventRecord", "cudaEventSynchronize", "cudaStreamSynchronize",
+	"cudaDeviceGetStreamPriorityRange", "cudaStreamCreateWithPriority",
+	"cudaEventCreateWithFlags", "cudaEventRecord", "cudaEventSynchronize",
+	"cudaStreamSynchronize",
 	"cudaOccupancyMaxActiveBlocksPerMultiprocessor", "cudaGetDriverEntryPointByVersion", "cudaDeviceEnablePeerAccess",
+	"cuCtxPushCurrent",
 };
 
 static int open_store_once(void)
@@ -111,8 +114,11 @@ static void open_with_failures(int (*open_once)(void), const char *function, uns
 		sim_fail(function, nth, cudaErrorUnknown);
 		rc = open_once();
 		sim_fail(function, 0, cudaSuccess);
-		if (rc == 0) {   /* while closing, or when the caller's GPU was made current again */
-			cr_assert(strcmp(function, "cudaSetDevice") == 0 || strcmp(function, "cudaGetDevice") == 0, "%s, call %u of %lu", function, nth, calls);
+		if (rc == 0) {   /* while closing */
+			cr_assert(strcmp(function, "cuCtxPushCurrent") == 0 ||
+			          strcmp(function, "cudaSetDevice") == 0 ||
+			          strcmp(function, "cudaGetDevice") == 0,
+			          "%s, call %u of %lu", function, nth, calls);
 		} else {
 			cr_assert_eq(rc, RUNG_E_IO, "%s: %s", function, rung_last_error());
 			cr_assert(strstr(rung_last_error(), "cuda: "), "%s: %s", function, rung_last_error());
@@ -143,6 +149,12 @@ Test(gpu_errors, any_call_may_fail_while_a_store_opens_and_nothing_is_left)
 	fail_each_call(open_store_once);
 }
 
+Test(gpu_errors, the_streams_of_a_store_have_the_lowest_priority)
+{
+	cr_assert_eq(sim_streams(SIM_PRIORITY_LEAST), 2);
+	cr_assert_eq(sim_streams(0), 0);
+}
+
 Test(gpu_errors, any_call_may_fail_while_a_sampler_opens_and_nothing_is_left)
 {
 	fail_each_call(open_sampler_once);
@@ -169,6 +181,30 @@ Test(gpu_errors, host_memory_that_cannot_be_pinned_says_how_far_it_came)
 	cr_assert_eq(rung_store_open(f.ds, f.plan, &opts, &store), RUNG_E_NOMEM);
 	cr_assert(strstr(rung_last_error(), "cuda: registering "), "%s", rung_last_error());
 	cr_assert(strstr(rung_last_error(), "limit of locked memory"), "%s", rung_last_error());
+}
+
+/* Two buffers hold a row each, and the second of them is in two registrations. */
+Test(gpu_errors, rows_that_cross_the_border_of_a_registration_are_loaded)
+{
+	const uint64_t wide = RUNG__REGISTER_BYTES / 2 + 7 * RUNG__PAGE_BYTES + 40, rows = 3;
+	struct rung_store_opts opts = {
+		.size = sizeof(opts), .requests_max = 1, .batch_rows_max = 1, .vertex_ids = 1,
+	};
+	struct rung_plan_opts plan_opts;
+	int gpus[3];
+
+	fixture_close(&f);
+	fixture_open(&f, rows, wide, RUNG_BYTES_MAX, &opts, NULL);
+	cr_assert_eq(rung_store_close(f.store), 0);
+	rung_plan_destroy(f.plan);
+	plan_opts = fixture_plan_opts(rows * wide, RUNG_BYTES_MAX, gpus);
+	plan_opts.gpu_bytes = 2 * wide + wide / 2;
+	plan_opts.replicate_bytes = RUNG_BYTES_NONE;
+	cr_assert_eq(rung_plan_create(f.ds, &plan_opts, &f.plan), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_store_open(f.ds, f.plan, &opts, &f.store), 0, "%s", rung_last_error());
+	cr_assert_geq(rung_plan_tier(f.plan, fixture_tier(&f, "host"))->rank_first, 2);
+	for (uint64_t rank = 0; rank < rows; rank++)
+		fixture_gather_and_check(&f, &rank, 1);
 }
 
 Test(gpu_errors, gpus_without_a_link_at_open_are_named)
@@ -242,11 +278,53 @@ Test(gpu_errors, a_launch_that_fails_fails_its_request_alone)
 	sim_fail("cudaLaunchKernel", 2, cudaErrorLaunchFailure);   /* the first scatter */
 	cr_assert_eq(rung_gather(f.store, &list, out, 0), RUNG_E_IO);
 	cr_assert(strstr(rung_last_error(), "cuda: starting the scatter kernel"), "%s", rung_last_error());
-	gather_is_right();
-	sim_fail("cudaEventQuery", 1, cudaErrorUnknown);
-	cr_assert_eq(rung_gather(f.store, &list, out, 0), RUNG_E_IO);
 	for (unsigned i = 0; i < 10; i++)   /* no slot and no request was lost */
 		gather_is_right();
+}
+
+/* Kernels tell of their own end; CUDA is asked now and then whether that can still come. */
+Test(gpu_errors, a_device_that_fails_is_noticed_without_a_word_from_it)
+{
+	unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
+	struct rung_request *request;
+
+	hold();
+	request = submit(out, NULL);
+	sim_fail("cudaEventQuery", 1, cudaErrorUnknown);
+	cr_assert_eq(rung_request_wait(request, -1), RUNG_E_IO);
+	cr_assert(strstr(rung_request_error(request), "cuda: gathering rows"), "%s",
+	          rung_request_error(request));
+	sim_hold(false);
+	cr_assert_eq(cudaDeviceSynchronize(), cudaSuccess);
+	rung_request_put(request);
+	gather_is_right();
+}
+
+Test(gpu_errors, kernels_that_never_run_are_noticed)
+{
+	unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
+
+	for (unsigned nth = 1; nth <= 2; nth++) {   /* the gather, the first scatter */
+		sim_fail("cudaLaunchKernel", nth, cudaSuccess);   /* says so, and does nothing */
+		cr_assert_eq(rung_gather(f.store, &list, out, 0), RUNG_E_IO);
+		cr_assert(strstr(rung_last_error(), "the kernel has not run"), "%s",
+		          rung_last_error());
+		gather_is_right();
+	}
+}
+
+Test(gpu_errors, a_gather_of_no_rows_waits_for_no_kernel)
+{
+	const struct rung_ids none = { NULL, 0, RUNG_U64, RUNG_RANKS };
+	struct rung_request *request;
+
+	gather_is_right();   /* and leaves a report with misses */
+	hold();
+	cr_assert_eq(rung_gather_submit(f.store, &none, NULL, 0, NULL, &request), 0, "%s",
+	             rung_last_error());
+	cr_assert_eq(rung_request_wait(request, -1), 0, "%s", rung_last_error());
+	rung_request_put(request);
+	sim_hold(false);
 }
 
 /* The kernel was started: it has to be over when the request may serve again, on whatever stream. */
@@ -287,14 +365,11 @@ Test(gpu_errors, after_a_sticky_error_every_request_fails_and_the_store_closes)
 
 Test(gpu_errors, memory_the_gpu_cannot_reach_is_refused)
 {
-	unsigned char *out = fixture_memory(&f, ASKED * WIDTH), *plain = malloc(ASKED * WIDTH);
-	struct rung_ids unknown = { ids, ASKED, RUNG_U64, RUNG_RANKS };
+	unsigned char *plain = malloc(ASKED * WIDTH);
 	struct rung_request *request;
 
 	cr_assert_eq(rung_gather_submit(f.store, &list, plain, 0, NULL, &request), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "cannot reach the output"), "%s", rung_last_error());
-	cr_assert_eq(rung_gather_submit(f.store, &unknown, out, 0, NULL, &request), RUNG_E_INVAL);
-	cr_assert(strstr(rung_last_error(), "cannot reach the ids"), "%s", rung_last_error());
 	free(plain);
 	gather_is_right();
 }
@@ -335,7 +410,7 @@ Test(gpu_errors, work_on_another_stream_sees_the_rows)
 	cr_assert_eq(cudaHostAlloc((void **)&host, ASKED * WIDTH, 0), cudaSuccess);
 	for (unsigned round = 0; round < 20; round++) {
 		unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
-		struct rung_request *request = submit(out, round % 2 ? mine : NULL);
+		struct rung_request *request = submit(out, round % 2 ? mine : RUNG_STREAM_OWN);
 
 		cr_assert_eq(rung_request_wait_stream(request, theirs), 0, "%s", rung_last_error());
 		cr_assert_eq(cudaMemcpyAsync(host, out, ASKED * WIDTH, cudaMemcpyDeviceToHost, theirs), cudaSuccess);
@@ -350,7 +425,8 @@ Test(gpu_errors, work_on_another_stream_sees_the_rows)
 }
 
 static const char *const waits[] = { "cudaEventSynchronize", "cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaMemcpy", "cudaMalloc",
-	                             "cudaFree", "cudaHostRegister", "cudaStreamCreateWithFlags", "cudaEventCreateWithFlags" };
+	                             "cudaFree", "cudaHostRegister",
+	                             "cudaStreamCreateWithPriority", "cudaEventCreateWithFlags" };
 
 static unsigned long calls_of_waits(void)
 {
@@ -441,90 +517,14 @@ Test(gpu_errors, a_wait_has_a_bound_while_the_gpu_is_silent)
 	unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
 	struct rung_request *request;
 
-	hold();
-	request = submit(out, NULL);
-	cr_assert_eq(rung_request_wait(request, 1000000), RUNG_E_TIMEDOUT);
-	cr_assert_eq(rung_request_poll(request), 0);
-	sim_hold(false);
-	cr_assert_eq(rung_request_wait(request, -1), 0, "%s", rung_last_error());
-	fixture_check(&f, ids, ASKED, out, WIDTH);
-	rung_request_put(request);
-}
-
-/* ---- copies that wait on the stream ---- */
-
-static bool on_stream(void)
-{
-	return getenv("RUNG_TEST_STREAM_ROWS") && !getenv("CUDA_LAUNCH_BLOCKING");
-}
-
-/* Cold rows too: nothing the host does waits, and work on another stream still sees them. */
-Test(gpu_errors, with_copies_on_the_stream_ordering_waits_for_no_read)
-{
-	unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
-	struct rung_request *request;
-	cudaStream_t theirs;
-
-	if (!on_stream())
-		SKIP("RUNG_TEST_STREAM_ROWS is not set, or launches block");
-	cr_assert_eq(cudaStreamCreateWithFlags(&theirs, cudaStreamNonBlocking), cudaSuccess);
-	hold();
-	request = submit(out, NULL);
-	cr_assert_eq(rung_request_wait_stream(request, theirs), 0, "%s", rung_last_error());
-	cr_assert_eq(host_waits(), 0);
-	sim_hold(false);
-	cr_assert_eq(cudaStreamSynchronize(theirs), cudaSuccess);
-	fixture_check(&f, ids, ASKED, out, WIDTH);
-	rung_request_put(request);
-	cr_assert_eq(cudaStreamDestroy(theirs), cudaSuccess);
-}
-
-/* A stream whose rows never come goes on all the same. */
-Test(gpu_errors, with_copies_on_the_stream_a_failed_read_lets_it_go_on)
-{
-	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 3, .batch_rows_max = 1000 };
-	struct rung_request *request;
-	unsigned char *out;
-
-	if (!on_stream())
-		SKIP("RUNG_TEST_STREAM_ROWS is not set, or launches block");
-	tear_down();
-	support_fault_reset();
-	fixture_open(&f, ROWS, WIDTH, 5 * 8192, &opts, &support_fault_tier);
-	out = fixture_memory(&f, ASKED * WIDTH);
-	list = fixture_ids(&f, ids, ASKED, RUNG_U64, RUNG_RANKS);
-	atomic_store(&support_fault.seen, 0);
-	support_fault.kind = SUPPORT_FAULT_ERRNO;
-	support_fault.err = EIO;
-	support_fault.first = 3;
-	support_fault.count = UINT64_MAX;
-	request = submit(out, NULL);
-	cr_assert_eq(rung_request_wait_stream(request, NULL), 0, "%s", rung_last_error());
-	cr_assert_eq(cudaDeviceSynchronize(), cudaSuccess);
-	cr_assert_eq(rung_request_wait(request, -1), RUNG_E_IO);
-	cr_assert(strstr(rung_request_error(request), "row of rank"), "%s", rung_request_error(request));
-	rung_request_put(request);
-	support_fault.kind = SUPPORT_FAULT_NONE;
-	gather_is_right();
-}
-
-Test(gpu_errors, with_copies_on_the_stream_more_cold_rows_than_room_are_refused)
-{
-	uint64_t cold[1500];
-	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 3, .batch_rows_max = 2000 };
-	struct rung_store_stats stats = { .size = sizeof(stats) };
-
-	if (!on_stream())
-		SKIP("RUNG_TEST_STREAM_ROWS is not set, or launches block");
-	tear_down();
-	fixture_open(&f, ROWS, WIDTH, 5 * 8192, &opts, NULL);
-	for (unsigned i = 0; i < 1500; i++)
-		cold[i] = ROWS - 1 - i % 1000;
-	list = fixture_ids(&f, cold, 1500, RUNG_U64, RUNG_RANKS);
-	cr_assert_eq(rung_gather(f.store, &list, fixture_memory(&f, 1500 * WIDTH), 0), RUNG_E_NOMEM);
-	cr_assert(strstr(rung_last_error(), "1500 cold rows in one request, there is room for 1000"), "%s", rung_last_error());
-	cr_assert_eq(rung_store_stats(f.store, &stats), 0);   /* rows that nobody looked for are no hits */
-	cr_assert_eq(stats.tiers[fixture_tier(&f, "nvme")].hits, stats.cache_hits + stats.joined_rows + stats.read_rows + stats.duplicate_rows);
-	list = fixture_ids(&f, ids, ASKED, RUNG_U64, RUNG_RANKS);
-	gather_is_right();
+	for (unsigned round = 0; round < 3; round++) {   /* the same request each time */
+		hold();
+		request = submit(out, NULL);
+		cr_assert_eq(rung_request_wait(request, 1000000), RUNG_E_TIMEDOUT);
+		cr_assert_eq(rung_request_poll(request), 0);
+		sim_hold(false);
+		cr_assert_eq(rung_request_wait(request, -1), 0, "%s", rung_last_error());
+		fixture_check(&f, ids, ASKED, out, WIDTH);
+		rung_request_put(request);
+	}
 }

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stores with rows in GPU memory, shared between processes: CUDA IPC wants two of them, so one end is always a child. */
 #include <criterion/criterion.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "says.h"
 #include "share_child.h"
 #include "share_fixture.h"
 
@@ -68,14 +72,51 @@ Test(share_gpu, a_creator_that_is_killed_is_told_to_those_who_read_its_memory)
 	cr_assert_eq(share_child_end(&child), 0);   /* and it closes its store */
 }
 
-Test(share_gpu, a_creator_that_closes_is_told_as_well)
+static struct rung_store *closing;
+
+static void *close_store(void *arg)
+{
+	(void)arg;
+	return (void *)(intptr_t)rung_store_close(closing);
+}
+
+/* A simulated GPU ends the process that frees memory while another has it open. */
+Test(share_gpu, a_creator_that_closes_waits_for_those_who_read_its_memory)
+{
+	int refused = has_peer_rows() ? RUNG_E_NODEV : 0;
+	struct share_child child;
+	pthread_t thread;
+	void *rc;
+
+	closing = share_fixture_create(&s);
+	cr_assert_eq(share_child_start(&child, "attach", s.path, s.base.dir), 0, "%s", child.line);
+	cr_assert_eq(share_child_ask(&child, "submit 1"), 0, "%s", child.line);
+	cr_assert_eq(pthread_create(&thread, NULL, close_store, NULL), 0);
+	cr_assert_eq(share_child_ask(&child, "finish"), 0, "%s", child.line);
+	while (share_fixture_is_shared(&s))   /* it is being closed: no gather begins any more */
+		sched_yield();
+	cr_assert_eq(share_child_ask(&child, "gather 2"), refused, "%s", child.line);
+	cr_assert_eq(share_child_end(&child), 0);
+	cr_assert_eq(pthread_join(thread, &rc), 0);
+	cr_assert_eq((intptr_t)rc, 0, "%s", rung_last_error());
+}
+
+Test(share_gpu, a_creator_that_closes_leaves_memory_that_a_stopped_process_has_open)
 {
 	struct rung_store *creator = share_fixture_create(&s);
 	struct share_child child;
 
 	cr_assert_eq(share_child_start(&child, "attach", s.path, s.base.dir), 0, "%s", child.line);
-	rung_store_close(creator);
-	cr_assert_eq(share_child_ask(&child, "gather 2"), has_peer_rows() ? RUNG_E_NODEV : 0, "%s", child.line);
+	cr_assert_eq(kill(child.pid, SIGSTOP), 0);
+	if (has_peer_rows()) {
+		assert_says(rung_store_close(creator), RUNG_E_TIMEDOUT, "is still open in attached "
+		            "processes after 5 s; it stays allocated until this process ends");
+	} else {
+		cr_assert_eq(rung_store_close(creator), 0, "%s", rung_last_error());
+	}
+	cr_assert_eq(kill(child.pid, SIGCONT), 0);
+	cr_assert_eq(share_child_ask(&child, "gather 2"), has_peer_rows() ? RUNG_E_NODEV : 0, "%s",
+	             child.line);
 	cr_assert_eq(share_child_end(&child), 0);
 }
 
@@ -107,4 +148,38 @@ Test(share_gpu, a_process_that_has_no_gpu_is_told_so)
 	unsetenv("CUDA_VISIBLE_DEVICES");
 	unsetenv("RUNG_SIM_GPUS");
 	rung_store_close(creator);
+}
+
+static int attach_to_gpu(struct share_child *child, const char *gpu)
+{
+	int rc;
+
+	setenv("RUNG_TEST_ATTACH_GPU", gpu, 1);
+	rc = share_child_start(child, "attach", s.path, s.base.dir);
+	unsetenv("RUNG_TEST_ATTACH_GPU");
+	return rc;
+}
+
+Test(share_gpu, who_attaches_may_name_its_gpu)
+{
+	struct rung_store *creator = share_fixture_create(&s), *store;
+	struct rung_store_opts opts = { .size = sizeof(opts) };
+	struct rung_gpu_info info = { .size = sizeof(info) };
+	const char *last = rung_gpu_info(1, &info) == 0 ? "1" : "0";
+	struct share_child child;
+
+	cr_assert_eq(attach_to_gpu(&child, last), 0, "%s", child.line);
+	cr_assert_eq(share_child_ask(&child, "gpu"), atoi(last));
+	cr_assert_eq(share_child_ask(&child, "gather 3"), 0, "%s", child.line);
+	cr_assert_eq(share_child_end(&child), 0);
+	cr_assert_eq(attach_to_gpu(&child, "77"), RUNG_E_NODEV, "%s", child.line);
+	cr_assert(strstr(child.line, "there is no GPU 77"), "%s", child.line);
+	cr_assert_eq(share_child_end(&child), 0);
+	cr_assert_eq(attach_to_gpu(&child, "-2"), RUNG_E_INVAL, "%s", child.line);
+	cr_assert(strstr(child.line, "gpu -2; give a GPU's number"), "%s", child.line);
+	cr_assert_eq(share_child_end(&child), 0);
+	rung_store_close(creator);
+	opts.gpu = &info.node;   /* any number */
+	cr_assert_eq(rung_store_open(s.base.ds, s.base.plan, &opts, &store), RUNG_E_INVAL);
+	cr_assert(strstr(rung_last_error(), "is for rung_store_attach()"), "%s", rung_last_error());
 }

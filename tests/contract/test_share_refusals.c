@@ -73,6 +73,16 @@ static void refuses(struct share_message *message, int status, const char *words
 	cr_assert_eq(share_fixture_descriptors(NULL), before, "%s", words);
 }
 
+Test(refusals, a_gpu_for_a_store_that_gathers_on_the_cpu)
+{
+	const int gpu = 0;
+	struct rung_store_opts opts = { .size = sizeof(opts), .gpu = &gpu };
+	struct rung_store *store;
+
+	assert_says(rung_store_attach(s.path, &opts, &store), RUNG_E_INVAL,
+	            "gpu 0, the shared store gathers on the CPU; leave opts.gpu NULL");
+}
+
 /* Hang up on those who wait to be accepted. */
 static void *stop_listening(void *arg)
 {

@@ -39,8 +39,6 @@ static void open_store(uint64_t kept, struct rung_store_opts opts)
 	support_fault_reset();
 	opts.size = sizeof(opts);
 	opts.batch_rows_max = opts.batch_rows_max ? opts.batch_rows_max : 4096;
-	if (getenv("RUNG_TEST_STREAM_ROWS"))
-		opts.stream_rows_max = (uint32_t)strtoul(getenv("RUNG_TEST_STREAM_ROWS"), NULL, 10);
 	plan_opts.cache_bytes = kept ? CACHE_HEADER + kept * (f.row_bytes + 64) : RUNG_BYTES_NONE;
 	rung_plan_destroy(f.plan);
 	cr_assert_eq(rung_plan_create(f.ds, &plan_opts, &f.plan), 0, "%s", rung_last_error());

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,15 +19,20 @@ static struct store_fixture f;
 static uint64_t ids[ASKED];
 static unsigned char *out;
 
-static void open_over_faults(int no_merge)
+static void open_rows(uint64_t rows, uint64_t width, int no_merge)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 4, .no_merge = no_merge };
 
 	support_fault_reset();
-	fixture_open(&f, ROWS, WIDTH, 20 * 4096, &opts, &support_fault_tier);
+	fixture_open(&f, rows, width, 20 * RUNG__MAX(width, 4096), &opts, &support_fault_tier);
 	atomic_store(&support_fault.seen, 0);
 	fixture_random_ids(&f, ids, ASKED, 3);
-	out = fixture_memory(&f, ASKED * WIDTH);
+	out = fixture_memory(&f, ASKED * width);
+}
+
+static void open_over_faults(int no_merge)
+{
+	open_rows(ROWS, WIDTH, no_merge);
 }
 
 static void close_all(void)
@@ -40,6 +46,15 @@ static uint64_t retries(void)
 
 	rung_store_stats(f.store, &stats);
 	return stats.retries;
+}
+
+/* Rows from one sector to the next. */
+static uint64_t sector_rows(void)
+{
+	struct rung_store_stats stats = { .size = sizeof(stats) };
+
+	rung_store_stats(f.store, &stats);
+	return RUNG__MAX(stats.sector_bytes / WIDTH, 1);
 }
 
 static struct rung_request *submit(uint64_t first, uint64_t count)
@@ -71,7 +86,7 @@ Test(faults, a_read_that_fails_once_is_read_again)
 
 Test(faults, short_reads_are_completed)
 {
-	open_over_faults(0);
+	open_rows(600, 8192, 0);   /* several sectors, whether of 512 bytes or of 4096 */
 	support_fault.kind = SUPPORT_FAULT_SHORT;
 	support_fault.count = UINT64_MAX;
 	fixture_gather_and_check(&f, ids, ASKED);
@@ -93,22 +108,27 @@ Test(faults, completions_in_any_order_are_right)
 
 Test(faults, a_bad_sector_fails_only_the_requests_that_want_its_row)
 {
-	uint64_t bad = ROWS - 10;
 	struct rung_request *hit, *spared;
+	uint64_t step, first, bad;
+	char says[64];
 
 	if (fixture_in_place())
 		cr_skip_test("a row's neighbours are not those of its rank where rows stay in place");
 	open_over_faults(0);
+	step = sector_rows();
+	first = ROWS - 21 * step;
+	bad = first + 10 * step;
+	for (unsigned i = 0; i < 20; i++)   /* on both sides of the bad sector: one merged read */
+		ids[i] = first + i * step;
 	for (unsigned i = 0; i < 20; i++)
-		ids[i] = ROWS - 20 + i;   /* neighbours of the bad row on both sides: one merged read */
-	for (unsigned i = 0; i < 20; i++)
-		ids[20 + i] = ROWS - 20 + i + (i >= 10);
-	ids[39] = ROWS - 1;
+		ids[20 + i] = first + (i + (i >= 10)) * step;
+	snprintf(says, sizeof(says), "row of rank %lu at offset %lu", (unsigned long)bad,
+	         (unsigned long)(4096 + bad * WIDTH));
 	support_fault.bad_offset = 4096 + bad * WIDTH;
 	hit = submit(0, 20);
 	spared = submit(20, 20);
 	cr_assert_eq(rung_request_wait(hit, -1), RUNG_E_IO);
-	cr_assert(strstr(rung_request_error(hit), "row of rank 2990 at offset 1534976"), "%s", rung_request_error(hit));
+	cr_assert(strstr(rung_request_error(hit), says), "%s", rung_request_error(hit));
 	cr_assert(strstr(rung_request_error(hit), strerror(ENODATA)));
 	cr_assert(strstr(rung_request_error(hit), "features.000.npy"));
 	cr_assert_eq(rung_request_wait(spared, -1), 0, "%s", rung_last_error());

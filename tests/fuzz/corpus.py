@@ -200,7 +200,10 @@ def spec_seeds():
     seed("spec", "ok-npy", "2@e.npy")
     seed("spec", "ok-two", "3@e.npy\nraw:@f,u32,2x8")
     for name, text in (("parts", "@e.npy+0,0"), ("part-counts", "@e.npy+0:64,0:64"), ("raw-parts", "raw:@f,u32,2x100,512+0:64,0"),
-                       ("range", "range:3,9"), ("no-range", "range:3,3"), ("pad", "pad:9,range:3,9"), ("pad-npy", "pad:2,range:0,2")):
+                       ("range", "range:3,9"), ("no-range", "range:3,3"),
+                       ("pad", "pad:9,range:3,9"), ("pad-npy", "pad:2,range:0,2"),
+                       ("every", "every:3,1,3,range:0,9"),
+                       ("every-raw", "every:5,0,3,raw:@f,u32,9")):
         seed("spec", "ok-" + name, "0" + text)
     seed("spec", "graph-csc", "0csc:raw:@p,u64,65,raw:@f,u32,64")
     seed("spec", "graph-csr", "1csr:raw:@p,u64,65,0,raw:@f,u32,64,0")
@@ -219,7 +222,11 @@ def spec_seeds():
             ("part", "@e.npy+0,1"), ("part-count", "@e.npy+0,0:63"), ("part-huge", "@e.npy+9223372036854775807,1"), ("parts-alone", "+0,0"),
             ("range", "range:9,3"), ("range-text", "range:a,b"), ("range-one", "range:1"), ("range-huge", "range:0,9223372036854775807"),
             ("pad-short", "pad:1,range:0,2"), ("pad-unsigned", "pad:4096,raw:@f,u8,9"), ("pad-pad", "pad:9,pad:8,range:0,2"), ("pad-huge",
-             "pad:9223372036854775807,range:0,2"), ("pad-none", "pad:5,"), ("pt", "@n.pt:x"), ("csv", "@n.csv.gz"), ("long", "a" * 1000)):
+             "pad:9223372036854775807,range:0,2"), ("pad-none", "pad:5,"),
+            ("every-empty", "every:5,3,3,range:0,9"), ("every-end", "every:2,0,3,range:0,9"),
+            ("every-zero", "every:0,0,0,range:0,9"), ("every-short", "every:5,0,range:0,9"),
+            ("every-pad", "every:5,0,3,pad:9,range:0,9"),
+            ("pt", "@n.pt:x"), ("csv", "@n.csv.gz"), ("long", "a" * 1000)):
         seed("spec", "bad-" + name, "0" + text)
     seed("spec", "not-utf-8", b"0raw:@\xff\xfe,u8,1")
 

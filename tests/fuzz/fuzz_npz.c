@@ -71,8 +71,9 @@ static void read_all(const struct rung_source *src, const char *path)
 	const struct rung_array_info *info = rung_source_info(src);
 	uint64_t bytes = info->row_count * info->row_bytes;
 	unsigned char *rows;
+	int rc;
 
-	if (src->inflate) {
+	if (src->stream) {
 		read_inflated(src, bytes);
 		return;
 	}
@@ -80,8 +81,11 @@ static void read_all(const struct rung_source *src, const char *path)
 	if (bytes == 0 || src->data)
 		return;
 	rows = malloc(bytes);
-	FUZZ_CHECK(rows && rung_source_read_bytes(src, 0, bytes, rows) == 0);
-	compare(src, path, rows, bytes);
+	FUZZ_CHECK(rows);
+	rc = rung_source_read_bytes(src, 0, bytes, rows);
+	FUZZ_CHECK(rc == 0 || rc == RUNG_E_FORMAT);   /* another CRC than the zip entry states */
+	if (rc == 0)
+		compare(src, path, rows, bytes);
 	free(rows);
 }
 

@@ -10,7 +10,7 @@
 
 #define SLOTS 4u
 
-static char folder[64];
+static char folder[256];
 
 static void remove_folder(void)
 {
@@ -21,14 +21,14 @@ const char *fuzz_folder(void)
 {
 	if (folder[0])
 		return folder;
-	strcpy(folder, access("/dev/shm", W_OK) == 0 ? "/dev/shm/rung-fuzz-XXXXXX" : "/tmp/rung-fuzz-XXXXXX");
-	FUZZ_CHECK(mkdtemp(folder) && atexit(remove_folder) == 0);
+	support_prefer_memory();
+	FUZZ_CHECK(support_tempdir(folder, sizeof(folder)) == 0 && atexit(remove_folder) == 0);
 	return folder;
 }
 
 const char *fuzz_file(unsigned slot, const char *name, const void *data, size_t bytes)
 {
-	static char paths[SLOTS][128];
+	static char paths[SLOTS][320];
 	int fd;
 
 	FUZZ_CHECK(slot < SLOTS);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One JSON object of what run.sh ran: the machine, each step, what was measured, and the figures aimed at. Exit 1 when a step failed."""
+"""One JSON object of what run.sh ran: the machine, each step, what was measured, and the values
+aimed at. Exit 1 when a step failed."""
 import argparse
 import json
 import os
@@ -32,6 +33,34 @@ def machine():
             "kernel": platform.release(), "python": platform.python_version()}
 
 
+def machine_once(path):
+    """Asking the driver takes a second or more, and a report is written after each step."""
+    if not os.path.exists(path):
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(machine(), file)
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def commit(root):
+    """Of the checkout, or of what was packed."""
+    packed = os.path.join(root, "COMMIT")
+    if os.path.exists(packed):
+        with open(packed, encoding="utf-8") as file:
+            return file.read().strip() or None
+    return output_of("git", "describe", "--always", "--dirty", cwd=root)
+
+
+def lines_of(text):
+    """The results that a benchmark printed; one that was stopped may have left a part of a line."""
+    for line in text.splitlines():
+        if line.startswith('{"benchmark"'):
+            try:
+                yield json.loads(line)
+            except ValueError:
+                pass
+
+
 def read_steps(path):
     """The steps as run.sh wrote them, the lines of JSON that the benchmarks printed, and what rung numa did."""
     steps, measured, numa = [], [], None
@@ -46,8 +75,8 @@ def read_steps(path):
                 lines = text.splitlines()
                 step["why"] = [line for line in lines if WHY.search(line)][:LOG_LINES]
                 step["output"] = lines[-LOG_LINES:]
-            if step["group"] in ("bench", "check"):
-                measured += [json.loads(line) for line in text.splitlines() if line.startswith('{"benchmark"') and line.endswith("}")]
+            if step["group"] != "start":
+                measured += lines_of(text)
             if step["group"] == "numa" and step["state"] == "passed":
                 try:
                     numa = json.loads(text)
@@ -64,29 +93,37 @@ def figures(measured):
     def add(what, line, value, bound, asked):
         found.append({"what": what, "row_bytes": line.get("row_bytes"), "value": value, bound: asked,
                       "reached": value >= asked if bound == "at_least" else value <= asked})
-    select = {line["row_bytes"]: line["rows_per_s"] for line in measured if line["benchmark"] == "index_select"}
+    select = {(line["table_bytes"], line["row_bytes"]): line["rows_per_s"]
+              for line in measured if line["benchmark"] == "index_select" and "skipped" not in line}
     for line in measured:
-        name = " ".join(str(line[key]) for key in ("benchmark", "tier", "host_share", "compute_share") if key in line)
+        name = " ".join(str(line[key]) for key in (
+            "benchmark", "tier", "host_share", "compute_share", "table_bytes") if key in line)
         for bound in ("at_least", "at_most"):
             if bound in line:
                 add(name, line, line["ratio"], bound, line[bound])
-        if line["benchmark"] == "gather" and line["tier"] == "gpu" and line["aligned"] and line["row_bytes"] in select:
-            add("gather gpu over torch.index_select", line, line["rows_per_s"] / select[line["row_bytes"]], "at_least", 1)
+        place = (line.get("table_bytes"), line.get("row_bytes"))
+        if line["benchmark"] == "table" and place in select:
+            add("table over torch.index_select", line, line["rows_per_s"] / select[place],
+                "at_least", 1)
     return found
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("--steps", "--root", "--command", "--dry-run"):
+    for name in ("--steps", "--machine", "--root", "--command", "--dry-run"):
         parser.add_argument(name, required=True)
+    parser.add_argument("--quiet", action="store_true", help="the JSON object alone")
     args = parser.parse_args()
     steps, measured, numa = read_steps(args.steps)
     failed = [step["name"] for step in steps if step["state"] == "failed"]
     aimed = figures(measured)
     print(json.dumps({"benchmark": "gpu", "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                      "commit": output_of("git", "describe", "--always", "--dirty", cwd=args.root), "command": args.command.strip(),
-                      "dry_run": args.dry_run == "yes", "machine": machine(), "failed": failed, "steps": steps, "figures": aimed,
-                      "measured": measured, "numa": numa}, indent=1))
+                      "commit": commit(args.root), "command": args.command.strip(),
+                      "dry_run": args.dry_run == "yes",
+                      "machine": machine_once(args.machine), "failed": failed, "steps": steps,
+                      "figures": aimed, "measured": measured, "numa": numa}, indent=1))
+    if args.quiet:
+        return 0
     counts = {state: sum(step["state"] == state for step in steps) for state in ("passed", "failed", "skipped", "planned")}
     print(", ".join(f"{count} {state}" for state, count in counts.items() if count), file=sys.stderr)
     for figure in aimed:

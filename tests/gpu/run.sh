@@ -1,40 +1,62 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything that needs a GPU, on a machine that has one, in one go. Bash, Python 3 (standard library) and a driver are enough there.
+# Everything that needs a GPU, on a machine that has one, with Bash, Python 3 and a driver.
 set -uo pipefail
 
 usage() {
 	cat <<'EOT'
-usage: tests/gpu/run.sh [--build DIR] [--out FILE] [--only LIST] [--seconds N] [--dir DIR] [--arch LIST] [--bench ARGS]
+usage: tests/gpu/run.sh [--build DIR] [--out FILE] [--logs FILE.tar.gz] [--only LIST] [--seconds N]
+                        [--dir DIR] [--arch LIST] [--bench ARGS] [--torch ARGS]
                         [--dry-run | --pack DIR]
 
-Runs, with a time limit for each step: the contract tests on the device "cuda" (rows in host memory, on the GPU, on a GPU that
-poses as three), the tests with several processes, the race program, the same with launches that block and one queue, a comparison
-of the GPU's rows with the CPU's, compute-sanitizer's memcheck and racecheck on small cases, bench/gpu with its ceilings, and rung numa,
-whose JSON of what GPUs copy and gather from each NUMA node and from each other becomes "numa" of the object.
+Measures first, then tests, each step with a time limit. One JSON object reports the machine, every
+step, and the results next to the values aimed at. It is written after each step and on every way
+out, so a run that is stopped leaves what it had.
 
-  --build DIR    a build of rung, or what --pack made of one (default: build-gpu, which is built first)
-  --out FILE     the JSON object goes there (default: stdout)
-  --only LIST    groups of steps: contract processes races blocking check sanitizer bench numa (default: all)
-  --seconds N    all of it, at most (default: 570); steps for which no time is left are skipped
-  --dir DIR      for temporary files: a disk, 6 GiB (default: $TMPDIR, /var/tmp)
-  --arch LIST    CMAKE_CUDA_ARCHITECTURES of the build (default: of the GPU that is here, else those of the project)
-  --bench ARGS   options of rung_gpu_bench for the measurements, in one word: "--size 4GiB"
-  --dry-run      run nothing that needs a GPU: check that each program is there, starts, and says in a line that there is none
-  --pack DIR     copy the programs of a build with RUNG_STATIC_DEPS=ON, and the shared libraries that they need beside the C library,
-                 to DIR, and stop: it runs on other machines as --build DIR
+  --only LIST        steps, in this order (default: all):
+    check            rows that the GPU gathers are those of the CPU, for every mix of tiers
+    table gather launch baselines cold epoch
+                     parts of rung_gpu_bench (cold includes its timeline)
+    select           torch.index_select with the same tables, widths and batches
+    torch            bench/gpu/torch_epoch.py: rung in a training process
+    ncu              Nsight Compute of a gather, where ncu is found
+    contract         the contract tests, the loader's and the sampler's on the device "cuda"
+    processes        several processes on one store
+    races            the race program
+    command          rung bench --check with rows on the GPU, on the host and in the file
+    sanitizer        compute-sanitizer on small cases, where it is found
+    numa             rung numa --only gpu,peer
+    bench            table gather launch baselines cold epoch select
+  --build DIR        a build of rung, or the output of --pack (default: this tree if it is one,
+                     else build-gpu, which is built first)
+  --out FILE         the JSON object goes there (default: stdout, once, at the end)
+  --logs FILE        the output of all steps, a .tar.gz
+  --seconds N        all of it, at most (default: 570); steps for which no time is left are skipped
+  --dir DIR          for temporary files, 6 GiB (default: /dev/shm if it has room, else $TMPDIR,
+                     /var/tmp); give a disk to measure cold rows
+  --arch LIST        CMAKE_CUDA_ARCHITECTURES of the build (default: of the GPU that is here, else
+                     those of the project)
+  --bench ARGS       options of rung_gpu_bench for the measurements, one word: "--size 4GiB"
+  --torch ARGS       options of torch_epoch.py, one word: "--epochs 2"
+  --dry-run          run nothing that needs a GPU: check that each program is there, starts, and
+                     reports in a line that there is none
+  --pack DIR         copy a build with RUNG_STATIC_DEPS=ON to DIR, with the shared libraries except
+                     the C and C++ runtimes, the Python package and these scripts, and stop. DIR
+                     runs on another machine: DIR/tests/gpu/run.sh
 
+Environment: PYTHON, the interpreter with torch (default: python3).
 Exit: 0 all passed or were skipped, 1 something failed, 2 usage, 77 there is no GPU.
 EOT
 }
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
+python=${PYTHON:-python3}
 command_line="tests/gpu/run.sh $*"
-build='' out='' only='' seconds=570 dir=${TMPDIR:-/var/tmp} arch='' bench='' dry=no pack=''
+build='' out='' logs='' only='' seconds=570 dir='' arch='' bench='' torch='' dry=no pack=''
 while [ $# -gt 0 ]; do
 	case $1 in
-	--build | --out | --only | --seconds | --dir | --arch | --bench | --pack)
+	--build | --out | --logs | --only | --seconds | --dir | --arch | --bench | --torch | --pack)
 		[ $# -ge 2 ] || { echo "run.sh: $1 takes a value" >&2; exit 2; }
 		printf -v "${1#--}" %s "$2"
 		shift
@@ -45,100 +67,188 @@ while [ $# -gt 0 ]; do
 	esac
 	shift
 done
-case $seconds in '' | *[!0-9]*) echo "run.sh: --seconds takes a number, not '$seconds'" >&2; exit 2 ;; esac
+[[ -z $logs || $logs == /* ]] || logs=$PWD/$logs
+case $seconds in
+'' | *[!0-9]*) echo "run.sh: --seconds takes a number, not '$seconds'" >&2; exit 2 ;;
+esac
+measured="table gather launch baselines cold epoch select"
+known=" check $measured torch ncu contract processes races command sanitizer numa bench "
 for word in ${only//,/ }; do
-	case $word in
-	contract | processes | races | blocking | check | sanitizer | bench | numa) ;;
-	*) echo "run.sh: there is no group '$word'" >&2; exit 2 ;;
-	esac
+	[[ $known == *" $word "* ]] || { echo "run.sh: there is no step '$word'" >&2; exit 2; }
 done
+only=${only//,/ }
+only=" ${only/bench/$measured} "
 
-programs=(rung bench/rung_gpu_bench tests/stress_test_gather_race tests/stress_test_share_race
-	tests/test_kernels tests/test_store tests/test_store_faults tests/test_gpu_sampler tests/test_share tests/test_share_gpu)
+programs=(rung bench/rung_gpu_bench tests/stress_test_gather_race
+	tests/test_store tests/test_store_faults tests/test_store_cache tests/test_store_timeouts
+	tests/test_gpu_sampler tests/test_loader tests/test_share_gpu)
+scripts=(tests/gpu/run.sh tests/gpu/report.py
+	bench/gpu/{index_select,torch_epoch,torch_order,torch_parts,torch_run,torch_train}.py)
 
 # ---- building, packing ----
 
+if [ -z "$build" ] && [ -x "$root/bench/rung_gpu_bench" ]; then
+	build=$root   # a packed tree
+fi
 if [ -z "$build" ]; then
 	build=$root/build-gpu
 	if [ -z "$arch" ]; then
-		arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sort -u | tr -d . | paste -sd';')
+		arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null |
+			sort -u | tr -d . | paste -sd';')
 	fi
-	options=(-DRUNG_STATIC_DEPS=ON -DRUNG_CUDA=ON -DRUNG_BLAS=OFF)   # the trainer is not run, and OpenBLAS is large
+	# the trainer is not run, and OpenBLAS is large
+	options=(-DRUNG_STATIC_DEPS=ON -DRUNG_CUDA=ON -DRUNG_BLAS=OFF)
 	[ -z "$arch" ] || options+=("-DCMAKE_CUDA_ARCHITECTURES=$arch")
-	targets=(rung_command)
+	targets=(rung_command rung_shared)
 	for program in "${programs[@]:1}"; do targets+=("${program##*/}"); done
-	{ cmake -S "$root" -B "$build" "${options[@]}" && cmake --build "$build" --parallel "$(nproc)" --target "${targets[@]}"; } >&2 || exit 1
+	{
+		cmake -S "$root" -B "$build" "${options[@]}" &&
+			cmake --build "$build" --parallel "$(nproc)" --target "${targets[@]}"
+	} >&2 || exit 1
 fi
 build=$(cd "$build" && pwd) || exit 1
+library=$build/librung.so
+
+# The C and C++ runtimes are the other machine's: newer ones serve what was linked with older ones,
+# and a Python process must not get an older libstdc++ than its other modules need.
+libraries_of() {
+	ldd "$1" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' |
+		grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s)\.so'
+}
+
+pack_file() {
+	if [ ! -e "$build/$1" ]; then
+		echo "run.sh: $build/$1 is not there: left out" >&2
+		return 0
+	fi
+	mkdir -p "$pack/$(dirname "$1")" || return 1
+	strip -o "$pack/$1" "$build/$1" 2>/dev/null || cp -L "$build/$1" "$pack/$1" || return 1
+	libraries_of "$build/$1" | xargs -r cp -Lu -t "$pack/lib"
+	[ "${PIPESTATUS[1]}" -eq 0 ]
+}
 
 if [ -n "$pack" ]; then
 	# shellcheck disable=SC2016
 	# with LD_LIBRARY_PATH in its place, the other machine's own programs would take our libraries too
 	if ! readelf -d "$build/rung" 2>/dev/null | grep -q 'RPATH.*\$ORIGIN/lib'; then
-		echo "run.sh: $build was not made with -DRUNG_STATIC_DEPS=ON: its programs would not find the libraries in $pack/lib" >&2
+		echo "run.sh: $build was not made with -DRUNG_STATIC_DEPS=ON:" \
+			"its programs would not find the libraries in $pack/lib" >&2
 		exit 1
 	fi
-	mkdir -p "$pack/lib" || exit 1
-	for program in "${programs[@]}"; do
-		[ -x "$build/$program" ] || { echo "run.sh: $build/$program is not there: left out" >&2; continue; }
-		mkdir -p "$pack/$(dirname "$program")"
-		strip -o "$pack/$program" "$build/$program" 2>/dev/null || cp "$build/$program" "$pack/$program" || exit 1
-		# the C library is the other machine's: a newer one serves programs that were linked with an older one
-		ldd "$build/$program" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' |
-			grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv)\.so' | xargs -r cp -Lu -t "$pack/lib" || exit 1
+	mkdir -p "$pack/lib" "$pack/python" || exit 1
+	for file in "${programs[@]}" librung.so; do
+		pack_file "$file" || exit 1
 	done
+	for file in "${scripts[@]}"; do
+		mkdir -p "$pack/$(dirname "$file")" && cp "$root/$file" "$pack/$file" || exit 1
+	done
+	cp -r "$root/python/rung" "$pack/python/" || exit 1
+	rm -rf "$pack/python/rung/__pycache__"
+	git -C "$root" describe --always --dirty 2>/dev/null >"$pack/COMMIT"
 	du -sh "$pack" >&2
 	exit 0
 fi
+
 # ---- steps ----
 
+# Fast enough that files are no part of what is measured of a GPU; steps need 6 GiB there.
+if [ -z "$dir" ]; then
+	dir=${TMPDIR:-/var/tmp}
+	free=$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)
+	[ "${free:-0}" -lt $((6 << 20)) ] || [ ! -w /dev/shm ] || dir=/dev/shm
+fi
 work=$(mktemp -d "$dir/rung-gpu-run-XXXXXX") || exit 1
 steps=$work/steps.tsv
+mkdir "$work/logs" || exit 1
 : >"$steps"
-running=''
-cleanup() {
-	[ -z "$running" ] || kill -TERM "$running" 2>/dev/null   # timeout passes it on to all of the step
-	rm -rf "$work"
+running='' current=()
+
+write_report() {
+	"$python" -B "$here/report.py" --steps "$steps" --machine "$work/machine.json" \
+		--root "$root" --command "$command_line" --dry-run "$dry" "$@"
 }
-trap cleanup EXIT
+
+# A call that is killed outright leaves the report of the last step that ended.
+snapshot() {
+	[ -n "$out" ] && write_report --quiet >"$out.partial" 2>/dev/null &&
+		mv "$out.partial" "$out"
+}
+
+finish() {
+	local rc=$?
+	trap '' INT TERM
+	if [ -n "$running" ]; then
+		kill -TERM "$running" 2>/dev/null   # timeout passes it on to all of the step
+		record "${current[0]}" "${current[1]}" failed "$((SECONDS - current[2]))" \
+			"the run was ended" "${current[3]}" "${current[4]}"
+		wait "$running" 2>/dev/null
+	fi
+	if [ -s "$steps" ]; then
+		if [ -n "$out" ]; then
+			write_report >"$out.partial"
+			[ $? -eq 0 ] || [ $rc -ne 0 ] || rc=1
+			mv "$out.partial" "$out"
+		else
+			write_report || [ $rc -ne 0 ] || rc=1
+		fi
+	fi
+	[ -z "$logs" ] || (cd "$work" && "$python" -m tarfile -c "$logs" logs)   # needs no gzip
+	rm -rf "$work"
+	exit $rc
+}
+trap finish EXIT
+trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
-export TMPDIR=$work OMP_WAIT_POLICY=passive
+export TMPDIR=$work OMP_WAIT_POLICY=passive RUNG_LIBRARY=$library
+export PYTHONPATH=$root/python PYTHONDONTWRITEBYTECODE=1
 
 # record GROUP NAME STATE SECONDS REASON LOG COMMAND...
 record() {
 	local IFS=$'\t'
 	printf '%s\n' "$*" >>"$steps"
+	snapshot
 }
 
 tail_of() {
 	grep -v '^[[:space:]]*$' "$1" | tail -n 1 | tr '\t' ' ' | cut -c1-300
 }
 
-# Which end it was. 77, and a suite of which every test was skipped, count as skipped.
+# 77, and a suite of which every test was skipped, count as skipped; so does compute-sanitizer where
+# the hypervisor does not let it in, and ncu without leave to read the GPU's counters.
 state_of() {
 	case $1 in
 	0) if grep -q 'Tested: 0 ' "$2"; then echo skipped; else echo passed; fi ;;
 	77) echo skipped ;;
-	*) if grep -q 'Device not supported' "$2"; then echo skipped; else echo failed; fi ;;   # compute-sanitizer under some hypervisors
+	*)
+		if grep -qE 'Device not supported|ERR_NVGPUCTRPERM' "$2"; then
+			echo skipped
+		else
+			echo failed
+		fi
+		;;
 	esac
 }
 
 run_step() {
-	local group=$1 name=$2 limit=$3 log=$work/$2.log begun=$SECONDS rc reason=''
+	local group=$1 name=$2 limit=$3 log=$work/logs/$2.log begun=$SECONDS rc reason='' what state
 	shift 3
+	what=${*//$build\//}
+	current=("$group" "$name" "$begun" "$log" "$what")
 	timeout --kill-after=10 "$limit" env "$@" >"$log" 2>&1 </dev/null &
 	running=$!
 	wait "$running" 2>/dev/null
 	rc=$?
 	running=''
+	state=$(state_of $rc "$log")
 	case $rc in
 	0) ;;
 	124 | 137) reason="ended after $limit s" ;;
 	*) reason="exit $rc: $(tail_of "$log")" ;;
 	esac
-	record "$group" "$name" "$(state_of $rc "$log")" $((SECONDS - begun)) "$reason" "$log" "${*//$build\//}"
-	printf '%-9s %-42s %4s s  %s\n' "$(state_of $rc "$log")" "$name" $((SECONDS - begun)) "$reason" >&2
+	record "$group" "$name" "$state" $((SECONDS - begun)) "$reason" "$log" "$what"
+	printf '%-9s %-42s %4s s  %s\n' "$state" "$name" $((SECONDS - begun)) "$reason" >&2
+	return $rc
 }
 
 skip_step() {
@@ -146,11 +256,15 @@ skip_step() {
 	printf '%-9s %-42s %s\n' skipped "$2" "$3" >&2
 }
 
-# step GROUP NAME LIMIT RESERVE [VARIABLE=VALUE]... PROGRAM [ARGUMENT]...: RESERVE seconds are kept for what comes behind
+wanted() {
+	[ "$only" = "  " ] || [[ $only == *" $1 "* ]]
+}
+
+# step GROUP NAME LIMIT [VARIABLE=VALUE]... PROGRAM [ARGUMENT]...
 step() {
-	local group=$1 name=$2 limit=$3 left=$((seconds - SECONDS - $4)) word
-	shift 4
-	if [ -n "$only" ] && [[ ,$only, != *,$group,* ]]; then return; fi
+	local group=$1 name=$2 limit=$3 left=$((seconds - SECONDS)) word
+	shift 3
+	wanted "$group" || return 0
 	for word in "$@"; do
 		if [[ $word == "$build"/* && ! -x $word ]]; then
 			skip_step "$group" "$name" "${word#"$build"/} is not built" "${*//$build\//}"
@@ -168,110 +282,177 @@ step() {
 	run_step "$group" "$name" $((limit < left ? limit : left)) "$@"
 }
 
-# In a dry run: it is there, it starts, and without a GPU it says so.
+started() {
+	record start "$1" "$2" 0 "$3" '' "$1"
+	printf '%-9s %-42s %s\n' "$2" "$1" "$3" >&2
+}
+
+# In a dry run: it is there, it starts, and without a GPU it reports that.
 check_start() {
-	local program=$1 log=$work/start.log rc line
+	local program=$1 log=$work/logs/start.log rc line
 	if [ ! -x "$build/$program" ]; then
-		record start "$program" failed 0 "it is not built" '' "$program"
-		printf 'failed    %s is not built\n' "$program" >&2
+		started "$program" failed "it is not built"
 		return
 	fi
 	{ case $program in
 	rung) timeout 60 "$build/$program" --version >"$log" 2>&1 </dev/null ;;
-	*/test_kernels) timeout 60 "$build/$program" --list >"$log" 2>&1 </dev/null ;;   # checks arguments: it needs no GPU
-	*/stress_test_share_race) timeout 60 env LD_TRACE_LOADED_OBJECTS=1 "$build/$program" >"$log" 2>&1 </dev/null ;;
-	*) timeout 60 env CUDA_VISIBLE_DEVICES= RUNG_TEST_DEVICE=cuda-host "$build/$program" >"$log" 2>&1 </dev/null ;;
+	*)
+		timeout 60 env CUDA_VISIBLE_DEVICES= RUNG_TEST_DEVICE=cuda-host "$build/$program" \
+			>"$log" 2>&1 </dev/null
+		;;
 	esac; } 2>/dev/null   # the shell's word on those that abort
 	rc=$?
 	line=$(grep -m 1 -E 'cuda: looking for GPUs|no GPU' "$log" | cut -c1-300)
 	case $program in
-	rung | */test_kernels | */stress_test_share_race) [ $rc -eq 0 ] && ! grep -q 'not found' "$log" && line="starts" || line='' ;;
+	rung) [ $rc -eq 0 ] && line="starts" || line='' ;;
 	*/rung_gpu_bench) [ $rc -eq 77 ] && [ "$(wc -l <"$log")" -eq 1 ] || line='' ;;
 	*) [ $rc -ne 0 ] || line='' ;;   # a test that passes without a GPU would test nothing
 	esac
 	if [ -n "$line" ]; then
-		record start "$program" passed 0 "$line" '' "$program"
+		started "$program" passed "$line"
 	else
-		record start "$program" failed 0 "exit $rc: $(tail_of "$log")" '' "$program"
+		started "$program" failed "exit $rc: $(tail_of "$log")"
 	fi
-	printf '%-9s %-42s %s\n' "$([ -n "$line" ] && echo passed || echo failed)" "$program" "${line:-exit $rc: $(tail_of "$log")}" >&2
 }
 
-# shellcheck disable=SC2012   # names of ours
-sanitizer=$(command -v compute-sanitizer || ls -d /usr/local/cuda*/bin/compute-sanitizer /opt/nvidia/*/*/compute-sanitizer 2>/dev/null | head -n 1)
-
-if [ $dry = yes ]; then
-	for program in "${programs[@]}"; do check_start "$program"; done
-	if [ -n "$sanitizer" ]; then
-		record start compute-sanitizer passed 0 "$sanitizer" '' compute-sanitizer
+# check_script NAME COMMAND...: it starts.
+check_script() {
+	local name=$1 log=$work/logs/start.log
+	shift
+	if timeout 60 "$@" >"$log" 2>&1 </dev/null; then
+		started "$name" passed starts
 	else
-		record start compute-sanitizer skipped 0 "compute-sanitizer was not found: not on PATH, not beside CUDA" '' compute-sanitizer
+		started "$name" failed "exit $?: $(tail_of "$log")"
 	fi
-elif ! "$build/bench/rung_gpu_bench" --only launch --size 2MiB --batch-bytes 64KiB --link-bytes 64KiB --row-bytes 512 --batches 32 --dir "$work" \
-	>"$work/first.log" 2>&1 </dev/null; then
-	tail_of "$work/first.log" >&2   # no GPU, or one that does not work: nothing else would say anything else
-	grep -q skipped: "$work/first.log" && exit 77
-	exit 1
-fi
+}
 
-bench_reserve=330
-tests=$build/tests
-for device in cuda-host cuda-gpu cuda-peer; do
-	for name in test_store test_store_faults test_gpu_sampler; do
-		step contract "$name-$device" 60 $bench_reserve RUNG_TEST_DEVICE=$device "$tests/$name" --jobs 1 --verbose
+# find_tool NAME PLACE...: on PATH, else the last of the places that is there.
+find_tool() {
+	local name=$1 place found
+	found=$(command -v "$name") || for place in "${@:2}"; do
+		[ ! -x "$place" ] || found=$place
 	done
-done
-# copies of cold rows that wait on the caller's stream
-step contract test_store_faults-stream 60 $bench_reserve RUNG_TEST_DEVICE=cuda-gpu RUNG_TEST_STREAM_ROWS=1000 "$tests/test_store_faults" \
-	--jobs 1 --verbose
-step contract test_kernels 60 $bench_reserve "$tests/test_kernels" --jobs 1 --verbose
-for device in cuda-host cuda-gpu cuda-peer; do
-	step processes "test_share_gpu-$device" 60 $bench_reserve RUNG_TEST_DEVICE=$device "$tests/test_share_gpu" --jobs 1 --verbose
-done
-for device in cuda-host cuda-gpu; do   # attaches inside one process, which CUDA IPC does not do
-	step processes "test_share-$device" 60 $bench_reserve RUNG_TEST_DEVICE=$device "$tests/test_share" --jobs 1 --verbose
-done
-step processes stress_test_share_race 60 $bench_reserve "$tests/stress_test_share_race"
-for device in cuda-host cuda-peer; do
-	step races "stress_test_gather_race-$device" 60 $bench_reserve RUNG_TEST_DEVICE=$device "$tests/stress_test_gather_race"
-done
-step races stress_test_gather_race-stream 60 $bench_reserve RUNG_TEST_DEVICE=cuda-gpu RUNG_TEST_STREAM_ROWS=1000 "$tests/stress_test_gather_race"
-blocking=(CUDA_LAUNCH_BLOCKING=1 CUDA_DEVICE_MAX_CONNECTIONS=1 RUNG_TEST_DEVICE=cuda-peer)
-for name in test_store test_store_faults; do
-	step blocking "$name-blocking" 60 $bench_reserve "${blocking[@]}" "$tests/$name" --jobs 1 --verbose
-done
-step blocking stress_test_gather_race-blocking 60 $bench_reserve "${blocking[@]}" "$tests/stress_test_gather_race"
+	printf %s "$found"
+}
+
+sites=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' 2>/dev/null)
+cuda_home=${CUDA_HOME:-/usr/local/cuda}
+sanitizer=$(find_tool compute-sanitizer \
+	"${CONDA_PREFIX:-/opt/conda}"/{bin,compute-sanitizer}/compute-sanitizer \
+	"$sites"/nvidia/*/{bin,compute-sanitizer}/compute-sanitizer \
+	/opt/nvidia/*/compute-sanitizer /opt/nvidia/*/*/compute-sanitizer \
+	/usr/local/cuda*/{bin,compute-sanitizer,extras/compute-sanitizer}/compute-sanitizer \
+	"$cuda_home"/{bin,compute-sanitizer}/compute-sanitizer)
+ncu=$(find_tool ncu "${CONDA_PREFIX:-/opt/conda}"/bin/ncu /opt/nvidia/nsight-compute/*/ncu \
+	/usr/local/cuda*/nsight-compute*/ncu /usr/local/cuda*/bin/ncu "$cuda_home"/bin/ncu)
 
 program=$build/bench/rung_gpu_bench
 read -r -a bench_args <<<"$bench"
-small=(--only check --size 4MiB --batch-bytes 64KiB --link-bytes 64KiB --row-bytes 512 --dir "$work")
-step check rows_equal_the_cpus 60 $bench_reserve "$program" --only check --size 16MiB --batch-bytes 64KiB --link-bytes 64KiB --dir "$work"
-if [ -n "$sanitizer" ] || [ $dry = yes ]; then
-	sanitizer=${sanitizer:-compute-sanitizer}
-	step sanitizer memcheck 90 $bench_reserve "$sanitizer" --tool memcheck --error-exitcode 9 "$program" "${small[@]}" --check-rows 200
-	step sanitizer racecheck 90 $bench_reserve "$sanitizer" --tool racecheck --error-exitcode 9 "$program" "${small[@]}" --check-rows 100
-	step sanitizer sampler_memcheck 90 $bench_reserve RUNG_TEST_DEVICE=cuda-gpu "$sanitizer" --tool memcheck --error-exitcode 9 \
-		--target-processes all "$tests/test_gpu_sampler" --jobs 1
-	step sanitizer sampler_racecheck 90 $bench_reserve RUNG_TEST_DEVICE=cuda-gpu "$sanitizer" --tool racecheck --error-exitcode 9 \
-		--target-processes all "$tests/test_gpu_sampler" --jobs 1
-else
-	for name in memcheck racecheck sampler_memcheck sampler_racecheck; do
-		if [ -z "$only" ] || [[ ,$only, == *,sanitizer,* ]]; then
-			skip_step sanitizer $name "compute-sanitizer was not found: not on PATH, not beside CUDA"
+read -r -a torch_args <<<"$torch"
+small=(--size 4MiB --batch-bytes 64KiB --link-bytes 64KiB --row-bytes 512 --dir "$work")
+
+if [ $dry = yes ]; then
+	for name in "${programs[@]}"; do check_start "$name"; done
+	check_script librung.so "$python" -c \
+		'import ctypes, sys; ctypes.CDLL(sys.argv[1]).rung_version' "$library"
+	for name in bench/gpu/{index_select,torch_epoch}.py; do
+		check_script "$name" "$python" -B "$root/$name" --help
+	done
+	for name in compute-sanitizer ncu; do
+		place=$ncu
+		[ $name = ncu ] || place=$sanitizer
+		if [ -n "$place" ]; then
+			started $name passed "$place"
+		else
+			started $name skipped "$name was not found: not on PATH, not beside CUDA"
 		fi
 	done
+else
+	# no GPU, or one that does not work: nothing else would report anything else
+	run_step start first_launch $((seconds < 60 ? seconds : 60)) "$program" --only launch \
+		--batches 32 "${small[@]}"
+	rc=$?
+	[ $rc -eq 0 ] || [ $rc -eq 77 ] || rc=1
+	[ $rc -eq 0 ] || exit $rc
 fi
-# one program each, so that what one has measured is kept when another comes to its limit
-for part in gather launch cold,timeline epoch baselines; do
-	step bench "bench_${part%%,*}" 150 20 "$program" --only "$part" --dir "$work" "${bench_args[@]}"
+
+# ---- what is measured ----
+
+step check rows_equal_the_cpus 90 "$program" --only check --size 64MiB --batch-bytes 8MiB \
+	--link-bytes 8MiB --row-bytes 512,4096 --dir "$work"
+for part in table gather launch baselines cold,timeline epoch; do
+	limit=60
+	[ $part != gather ] || limit=150
+	[ $part != cold,timeline ] || limit=120
+	step "${part%%,*}" "bench_${part%%,*}" $limit "$program" --only "$part" --dir "$work" \
+		"${bench_args[@]}"
 done
-# shorter regions than by default: between many GPUs there are many values
-step numa numa_gpu_peer 150 20 "$build/rung" numa --only gpu,peer --seconds 0.05 --json --quiet
-step bench bench_index_select 60 5 python3 "$root/bench/gpu/index_select.py"
+step select bench_index_select 90 "$python" -B "$root/bench/gpu/index_select.py"
+step torch torch_epoch 330 "$python" -B "$root/bench/gpu/torch_epoch.py" --rung "$build/rung" \
+	--dir "$work" "${torch_args[@]}"
+if [ -n "$ncu" ] || [ $dry = yes ]; then
+	# of a store: under ncu each launch ends before the next, so a held stream is never let go
+	step ncu ncu_gather 90 "${ncu:-ncu}" --clock-control none --kernel-name regex:gather \
+		--launch-skip 4 --launch-count 3 --set full --force-overwrite \
+		--export "$work/logs/gather" "$program" --only gather --row-bytes 1024 \
+		--size 512MiB --batch-bytes 256MiB --dir "$work"
+	step ncu ncu_details 30 "${ncu:-ncu}" --import "$work/logs/gather.ncu-rep" --page details
+elif wanted ncu; then
+	skip_step ncu ncu_gather "ncu was not found: not on PATH, not beside CUDA"
+fi
 
-# ---- the report ----
+# ---- what is tested ----
 
-report() {
-	python3 -B "$here/report.py" --steps "$steps" --root "$root" --command "$command_line" --dry-run "$dry"
+tests=$build/tests
+# contract PROGRAM DEVICE: the tests that a card can decide otherwise than the simulated one
+contract() {
+	step contract "$1-$2" 90 RUNG_TEST_DEVICE="$2" "$tests/$1" --jobs 1 --verbose
 }
-if [ -n "$out" ]; then report >"$out"; else report; fi
+contract test_store cuda-peer
+contract test_loader cuda-gpu
+step contract test_loader-sample_on_gpu 90 RUNG_TEST_DEVICE=cuda-gpu RUNG_TEST_SAMPLE_ON=gpu \
+	"$tests/test_loader" --jobs 1 --verbose
+contract test_store_cache cuda-gpu
+contract test_gpu_sampler cuda-gpu
+contract test_store_faults cuda-gpu
+contract test_store_timeouts cuda-host
+for device in cuda-peer cuda-gpu; do
+	step processes "test_share_gpu-$device" 60 RUNG_TEST_DEVICE=$device \
+		"$tests/test_share_gpu" --jobs 1 --verbose
+done
+step races stress_test_gather_race 60 RUNG_TEST_DEVICE=cuda-peer "$tests/stress_test_gather_race"
+
+# 64 MiB of random bytes; the graph, one edge, only gives the rows an order.
+make_dataset() {
+	head -c $((64 << 20)) /dev/urandom >"$work/rows" &&
+		printf '\1\0\0\0\2\0\0\0' >"$work/edge" &&
+		timeout 60 "$build/rung" stage --quiet --graph "raw:$work/edge,u32,2x1" \
+			--vertices 65536 --features "raw:$work/rows,u8,65536x1024" --score degree \
+			--out "$work/data"
+}
+if wanted command && [ $dry = no ]; then
+	make_dataset >"$work/logs/stage.log" 2>&1 || tail_of "$work/logs/stage.log" >&2
+fi
+for share in 100% 30% 0; do
+	step command "rung_bench_check_gpu_${share%\%}" 60 "$build/rung" bench "$work/data" \
+		--device cuda --gpu "$share" --host 40% --check --ids uniform --rows 262144 --json
+done
+
+if [ -n "$sanitizer" ] || [ $dry = yes ]; then
+	sanitizer=${sanitizer:-compute-sanitizer}
+	sampler=(--target-processes all "$tests/test_gpu_sampler" --jobs 1 --filter
+		gpu_sampler/batches_are_those_of_the_cpu_and_their_rows_follow)
+	for tool in memcheck initcheck; do
+		step sanitizer $tool 90 "$sanitizer" --tool $tool --error-exitcode 9 "$program" \
+			--only check --check-rows 200 "${small[@]}"
+	done
+	for tool in memcheck racecheck; do   # of the kernels only those that sample share memory
+		step sanitizer sampler_$tool 60 RUNG_TEST_DEVICE=cuda-gpu "$sanitizer" \
+			--tool $tool --error-exitcode 9 "${sampler[@]}"
+	done
+elif wanted sanitizer; then
+	skip_step sanitizer memcheck "compute-sanitizer was not found: not on PATH, not beside CUDA"
+fi
+# shorter regions than by default: between many GPUs there are many values
+step numa numa_gpu_peer 150 "$build/rung" numa --only gpu,peer --seconds 0.05 --json --quiet
+exit 0

@@ -14,7 +14,7 @@ SAMPLES, WARMUPS = 3, 2
 SIZE = 2 << 20
 SMALL = ["--size", str(SIZE), "--row-bytes", ",".join(map(str, WIDTHS)), "--batch-bytes", "256KiB", "--link-bytes", "128KiB",
          "--managed-bytes", "256KiB", "--check-rows", "100", "--cold-rows", "3000", "--cold-host", "512KiB",
-         "--samples", str(SAMPLES), "--batches", "64"]
+         "--samples", str(SAMPLES), "--batches", "64", "--table-bytes", "1MiB,2MiB,1GiB"]
 
 
 def run(*args, **env):
@@ -46,7 +46,8 @@ class GpuBench(unittest.TestCase):
         self.assertEqual((self.status, self.said), (0, ""))
         self.assertEqual(self.left, [])
         self.assertEqual([line["benchmark"] for line in self.lines if line["benchmark"] not in ("gather", "mixed", "baselines")],
-                         ["gpu", "check", "ceilings", "launch", "cold", "cold", "timeline"] + 3 * ["epoch"])
+                         ["gpu", "check", "ceilings"] + 5 * ["table"]
+                         + ["launch", "cold", "cold", "timeline"] + 3 * ["epoch"])
 
     def test_all_mixes_of_tiers_are_compared(self):
         check, = self.of("check")
@@ -54,16 +55,32 @@ class GpuBench(unittest.TestCase):
         self.assertEqual(check["compared_rows"], check["cases"] * 100)
 
     def test_gathers_count_their_rows_where_they_are(self):
-        tiers = [(line["tier"], line["row_bytes"], line["aligned"]) for line in self.of("gather")]
-        self.assertEqual(sorted(tiers), sorted([(tier, width, 1) for tier in ("gpu", "peer", "host") for width in WIDTHS] +
-                                               [("gpu", 1200, 0), ("host", 1200, 0)]))
+        keys = ("tier", "row_bytes", "aligned", "shared")
+        tiers = [tuple(line[key] for key in keys) for line in self.of("gather")]
+        wanted = [(tier, width, 1, 0) for tier in ("gpu", "peer", "host") for width in WIDTHS]
+        wanted += [("host", width, 1, 1) for width in WIDTHS]
+        wanted += [("gpu", 1200, 0, 0), ("host", 1200, 0, 0)]
+        self.assertEqual(sorted(tiers), sorted(wanted))
         for line in self.of("gather"):
             batch = (128 if line["tier"] == "host" else 256) << 10
             self.assertEqual(line["rows"], batch // line["row_bytes"])
             self.assertEqual(line["verified_rows"], line["rows"])
             self.assertEqual(line["counted_rows"], line["rows"] * (SAMPLES + WARMUPS + 1))
-            self.assertEqual("at_least" in line, line["aligned"] == 1 and line["tier"] != "peer")
+            aimed = line["aligned"] and line["tier"] != "peer" and not line["shared"]
+            self.assertEqual("at_least" in line, bool(aimed))
             self.check_times(line["seconds"])
+
+    def test_tables_without_files(self):
+        lines = self.of("table")
+        self.assertEqual([(line["table_bytes"], line.get("row_bytes")) for line in lines],
+                         [(1 << 20, 512), (1 << 20, 1200), (2 << 20, 512), (2 << 20, 1200),
+                          (1 << 30, None)])
+        self.assertEqual(lines[-1]["skipped"], "the GPU has no room for it and a batch")
+        for line in lines[:-1]:
+            self.assertEqual(line["verified_rows"], (256 << 10) // line["row_bytes"])
+            self.assertEqual(line["at_least"], 0.85)
+            self.check_times(line["seconds"])
+            self.check_times(line["plain_kernel"]["seconds"])
 
     def test_mixed_batches_are_made_of_their_parts(self):
         lines = self.of("mixed")
@@ -134,9 +151,23 @@ class Refusals(unittest.TestCase):
         self.assertEqual([json.loads(line)["benchmark"] for line in done.stdout.splitlines()], ["gpu", "ceilings", "launch"])
 
     def test_wrong_arguments(self):
-        for args in (["--only", "launch,nothing"], ["--size", "1MiB"], ["--row-bytes", ""], ["--size", "2 MiB"], ["--samples", "0"], ["more"]):
+        for args in (["--only", "launch,nothing"], ["--size", "1MiB"], ["--row-bytes", ""],
+                     ["--size", "2 MiB"], ["--samples", "0"], ["--table-bytes", "some"], ["more"]):
             done, _ = run(*args)
             self.assertEqual((done.returncode, done.stdout), (2, ""), args)
+
+    def test_a_table_needs_no_files(self):
+        done, left = run("--only", "table", "--table-bytes", "1MiB", "--row-bytes", "512",
+                         "--batch-bytes", "64KiB", "--link-bytes", "64KiB")
+        self.assertEqual((done.returncode, left, done.stderr), (0, [], ""))
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([line["benchmark"] for line in lines], ["gpu", "ceilings", "table"])
+
+    def test_rows_of_a_table_are_whole_words(self):
+        done, _ = run("--only", "table", "--table-bytes", "1MiB", "--row-bytes", "100",
+                      "--batch-bytes", "64KiB", "--link-bytes", "64KiB")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("a multiple of 8 bytes", done.stderr)
 
     def test_too_little_gpu_memory_ends_it_with_a_sentence(self):
         done, left = run(*SMALL, "--only", "launch", RUNG_SIM_GPU_BYTES="65536")

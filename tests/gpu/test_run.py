@@ -1,21 +1,51 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""tests/gpu/run.sh: the dry run against this build, a run on simulated GPUs, and what it makes of programs that fail or hang."""
+"""tests/gpu/run.sh: the dry run against this build, a run on simulated GPUs, what it makes of
+programs that fail or hang, and a packed tree where nothing but the C library is."""
+import contextlib
 import json
 import os
+import re
+import shutil
+import signal
 import subprocess
+import sys
+import tarfile
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 BUILD = os.environ.get("RUNG_BUILD_DIR", "")
 SOURCE = os.environ.get("RUNG_SOURCE_DIR", "")
 RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run.sh")
-PROGRAMS = ("rung", "bench/rung_gpu_bench", "tests/stress_test_gather_race", "tests/stress_test_share_race", "tests/test_kernels",
-            "tests/test_store", "tests/test_store_faults", "tests/test_gpu_sampler", "tests/test_share", "tests/test_share_gpu")
-SMALL = ("--size 1MiB --row-bytes 512 --batch-bytes 64KiB --link-bytes 64KiB --managed-bytes 64KiB --cold-rows 1000 --cold-host 256KiB"
-         " --samples 2 --batches 32")
+PROGRAMS = ("rung", "bench/rung_gpu_bench", "tests/stress_test_gather_race", "tests/test_store",
+            "tests/test_store_faults", "tests/test_store_cache", "tests/test_store_timeouts",
+            "tests/test_gpu_sampler", "tests/test_loader", "tests/test_share_gpu")
+PYTHON = next((path for path in (sys.executable, "/usr/bin/python3") if not subprocess.run(
+    [path, "-c", "import numpy"], capture_output=True, check=False).returncode), None)   # or none
+STARTS = (*PROGRAMS, "librung.so", "bench/gpu/index_select.py", "bench/gpu/torch_epoch.py")
+SMALL = ("--size 1MiB --row-bytes 512 --batch-bytes 64KiB --link-bytes 64KiB --cold-rows 1000"
+         " --cold-host 256KiB --table-bytes 1MiB --samples 2 --batches 32")
 MARK = "987654"   # seconds that a hanging program sleeps, to find it by
+GLIBC = re.compile(r"(libc|libm|libdl|librt|libpthread|libresolv|ld-linux-x86-64)\.so")
+
+
+def left_of_mark(seconds=0):
+    """Processes that sleep for so long; those that were killed may need some time to end."""
+    deadline = time.monotonic() + seconds
+    while (left := sleeping()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return left
+
+
+def sleeping():
+    left = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):   # has ended
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                left += [int(pid)] if MARK.encode() in file.read().split(b"\0") else []
+    return left
 
 
 class Run(unittest.TestCase):
@@ -54,17 +84,22 @@ class Run(unittest.TestCase):
         return build
 
     def test_states_and_figures(self):
-        build = self.fake(test_store="echo first; echo 'it FAILED'; exit 3", test_kernels="echo skipped: no luck; exit 77",
+        build = self.fake(test_store="echo first; echo 'it FAILED'; exit 3",
+                          test_store_cache="echo skipped: no luck; exit 77",
                           test_gpu_sampler="echo 'Synthesis: Tested: 0 | Passing: 0'", rung_gpu_bench="""
 case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 2e-05, "at_most": 1.5e-05}';;
 *gather*) echo '{"benchmark": "gather", "tier": "gpu", "aligned": 1, "row_bytes": 512, "ratio": 0.9, "at_least": 0.85}'; echo cut '{"benchmark": "ga';; esac""")
-        record = self.run_it(build, "--only", "contract,bench", code=1)
+        record = self.run_it(build, "--only", "contract,races,bench", code=1)
         states = self.states(record)
-        self.assertEqual([states[f"{name}-cuda-peer"] for name in ("test_store", "test_store_faults", "test_gpu_sampler")],
-                         ["failed", "passed", "skipped"])
-        self.assertEqual(states["test_kernels"], "skipped")
-        self.assertEqual(sorted(record["failed"]), [f"test_store-cuda-{kind}" for kind in ("gpu", "host", "peer")])
-        failed = record["steps"][0]
+        self.assertEqual(states["stress_test_gather_race"], "passed")
+        self.assertEqual({name: state for name, state in states.items() if "-cuda-" in name},
+                         {"test_store-cuda-peer": "failed", "test_loader-cuda-gpu": "passed",
+                          "test_store_cache-cuda-gpu": "skipped",
+                          "test_gpu_sampler-cuda-gpu": "skipped",
+                          "test_store_faults-cuda-gpu": "passed",
+                          "test_store_timeouts-cuda-host": "passed"})
+        self.assertEqual(record["failed"], ["test_store-cuda-peer"])
+        failed = next(step for step in record["steps"] if step["state"] == "failed")
         self.assertEqual((failed["why"], failed["output"]), (["it FAILED"], ["first", "it FAILED"]))
         self.assertIn("exit 3", failed["reason"])
         self.assertEqual({figure["what"]: figure["reached"] for figure in record["figures"]}, {"launch": False, "gather gpu": True})
@@ -72,36 +107,90 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
     def test_what_is_no_json_is_a_failure(self):
         record = self.run_it(self.fake(rung="echo not this"), "--only", "numa", code=1)
         self.assertEqual((record["failed"], record["numa"]), (["numa_gpu_peer"], None))
-        self.assertEqual(record["steps"][0]["output"], ["not this"])
+        self.assertEqual(record["steps"][-1]["output"], ["not this"])
 
     def test_a_program_that_hangs_is_ended_with_all_its_children(self):
         build = self.fake(test_store=f"sleep {MARK} & sleep {MARK}")
-        begun = time.monotonic()
-        record = self.run_it(build, "--only", "contract", "--seconds", "338", code=1)
+        record = self.run_it(build, "--only", "contract", "--seconds", "8", code=1)
         states = self.states(record)
-        self.assertLess(time.monotonic() - begun, 60)
-        self.assertEqual(states["test_store-cuda-host"], "failed")
-        self.assertEqual(states["test_store-cuda-gpu"], "skipped")   # the time of the benchmarks is kept for them
-        self.assertIn("ended after", record["steps"][0]["reason"])
-        left = []
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{pid}/cmdline", "rb") as file:
-                    left += [pid] if MARK.encode() in file.read().split(b"\0") else []
-            except OSError:
-                pass   # has ended
-        self.assertEqual(left, [])
+        self.assertEqual(states["test_store-cuda-peer"], "failed")
+        self.assertEqual(states["test_loader-cuda-gpu"], "skipped")   # no time is left
+        self.assertIn("ended after", record["steps"][1]["reason"])
+        self.assertEqual(left_of_mark(20), [])
+
+    def test_a_driver_that_hangs_is_a_failure(self):
+        record = self.run_it(self.fake(rung_gpu_bench=f"sleep {MARK}"), "--seconds", "2", code=1)
+        self.assertEqual(record["failed"], ["first_launch"])
+        self.assertEqual(left_of_mark(20), [])
+
+    def start(self, build, *args):
+        """A run whose step test_loader hangs, when it does."""
+        out = os.path.join(self.folder, "out.json")
+        run = subprocess.Popen(   # pylint: disable=consider-using-with
+            ["bash", RUN, "--build", build, "--dir", self.folder, "--out", out, "--only",
+             "contract", *args], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL)
+        self.addCleanup(run.wait)
+        self.addCleanup(run.kill)
+        deadline = time.monotonic() + 60
+        while not left_of_mark() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return run, out
+
+    def test_a_run_that_is_ended_leaves_its_report_and_logs(self):
+        logs = os.path.join(self.folder, "logs.tar.gz")
+        build = self.fake(test_loader=f"echo so far; sleep {MARK}")
+        run, out = self.start(build, "--logs", logs)
+        run.send_signal(signal.SIGTERM)
+        self.assertEqual(run.wait(60), 128 + signal.SIGTERM)
+        with open(out, encoding="utf-8") as file:
+            record = json.load(file)
+        self.assertEqual(self.states(record), {"first_launch": "passed", "test_store-cuda-peer":
+                                               "passed", "test_loader-cuda-gpu": "failed"})
+        self.assertEqual(record["steps"][-1]["reason"], "the run was ended")
+        self.assertEqual(record["steps"][-1]["output"], ["so far"])
+        with tarfile.open(logs) as archive:
+            self.assertIn("logs/test_loader-cuda-gpu.log", archive.getnames())
+        self.assertEqual(left_of_mark(20), [])
+        self.assertEqual(sorted(os.listdir(self.folder)), ["build", "logs.tar.gz", "out.json"])
+
+    def test_a_run_that_is_killed_leaves_what_had_ended(self):
+        run, out = self.start(self.fake(test_loader=f"sleep {MARK}"))
+        run.kill()
+        run.wait()
+        for pid in left_of_mark():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with open(out, encoding="utf-8") as file:
+            self.assertEqual(self.states(json.load(file)),
+                             {"first_launch": "passed", "test_store-cuda-peer": "passed"})
+
+    def test_the_sanitizer_is_found_where_it_is_installed(self):
+        home = os.path.join(self.folder, "cuda")
+        os.makedirs(os.path.join(home, "compute-sanitizer"))
+        tool = os.path.join(home, "compute-sanitizer/compute-sanitizer")
+        with open(tool, "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\ncase $2 in initcheck) exit 9;; esac\n")
+        os.chmod(tool, 0o755)
+        if shutil.which("compute-sanitizer"):
+            self.skipTest("there is one on PATH")
+        with unittest.mock.patch.dict(os.environ, CUDA_HOME=home):
+            record = self.run_it(self.fake(), "--only", "sanitizer", code=1)
+        self.assertEqual(self.states(record), {
+            "first_launch": "passed", "memcheck": "passed", "initcheck": "failed",
+            "sampler_memcheck": "passed", "sampler_racecheck": "passed"})
 
     def test_no_gpu_is_said_and_nothing_is_run(self):
         build = self.fake(rung_gpu_bench="echo 'rung_gpu_bench: skipped: cuda: none here' >&2; exit 77")
-        self.assertIsNone(self.run_it(build, code=77))
+        self.assertEqual(self.states(self.run_it(build, code=77)), {"first_launch": "skipped"})
         self.assertIn("skipped: cuda: none here", self.said)
 
     def test_a_dry_run_finds_what_is_missing(self):
         build = self.fake()   # and programs that pass without a GPU
-        os.unlink(os.path.join(build, "tests/test_share"))
+        os.unlink(os.path.join(build, "tests/test_share_gpu"))
         record = self.run_it(build, "--dry-run", code=1)
-        self.assertIn("tests/test_share", record["failed"])
+        self.assertIn("tests/test_share_gpu", record["failed"])
+        self.assertIn("librung.so", record["failed"])
         self.assertIn("tests/test_store", record["failed"])
         self.assertIn("bench/rung_gpu_bench", record["failed"])
 
@@ -119,9 +208,14 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
         self.assertTrue(record["dry_run"])
         self.assertEqual(record["failed"], [])
         states = self.states(record)
-        self.assertEqual([states[name] for name in PROGRAMS], ["passed"] * len(PROGRAMS))
+        self.assertEqual([states[name] for name in STARTS], ["passed"] * len(STARTS))
         planned = {step["name"]: step["command"] for step in record["steps"] if step["state"] == "planned"}
-        self.assertEqual({name for name in planned if "check" in name}, {"memcheck", "racecheck", "sampler_memcheck", "sampler_racecheck"})
+        self.assertLessEqual({"rows_equal_the_cpus", "bench_table", "bench_cold", "torch_epoch",
+                              "bench_index_select", "ncu_gather", "test_loader-cuda-gpu",
+                              "rung_bench_check_gpu_30", "memcheck", "initcheck",
+                              "sampler_memcheck", "sampler_racecheck", "numa_gpu_peer"},
+                             set(planned))
+        self.assertLess(list(planned).index("torch_epoch"), list(planned).index("memcheck"))
         self.assertEqual(planned["test_store-cuda-peer"], "RUNG_TEST_DEVICE=cuda-peer tests/test_store --jobs 1 --verbose")
         for step in record["steps"][:len(PROGRAMS)]:
             if step["name"] in ("bench/rung_gpu_bench", "tests/test_store", "tests/stress_test_gather_race"):
@@ -132,23 +226,69 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
             self.skipTest("a build with sanitizers is not carried")
         build, pack = os.path.join(self.folder, "static"), os.path.join(self.folder, "pack")
         cmake = subprocess.run(["cmake", "-S", SOURCE, "-B", build, "-DRUNG_STATIC_DEPS=ON", "-DRUNG_CUDA=OFF", "-DRUNG_BLAS=OFF",
-                                "-DRUNG_TESTS=OFF", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_COMPILER=" + os.environ["RUNG_CC"]],
+                                "-DRUNG_TESTS=OFF", "-DCMAKE_BUILD_TYPE=Debug",
+                                "-DCMAKE_C_FLAGS_DEBUG=-O0",
+                                "-DCMAKE_C_COMPILER=" + os.environ["RUNG_CC"]],
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         if cmake.returncode != 0 and "RUNG_STATIC_DEPS=ON, but" in cmake.stdout:
             self.skipTest("an archive is missing")
         self.assertEqual(cmake.returncode, 0, cmake.stdout)
-        subprocess.run(["cmake", "--build", build, "--parallel", "2", "--target", "rung_command"], check=True, capture_output=True)
+        subprocess.run(["cmake", "--build", build, "--parallel", "2", "--target", "rung_command",
+                        "rung_shared"], check=True, capture_output=True)
         subprocess.run(["bash", RUN, "--build", build, "--pack", pack], check=True, capture_output=True)
         libraries = os.listdir(os.path.join(pack, "lib"))
         self.assertTrue(any(name.startswith("libzip.so") for name in libraries), libraries)
-        self.assertFalse([name for name in libraries if name.startswith(("libc.so", "liburing", "libnuma", "libjansson", "libxxhash"))])
+        self.assertFalse([name for name in libraries
+                          if name.startswith(("libc.so", "libstdc++", "libgcc_s"))])
         moved = os.path.join(self.folder, "moved")
         os.rename(pack, moved)
-        asked = subprocess.run(["ldd", os.path.join(moved, "rung")], check=True, capture_output=True, text=True).stdout
-        for name in libraries:
-            if name in asked:
-                self.assertIn(os.path.join(moved, "lib", name), asked)
-        subprocess.run([os.path.join(moved, "rung"), "--version"], check=True, capture_output=True)
+        for name in ("rung", "librung.so"):
+            self.check_libraries(os.path.join(moved, name), os.path.join(moved, "lib"))
+        planned = self.states(self.run_packed(moved))
+        for name in ("torch_epoch", "bench_index_select"):   # scripts that are there, and start
+            self.assertEqual(planned[name], "planned")
+        empty = os.path.join(self.folder, "empty")
+        os.mkdir(empty)
+        self.start_beside_the_c_library(moved)
+        if PYTHON:
+            subprocess.run([PYTHON, "-c", "import rung; rung.Dataset"], check=True, cwd=empty,
+                           env={"PYTHONPATH": os.path.join(moved, "python"),
+                                "RUNG_LIBRARY": os.path.join(moved, "librung.so")})
+        self.assertEqual(os.listdir(empty), [])
+
+    def run_packed(self, moved):
+        """The plan of a packed tree, in which this build has no programs for GPUs."""
+        out = os.path.join(self.folder, "packed.json")
+        subprocess.run([os.path.join(moved, "tests/gpu/run.sh"), "--build", moved, "--dry-run",
+                        "--dir", self.folder, "--out", out], capture_output=True, check=False)
+        with open(out, encoding="utf-8") as file:
+            return json.load(file)
+
+    def check_libraries(self, program, folder):
+        """Each that it needs is in the folder, or of the C library."""
+        asked = subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout
+        for name, found in re.findall(r"(\S+) => (\S+)", asked):
+            if not GLIBC.match(name):
+                self.assertEqual(found, os.path.join(folder, name), program)
+
+    def start_beside_the_c_library(self, moved):
+        """Under a root where nothing else is."""
+        if os.geteuid() != 0:
+            return
+        root = os.path.join(self.folder, "root")
+        asked = subprocess.run(["ldd", os.path.join(moved, "rung")], check=True,
+                               capture_output=True, text=True).stdout
+        for path in re.findall(r"(/\S+) \(", asked):
+            if GLIBC.match(os.path.basename(path)):
+                os.makedirs(root + os.path.dirname(path), exist_ok=True)
+                shutil.copy(path, root + path)
+        shutil.copytree(moved, os.path.join(root, "moved"))
+        for command in (["rung", "--version"], ["rung", "stage", "--help"]):
+            # without /proc the loader asks the environment for the program's folder
+            done = subprocess.run(["chroot", root, "/moved/" + command[0], *command[1:]],
+                                  env=dict(os.environ, LD_ORIGIN_PATH="/moved"), text=True,
+                                  capture_output=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_other_builds_are_not_packed(self):
         done = subprocess.run(["bash", RUN, "--build", self.fake(), "--pack", os.path.join(self.folder, "pack")], capture_output=True,
@@ -157,25 +297,39 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
         self.assertIn("RUNG_STATIC_DEPS=ON", done.stderr)
 
     def test_a_run_on_simulated_gpus(self):
+        simulated = os.path.dirname(os.environ["RUNG_GPU_BENCH"])
         build = os.path.join(self.folder, "build")
         for name in ("bench", "tests"):
             os.makedirs(os.path.join(build, name))
         os.symlink(os.environ["RUNG_GPU_BENCH"], os.path.join(build, "bench/rung_gpu_bench"))
-        os.symlink(os.path.join(os.path.dirname(os.environ["RUNG_GPU_BENCH"]), "sim_test_gather_race"),
-                   os.path.join(build, "tests/stress_test_gather_race"))
         with open(os.path.join(build, "rung"), "w", encoding="utf-8") as file:   # rung numa, small and with room for its tables
-            file.write('#!/bin/sh\nRUNG_SIM_GPU_BYTES=%d exec %s "$@" --quick --samples 2 --seconds 0.001\n'
-                       % (8 << 30, os.path.join(os.path.dirname(os.environ["RUNG_GPU_BENCH"]), "rung_sim_command")))
+            file.write('#!/bin/sh\n[ "$1" != numa ] || set -- "$@" --quick --samples 2'
+                       ' --seconds 0.001 --memory 16MiB\nRUNG_SIM_GPU_BYTES=%d exec %s "$@"\n'
+                       % (8 << 30, os.path.join(simulated, "rung_sim_command")))
         os.chmod(os.path.join(build, "rung"), 0o755)
-        record = self.run_it(build, "--only", "races,bench,processes,numa", "--bench", SMALL)
+        library = os.path.join(simulated, "librung_sim.so")
+        parts = "bench,command,numa"
+        if os.path.exists(library) and PYTHON:
+            os.symlink(library, os.path.join(build, "librung.so"))
+            parts += ",torch"
+            self.enterContext(unittest.mock.patch.dict(os.environ, PYTHON=PYTHON))
+        record = self.run_it(build, "--only", parts, "--bench", SMALL, "--torch",
+                             "--parts processes --features-bytes 1MiB --batch-rows 100")
         states = self.states(record)
-        self.assertEqual([states[f"stress_test_gather_race-cuda-{kind}"] for kind in ("host", "peer")], ["passed"] * 2)
-        self.assertEqual({states[f"bench_{part}"] for part in ("gather", "launch", "cold", "epoch", "baselines")}, {"passed"})
-        self.assertEqual(states["stress_test_share_race"], "skipped")
+        self.assertEqual({states[f"bench_{part}"] for part in (
+            "table", "gather", "launch", "cold", "epoch", "baselines")}, {"passed"})
+        self.assertEqual({states[f"rung_bench_check_gpu_{share}"] for share in (0, 30, 100)},
+                         {"passed"})
         self.assertEqual(states["numa_gpu_peer"], "passed")
+        if "torch" in parts:
+            self.assertEqual(states["torch_epoch"], "passed")
+            torch = next(line for line in record["measured"]
+                         if line["benchmark"] == "torch_epoch")
+            self.assertEqual(torch["parts"]["processes"]["status"], "passed")
         self.assertEqual(record["numa"]["measured"]["matrices"], ["gpu", "peer"])
         self.assertEqual({gather["from"] for gather in record["numa"]["gpu_gather"]}, {"gpu", "host"})
-        self.assertLessEqual({"gpu", "ceilings", "gather", "mixed", "launch", "cold", "timeline", "epoch", "baselines"},
+        self.assertLessEqual({"gpu", "ceilings", "table", "gather", "mixed", "launch", "cold",
+                              "timeline", "epoch", "baselines"},
                              {line["benchmark"] for line in record["measured"]})
         self.assertTrue(record["figures"])
 

@@ -93,7 +93,8 @@ class Options(unittest.TestCase):
         self.assertIn("RUNG_CUDA=ON, but nvcc was not found (CUDA toolkit)", self.refused(nowhere, "-DRUNG_CUDA=ON"))
 
     def test_an_nvcc_that_does_not_compile_is_quoted(self):
-        nvcc = self.broken_nvcc('case $1 in --list-gpu-arch) echo compute_75;; --version) echo "release 9, V9.9.9";; '
+        nvcc = self.broken_nvcc('case $1 in --list-gpu-arch) echo compute_75;; '
+                                '--version) echo "release 13, V13.0.9";; '
                                 '*) echo "nvcc fatal   : no host compiler here" >&2; exit 1;; esac\n')
         why = "nvcc does not compile: nvcc fatal : no host compiler here"
         part, text = self.summary(nvcc)["cuda"]
@@ -102,9 +103,16 @@ class Options(unittest.TestCase):
         self.assertIn("RUNG_CUDA=ON, but " + why, self.refused(nvcc, "-DRUNG_CUDA=ON"))
 
     def test_an_nvcc_that_knows_none_of_the_gpus_is_left_out(self):
-        nvcc = self.broken_nvcc('case $1 in --list-gpu-arch) echo compute_75;; esac\n')
+        nvcc = self.broken_nvcc('case $1 in --list-gpu-arch) echo compute_75;; '
+                                '--version) echo "release 13, V13.0.9";; esac\n')
         why = "nvcc knows none of the GPUs of CMAKE_CUDA_ARCHITECTURES"
         self.assertEqual(self.summary(nvcc, "-DCMAKE_CUDA_ARCHITECTURES=90;751")["cuda"], ("no", why))
+
+    def test_an_nvcc_that_is_too_old_is_left_out(self):
+        nvcc = self.broken_nvcc('case $1 in --list-gpu-arch) echo compute_75;; '
+                                '--version) echo "release 12.4, V12.4.131";; esac\n')
+        why = "the CUDA toolkit is version 12.4.131; 12.5 or newer is needed"
+        self.assertEqual(self.summary(nvcc)["cuda"], ("no", why))
 
     def test_openmp_and_thread_sanitizer_exclude_each_other(self):
         self.assertIn("not built for ThreadSanitizer", self.refused("-DRUNG_OPENMP=ON", "-DRUNG_SANITIZE=thread"))

@@ -123,7 +123,11 @@ inline void __syncthreads(int line = __builtin_LINE())
 /* The host's threads are other threads of ours; within a block, lanes change places at collectives only. */
 inline void __threadfence_block() {}
 inline void __threadfence() { lanes::fence(); }
-inline void __threadfence_system() { lanes::fence(); }
+inline void __threadfence_system()
+{
+	lanes::fence();
+	lanes::note_stores(false);
+}
 
 /* Alone: the least that CUDA promises. */
 inline unsigned __activemask()
@@ -147,7 +151,18 @@ template <class T> inline void __stwb(T *ptr, T value)
 	memcpy(lanes::access_at(ptr, sizeof(T), lanes::STORE), &value, sizeof(T));
 }
 
+/*
+ * What kernels write as st.release.sys. Each lane of the grid that has stored something must have
+ * passed a system fence since.
+ */
+inline void lanes_store_release(uint32_t *ptr, uint32_t value)
+{
+	lanes::check_fences();
+	lanes::store_release(lanes::access_at(ptr, sizeof(value), lanes::RELEASE), value);
+}
+
 /* The same to us: caches are what they differ in. */
+template <class T> inline T __ldca(const T *ptr) { return __ldg(ptr); }
 template <class T> inline T __ldcg(const T *ptr) { return __ldg(ptr); }
 template <class T> inline T __ldcv(const T *ptr) { return __ldg(ptr); }
 template <class T> inline T __ldcs(const T *ptr) { return __ldg(ptr); }

@@ -29,6 +29,7 @@ struct gather_case {
 	unsigned out_misaligned = 0;
 	unsigned out_stride_more = 0;
 	unsigned block_count = 2;
+	uint64_t link_bytes = 0;
 	__int128 window_first = 0;            /* tiers' memory and map begin at this rank and vertex: for numbers that no memory holds */
 	uint64_t window_rows = UINT64_MAX;
 };
@@ -36,6 +37,7 @@ struct gather_case {
 struct gather_seen {
 	uint64_t misses;
 	std::vector<lanes::access> row_loads, stores, in_order;   /* in_order: both */
+	std::vector<lanes::access> link_loads;   /* those of row_loads that are over a link */
 	unsigned long atomics;   /* on the number of misses */
 	uintptr_t out_begin;
 };
@@ -159,8 +161,10 @@ static void run_case(gather_case c, gather_seen *seen = nullptr)
 		c.row_count += c.row_count % 7 == 0;
 	}
 	g.view_count = (uint32_t)c.tiers.size();
+	std::vector<bool> over_link;   /* by memory */
 	for (size_t v = 0; v < c.tiers.size(); v++) {
 		place_tier(c, c.tiers[v], rank_first, &g.views[v], memories);
+		over_link.resize(memories.size(), c.tiers[v].over_link);
 		rank_first += c.tiers[v].rows;
 	}
 	const size_t tier_memories = lanes::lent.size();
@@ -168,11 +172,13 @@ static void run_case(gather_case c, gather_seen *seen = nullptr)
 	const uint64_t stride = c.row_bytes + c.out_stride_more, n = c.ids.size();
 	const memory out(n ? (n - 1) * stride + c.row_bytes : 0, c.out_misaligned, true);
 	const memory miss_ranks(n * 8, 0, true), miss_rows(n * 4, 4, true), report(sizeof(struct rung__cuda_report), 8, true);
-	const memory counts(sizeof(struct rung__cuda_counts), 8, true);
+	const memory counts(sizeof(struct rung__cuda_counts), 8, true), word(4, 4, true);
 
 	memset(out.at, 0xee, out.bytes);
 	memset(report.at, n ? 0x77 : 0, report.bytes);   /* without ids it stays as it is */
 	memset(counts.at, 0, counts.bytes);
+	memset(word.at, 0, word.bytes);
+	g.end = { (uint32_t *)word.at, 77 };
 	g.ids = ids.at;
 	g.id_count = n;
 	g.id_dtype = c.dtype;
@@ -180,6 +186,7 @@ static void run_case(gather_case c, gather_seen *seen = nullptr)
 	g.rank_of_vertex = c.map_bytes ? map.at - (uint64_t)c.window_first * c.map_bytes : nullptr;
 	g.row_count = c.row_count;
 	g.row_bytes = c.row_bytes;
+	g.link_bytes = c.link_bytes;
 	g.out = out.at;
 	g.out_stride = stride;
 	g.miss_ranks = (uint64_t *)miss_ranks.at;
@@ -197,8 +204,12 @@ static void run_case(gather_case c, gather_seen *seen = nullptr)
 			bool row = a.kind == lanes::STORE && a.at >= out_begin && a.at < out_end;
 			if (row)
 				seen->stores.push_back(a);
-			for (size_t m = 0; m < tier_memories && a.kind == lanes::LOAD && !row; m++)
+			const bool load = a.kind == lanes::LOAD;
+			for (size_t m = 0; m < tier_memories && load && !row; m++) {
 				row = a.at >= lent[m].begin && a.at < lent[m].end;
+				if (row && over_link[m])
+					seen->link_loads.push_back(a);
+			}
 			if (row && a.kind == lanes::LOAD)
 				seen->row_loads.push_back(a);
 			if (row)
@@ -209,7 +220,12 @@ static void run_case(gather_case c, gather_seen *seen = nullptr)
 	const int rc = rung__cuda_gather_launch(&g, c.block_count, nullptr);
 	lanes::watch = nullptr;
 	CHECK(rc == 0, "%s", rung_last_error());
-	CHECK(lanes::blocks_started <= c.block_count);
+	const bool link = std::any_of(c.tiers.begin(), c.tiers.end(), [](const tier &t) {
+		return t.over_link && t.rows;
+	});
+	const unsigned blocks_max = std::max(c.block_count, link ? 2u : 1u);
+	CHECK(lanes::blocks_started <= blocks_max, "%u blocks", lanes::blocks_started);
+	CHECK(*g.end.word == (n ? 77u : 0u));
 	compare_with_naive_loop(c, out, g);
 	for (size_t k = 0; k < counts.bytes; k++)
 		CHECK(counts.at[k] == 0, "byte %zu of the counts is left for the next gather", k);

@@ -14,6 +14,7 @@
 
 #ifdef LANES_TSAN   /* kernels are compiled without ThreadSanitizer, which is told of what they access (../sim/race.h) */
 void lanes_race_access(void *at, size_t bytes, bool write, bool atomic);
+void lanes_race_store_release(void *at, uint32_t value);
 #endif
 
 namespace lanes {
@@ -47,7 +48,7 @@ inline void lend(const void *ptr, size_t bytes, bool writable)
 	lent.push_back({ (uintptr_t)ptr, (uintptr_t)ptr + bytes, writable });
 }
 
-enum access_kind { LOAD, STORE, ATOMIC };
+enum access_kind { LOAD, STORE, ATOMIC, RELEASE };
 struct access {
 	access_kind kind;
 	unsigned block, thread;
@@ -64,6 +65,33 @@ inline const region *find_lent(uintptr_t at, access_kind)
 	return nullptr;
 }
 inline const region *(*find_region)(uintptr_t at, access_kind kind) = find_lent;   /* the simulated runtime has its own */
+
+/* ---- fences: which lanes of the grid have stored something since their last one ---- */
+
+inline std::vector<char> unfenced;   /* [blocks * threads] */
+
+inline void note_stores(bool stored)
+{
+	unfenced[blockIdx.x * blockDim.x + threadIdx.x] = stored;
+}
+
+inline void check_fences()
+{
+	for (size_t l = 0; l < unfenced.size(); l++)
+		if (unfenced[l])
+			fail("a word is released, no system fence follows what a lane has stored "
+			     "(its block, its thread)",
+			     (long long)(l / blockDim.x), (long long)(l % blockDim.x));
+}
+
+inline void store_release(void *at, uint32_t value)
+{
+#ifdef LANES_TSAN
+	lanes_race_store_release(at, value);
+#else
+	__atomic_store_n((uint32_t *)at, value, __ATOMIC_RELEASE);
+#endif
+}
 
 /* Where the bytes of an access are, once it is found to be a right one. */
 inline void *access_at(const void *ptr, size_t bytes, access_kind kind)
@@ -83,8 +111,11 @@ inline void *access_at(const void *ptr, size_t bytes, access_kind kind)
 	if (watch)
 		watch({ kind, blockIdx.x, threadIdx.x, at, bytes });
 	void *const real = (void *)(at + (uintptr_t)r->offset);
+	if (kind == STORE)
+		note_stores(true);
 #ifdef LANES_TSAN
-	lanes_race_access(real, bytes, kind != LOAD, kind == ATOMIC);
+	if (kind != RELEASE)
+		lanes_race_access(real, bytes, kind != LOAD, kind == ATOMIC);
 #endif
 	return real;
 }
@@ -278,6 +309,7 @@ inline void run_grid(unsigned blocks, unsigned threads)
 		block_lanes[made].stack.make(lane_main);
 	gridDim = dim3(blocks);
 	blockDim = dim3(threads);
+	unfenced.assign((size_t)blocks * threads, false);
 	for (unsigned b = 0; b < blocks; b++) {
 		blockIdx.x = (b + turn) % blocks;
 		run_block(threads);

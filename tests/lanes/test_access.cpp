@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How the gather kernel reaches memory: piece width, lines over a link, loads in flight, atomics, grid; and what it refuses. */
 #include <map>
+#include <set>
 
 #include "gather_case.h"
 
@@ -21,7 +22,8 @@ static void pieces_are_as_wide_as_alignment_allows()
 			for (uint32_t w : { 64u, 66u, 68u, 72u, 65u, 80u }) {
 				gather_case c;
 				gather_seen seen;
-				const unsigned all = base | out | w | 16;
+				const unsigned all = base | out | w;
+				const unsigned widest = all % 16 == 0 ? 16 : all % 4 == 0 ? 4 : 1;
 				c.row_bytes = w;
 				c.tiers = { { 9, 1, 0, base % 16 } };
 				c.out_misaligned = out % 16;
@@ -31,7 +33,7 @@ static void pieces_are_as_wide_as_alignment_allows()
 				CHECK(!seen.row_loads.empty() && !seen.stores.empty());
 				for (const auto &list : { seen.row_loads, seen.stores })
 					for (const lanes::access &a : list)
-						CHECK(a.bytes == (all & -all), "%zu bytes", a.bytes);
+						CHECK(a.bytes == widest, "%zu bytes", a.bytes);
 			}
 		}
 	}
@@ -106,6 +108,23 @@ static void loads_are_in_flight_before_the_first_store()
 	}
 }
 
+/* Down to one row, or one for each group of lanes. */
+static void a_tile_has_16_kib_at_most()
+{
+	const struct {
+		uint32_t row_bytes, rows;
+	} cases_of[] = { { 16, 32 },  { 512, 32 }, { 528, 16 }, { 1024, 16 },
+			 { 4096, 4 }, { 5000, 2 }, { 8208, 1 }, { 1 << 20, 1 } };
+
+	for (const auto &k : cases_of) {
+		scenario("tiles of rows of %u bytes", k.row_bytes);
+		const uint32_t piece = piece_bytes(k.row_bytes);
+		const struct rows_shape shape =
+			rows_shape_make(k.row_bytes, piece, 0, 10000000, 100);
+		CHECK(shape.tile_rows == k.rows, "%u rows", shape.tile_rows);
+	}
+}
+
 static void misses_take_one_atomic_a_tile()
 {
 	for (size_t n : { 31u, 32u, 33u, 1000u, 5000u }) {
@@ -131,6 +150,120 @@ static void misses_take_one_atomic_a_tile()
 	scenario("only hits");
 	run_case(hits, &seen);
 	CHECK(seen.atomics == 1);   /* the report's */
+}
+
+/* Every third row is over a link, every third a miss. */
+static gather_case thirds(uint32_t row_bytes, size_t count)
+{
+	gather_case c;
+
+	c.row_bytes = row_bytes;
+	c.tiers = { { 30 }, { 30, 1, 1 } };
+	c.row_count = 90;
+	for (size_t i = 0; i < count; i++)
+		c.ids.push_back((__int128)(i % 3 * 30 + i / 3 % 30));
+	return c;
+}
+
+/* As many as have link_bytes in flight, by the width of the pieces; others copy no such row. */
+static void few_blocks_copy_the_rows_over_a_link()
+{
+	const struct {
+		uint32_t row_bytes;
+		uint64_t link_bytes;
+		unsigned block_count, blocks;
+	} cases_of[] = {
+		{ 512, 16384, 40, 1 }, { 512, 32768, 40, 2 }, { 512, 20000, 40, 2 },
+		{ 500, 16384, 40, 4 }, { 501, 4096, 40, 4 },  { 512, 0, 40, 16 },
+		{ 512, 0, 8, 4 },      { 512, 16384, 2, 1 },
+	};
+
+	for (const auto &k : cases_of) {
+		gather_case c = thirds(k.row_bytes, 6000);
+		std::set<unsigned> blocks;
+		size_t loads = 0;
+		gather_seen seen;
+
+		c.block_count = k.block_count;
+		c.link_bytes = k.link_bytes;
+		scenario("rows of %u bytes, %u bytes in flight, %u blocks", k.row_bytes,
+		         (unsigned)k.link_bytes, k.block_count);
+		run_case(c, &seen);
+		for (const lanes::access &a : seen.link_loads)
+			blocks.insert(a.block);
+		CHECK(blocks.size() == k.blocks && *blocks.rbegin() == k.blocks - 1,
+		      "%zu blocks, to %u", blocks.size(), *blocks.rbegin());
+		CHECK(lanes::blocks_started == k.block_count, "%u in all", lanes::blocks_started);
+		for (const lanes::access &a : seen.row_loads)
+			loads += a.block < k.blocks;
+		CHECK(loads == seen.link_loads.size(), "they copy other rows, too");
+	}
+	gather_case near_only;
+	gather_seen seen;
+	near_only.tiers = { { 100 }, { 0, 1, 1 } };   /* the tier over the link is empty */
+	near_only.ids = ids_up_to(20000, 100);
+	near_only.block_count = 40;
+	scenario("no row is over a link");
+	run_case(near_only, &seen);
+	const auto by_first = [](const lanes::access &a) { return a.block == 0; };
+	CHECK(std::any_of(seen.row_loads.begin(), seen.row_loads.end(), by_first));
+}
+
+/* Rows between misses and rows of the other part are loaded together all the same. */
+static void rows_between_others_are_in_flight_together()
+{
+	for (uint32_t w : { 512u, 1024u, 2048u }) {
+		gather_case c = thirds(w, 6144);
+		std::map<std::pair<unsigned, unsigned>, unsigned> ahead;   /* by block and thread */
+		unsigned long batches = 0, full = 0;
+		gather_seen seen;
+
+		c.block_count = 4;
+		c.link_bytes = 16384;
+		scenario("rows of %u bytes on the GPU, over a link and missing in turn", w);
+		run_case(c, &seen);
+		for (const lanes::access &a : seen.in_order) {
+			unsigned &loads = ahead[{ a.block, a.thread }];
+
+			if (a.kind == lanes::LOAD) {
+				loads++;
+			} else if (loads) {
+				batches++;
+				full += loads >= 4;
+				loads = 0;
+			}
+		}
+		CHECK(batches && full * 10 >= batches * 7, "%lu of %lu batches were full", full,
+		      batches);
+	}
+}
+
+/* The harness runs blocks one after the other. So the first block finds all tiles except those that
+ * the others begin with. */
+static void a_warp_holds_one_tile_at_a_time()
+{
+	for (unsigned link : { 0u, 1u }) {
+		gather_case c;
+		std::map<unsigned, std::set<uint64_t>> rows_of_block;
+		std::vector<size_t> rows;
+		gather_seen seen;
+
+		c.row_bytes = 64;
+		c.tiers = { { 100, 1, link } };
+		c.ids = ids_up_to(10000, 100);
+		c.block_count = link ? 6 : 3;   /* three for the rows over the link */
+		c.link_bytes = 3 * 16384;
+		scenario("10000 rows for 3 blocks, over a link %u", link);
+		run_case(c, &seen);
+		for (const lanes::access &a : seen.stores)
+			rows_of_block[a.block].insert((a.at - seen.out_begin) / 64);
+		for (const auto &k : rows_of_block)
+			rows.push_back(k.second.size());
+		std::sort(rows.begin(), rows.end());
+		const size_t first = 8 * (link ? 128 : 32);   /* of the warps of a block */
+		CHECK(rows.size() == 3 && rows[0] == first && rows[1] == first, "%zu and %zu rows",
+		      rows[0], rows[1]);
+	}
 }
 
 static void the_grid_is_bounded_and_no_larger_than_the_work()
@@ -173,6 +306,22 @@ static struct rung__cuda_gather a_good_gather(const memory &room)
 	g.views[0].stride = 16;
 	g.views[0].rank_end = 8;
 	return g;
+}
+
+static void misses_that_are_known_are_counted_alone()
+{
+	lanes::lent.clear();
+	const memory room(1024 + sizeof(struct rung__cuda_counts), 0, true);
+	const uint32_t ids[3] = { 7, 8, 99 };
+	memset(room.at, 0, room.bytes);
+	memcpy(room.at, ids, sizeof(ids));
+	struct rung__cuda_gather g = a_good_gather(room);
+	scenario("misses without a list");
+	memset(g.miss_rows, 0xee, 12);
+	g.miss_ranks = nullptr;
+	CHECK(rung__cuda_gather_launch(&g, 4, nullptr) == 0, "%s", rung_last_error());
+	CHECK(g.report->miss_count == 2 && g.report->view_rows[0] == 1);
+	CHECK(g.miss_rows[0] == 0xeeeeeeee && g.miss_rows[1] == 0xeeeeeeee);
 }
 
 template <class Change> static void refused(const memory &room, const char *says, Change change)
@@ -244,8 +393,13 @@ int main()
 	accesses_over_a_link_begin_at_lines();
 	nothing_is_shifted_in_vain();
 	loads_are_in_flight_before_the_first_store();
+	a_tile_has_16_kib_at_most();
 	misses_take_one_atomic_a_tile();
+	few_blocks_copy_the_rows_over_a_link();
+	rows_between_others_are_in_flight_together();
+	a_warp_holds_one_tile_at_a_time();
 	the_grid_is_bounded_and_no_larger_than_the_work();
+	misses_that_are_known_are_counted_alone();
 	what_is_wrong_is_refused_before_anything_starts();
 	printf("access: %lu cases\n", cases);
 	return 0;

@@ -70,6 +70,42 @@ static void base_and_out_misalignments()
 	}
 }
 
+/* Any tiers in any order, misses, repeats, ids outside, any width and alignment, any grid. */
+static void mixes_drawn()
+{
+	for (unsigned turn = 0; turn < 3000; turn++) {
+		gather_case c;
+		const uint32_t unit = 1u << rnd.below(6), wide = rnd.below(10) == 0 ? 5000 : 700;
+		uint64_t held = 0;
+
+		c.row_bytes = unit * (1 + (uint32_t)rnd.below(wide / unit + 1));
+		for (size_t t = 1 + rnd.below(5); t > 0; t--) {
+			tier drawn = { rnd.below(12), 1 + (unsigned)rnd.below(4) };
+
+			drawn.over_link = (unsigned)rnd.below(2);
+			if (rnd.below(3) == 0)
+				drawn.misaligned = (unsigned)rnd.below(128) / unit * unit;
+			if (rnd.below(2))
+				drawn.stride_more = (unsigned)rnd.below(4) * unit;
+			c.tiers.push_back(drawn);
+			held += drawn.rows;
+		}
+		c.row_count = held + 1 + rnd.below(6);
+		c.row_count += c.row_count % 7 == 0;
+		c.ids = draw_ids(1 + rnd.below(c.row_bytes < 100 ? 700 : 60),
+		                 c.row_count + rnd.below(2));
+		c.dtype = id_types[rnd.below(4)];
+		c.map_bytes = (unsigned)rnd.below(3) * 4;
+		c.out_misaligned = rnd.below(4) == 0 ? (unsigned)rnd.below(16) : 0;
+		c.out_stride_more = rnd.below(2) ? (unsigned)rnd.below(3) * unit : 0;
+		c.block_count = 1 + (unsigned)rnd.below(12);
+		c.link_bytes = rnd.below(3) * 5000;
+		scenario("mix %u: width %u, %zu tiers, %zu ids, %u blocks", turn, c.row_bytes,
+		         c.tiers.size(), c.ids.size(), c.block_count);
+		run_case(c);
+	}
+}
+
 /* Each place of the three borders in a dozen ranks, so that each tier, and each pair of them, is empty once. */
 static void thresholds()
 {
@@ -248,6 +284,7 @@ int main()
 {
 	widths_and_base_misalignments();
 	base_and_out_misalignments();
+	mixes_drawn();
 	thresholds();
 	numbers_of_tiers();
 	counts_and_grids();

@@ -197,6 +197,29 @@ static void two_places(unsigned *) {
 }
 static void not_in_its_own_mask(unsigned *) { __ballot_sync(0x7fffffffu, 1); }
 static void shuffle_from_outside_the_mask(unsigned *) { if (threadIdx.x < 16) __shfl_sync(0xffffu, 1, 20); }
+/* The last block that comes tells of what all have stored. */
+static void tell_kernel(unsigned *numbers, unsigned *blocks_done, unsigned *word)
+{
+	__stwb(numbers + blockIdx.x * blockDim.x + threadIdx.x, blockIdx.x);
+	__threadfence_system();
+	__syncthreads();
+	if (threadIdx.x == 0 && atomicAdd(blocks_done, 1u) + 1 == gridDim.x)
+		lanes_store_release(word, 9);
+}
+
+static void a_word_is_released_behind_the_fences_of_all_blocks()
+{
+	const unsigned blocks = 3, threads = 64;
+	lanes::lent.clear();
+	const memory numbers(blocks * threads * 4, 0, true), words(8, 0, true);
+	unsigned *const word = (unsigned *)words.at;
+
+	scenario("a word");
+	memset(words.at, 0, words.bytes);
+	launch(blocks, threads, tell_kernel, (unsigned *)numbers.at, word + 1, word);
+	CHECK(word[0] == 9 && word[1] == blocks);
+}
+
 static void activemask_as_if_all_were_there(unsigned *) { __shfl_sync(__activemask(), 1, 0); }
 static void match_in_a_branch(unsigned *) { if (threadIdx.x % 2) __match_any_sync(ALL, 1); }
 static void swap_in_what_is_read_only(unsigned *p) { atomicCAS(p + 64, 0u, 1u); }
@@ -209,6 +232,31 @@ static void misaligned_load(unsigned *p) { __ldg((const uint2 *)(p + 1)); }
 static void misaligned_store(unsigned *p) { __stwb((unsigned short *)((unsigned char *)p + 1), (unsigned short)1); }
 static void store_to_what_is_read_only(unsigned *p) { __stwb(p + 64, 1u); }
 static void atomic_outside(unsigned *p) { atomicAdd(p + 1000, 1u); }
+
+static void release_behind_a_store(unsigned *p)
+{
+	__stwb(p, 1u);
+	if (threadIdx.x == 0)
+		lanes_store_release(p, 1);
+}
+static void release_behind_a_fence_of_the_gpu(unsigned *p)
+{
+	__stwb(p, 1u);
+	__threadfence();
+	__syncthreads();
+	if (threadIdx.x == 0)
+		lanes_store_release(p, 1);
+}
+static void release_behind_one_lanes_fence(unsigned *p)
+{
+	__stwb(p, 1u);
+	__syncthreads();
+	if (threadIdx.x != 0)
+		return;
+	__threadfence_system();
+	lanes_store_release(p, 1);
+}
+static void release_to_what_is_read_only(unsigned *p) { lanes_store_release(p + 64, 1); }
 
 static void fails(const char *name, void (*kernel)(unsigned *), const char *says)
 {
@@ -260,6 +308,10 @@ static void kernels_with_a_mistake_fail()
 	fails("a misaligned store", misaligned_store, "misaligned");
 	fails("a store to what is lent for reading", store_to_what_is_read_only, "for reading");
 	fails("an atomic outside", atomic_outside, "outside all memory");
+	fails("a word behind a store", release_behind_a_store, "no system fence");
+	fails("a fence of the GPU", release_behind_a_fence_of_the_gpu, "no system fence");
+	fails("one lane's fence", release_behind_one_lanes_fence, "no system fence");
+	fails("a word in what is lent for reading", release_to_what_is_read_only, "for reading");
 }
 
 int main()
@@ -269,6 +321,7 @@ int main()
 	equal_values_find_each_other_and_one_takes_the_place();
 	votes_sums_and_atomics();
 	blocks_have_shared_memory();
+	a_word_is_released_behind_the_fences_of_all_blocks();
 	kernels_with_a_mistake_fail();
 	printf("harness: %lu cases\n", cases);
 	return 0;

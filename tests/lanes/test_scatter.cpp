@@ -16,7 +16,7 @@ struct scatter_case {
 	unsigned out_misaligned = 0, out_stride_more = 0;
 	unsigned over_link = 1;
 	unsigned block_count = 2;
-	bool count_in_memory = false;    /* the launch knows only that there are 7 more at most */
+	uint64_t link_bytes = 0;
 };
 
 static void run_case(const scatter_case &c)
@@ -32,9 +32,13 @@ static void run_case(const scatter_case &c)
 		begins.push_back(k * slot_bytes + (k + 1 < c.slots ? rnd.below(24 / align + 1) * align : 0));
 	lanes::lent.clear();
 	const memory slots(begins.back() + c.row_bytes, c.slots_misaligned, false), offsets(c.count * 8, 8, false);
-	const memory count(8, 8, false), to(c.count * 4, 4, false), out((out_rows - 1) * stride + c.row_bytes, c.out_misaligned, true);
+	const memory to(c.count * 4, 4, false);
+	const memory out((out_rows - 1) * stride + c.row_bytes, c.out_misaligned, true);
+	const memory blocks_done(8, 8, true), word(4, 4, true);
 	std::vector<unsigned char> expected(out.bytes, 0xee);
 
+	memset(blocks_done.at, 0, blocks_done.bytes);
+	memset(word.at, 0, word.bytes);
 	memset(slots.at, 0x11, slots.bytes);
 	for (size_t k = 0; k < c.slots; k++)
 		fill_row(slots.at + begins[k], k, c.row_bytes);
@@ -50,13 +54,12 @@ static void run_case(const scatter_case &c)
 	}
 	memset(out.at, 0xee, out.bytes);
 	s.slots = slots.at, s.offsets = (const uint64_t *)offsets.at, s.out_rows = (const uint32_t *)to.at, s.count = c.count;
-	if (c.count_in_memory) {
-		s.count_at = (uint64_t *)count.at;
-		*(uint64_t *)count.at = c.count;
-		s.count += 7;
-	}
-	s.offset_align = c.align, s.row_bytes = c.row_bytes, s.over_link = c.over_link, s.out = out.at, s.out_stride = stride;
+	s.offset_align = c.align, s.row_bytes = c.row_bytes, s.over_link = c.over_link;
+	s.link_bytes = c.link_bytes, s.out = out.at, s.out_stride = stride;
+	s.blocks_done = (unsigned long long *)blocks_done.at;
+	s.end = { (uint32_t *)word.at, 5 };
 	CHECK(rung__cuda_scatter_launch(&s, c.block_count, nullptr) == 0, "%s", rung_last_error());
+	CHECK(*s.end.word == (c.count ? 5u : 0u) && *s.blocks_done == 0);
 	for (size_t k = 0; k < out.bytes; k++)
 		CHECK(out.at[k] == expected[k], "byte %zu of output row %zu", k % stride, k / stride);
 }
@@ -92,11 +95,38 @@ static void counts_and_grids()
 			c.row_bytes = 40;
 			scenario("%zu rows, %u blocks", n, blocks);
 			run_case(c);
-			c.count_in_memory = true;
-			run_case(c);
 			c.slots = 1;   /* one slot to every output row */
 			run_case(c);
 		}
+	}
+}
+
+static void few_blocks_copy_over_a_link()
+{
+	const struct {
+		unsigned over_link;
+		uint32_t row_bytes;
+		uint64_t link_bytes;
+		unsigned blocks;
+	} cases_of[] = {
+		{ 1, 512, 0, 16 },
+		{ 1, 512, 16384, 1 },
+		{ 1, 500, 16384, 4 },
+		{ 0, 512, 16384, 40 },
+	};
+
+	for (const auto &k : cases_of) {
+		scatter_case c;
+		c.row_bytes = k.row_bytes;
+		c.count = 4000;
+		c.align = 16;
+		c.block_count = 40;
+		c.over_link = k.over_link;
+		c.link_bytes = k.link_bytes;
+		scenario("over a link %u, rows of %u bytes, %u bytes in flight", k.over_link,
+		         k.row_bytes, (unsigned)k.link_bytes);
+		run_case(c);
+		CHECK(lanes::blocks_started == k.blocks, "%u blocks", lanes::blocks_started);
 	}
 }
 
@@ -142,6 +172,9 @@ static void what_is_wrong_is_refused()
 	CHECK(rung__cuda_scatter_launch(&s, 4, nullptr) == RUNG_E_INVAL && strstr(rung_last_error(), "at most"));
 	s = good, s.offset_align = 24;
 	CHECK(rung__cuda_scatter_launch(&s, 4, nullptr) == RUNG_E_INVAL && strstr(rung_last_error(), "no power of two"));
+	s = good, s.end.word = (uint32_t *)s.out;
+	CHECK(rung__cuda_scatter_launch(&s, 4, nullptr) == RUNG_E_INVAL);
+	CHECK(strstr(rung_last_error(), "without a count of blocks"));
 	s = good, s.slots = nullptr;
 	CHECK(rung__cuda_scatter_launch(&s, 4, nullptr) == RUNG_E_INVAL && strstr(rung_last_error(), "no blocks"));
 	CHECK(rung__cuda_scatter_launch(&good, 0, nullptr) == RUNG_E_INVAL);
@@ -155,6 +188,7 @@ int main()
 {
 	widths_and_alignments();
 	counts_and_grids();
+	few_blocks_copy_over_a_link();
 	offsets_beyond_32_bits();
 	what_is_wrong_is_refused();
 	printf("scatter: %lu cases\n", cases);

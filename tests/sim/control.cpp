@@ -24,6 +24,14 @@ void sim_fail(const char *function, unsigned nth, cudaError_t err)
 	e.fail_with = err;
 }
 
+void sim_drain(const char *function, unsigned nth)
+{
+	race::unseen unseen;
+	held_lock lock(the_state().lock);
+
+	entry_named(function).drain_in = nth;
+}
+
 unsigned long sim_calls(const char *function)
 {
 	race::unseen unseen;
@@ -53,13 +61,34 @@ void sim_hold(bool hold)
 	s.finished.wait(lock, [&] { return !hold || !s.running || s.running_host_function; });
 }
 
+bool sim_has_context(int gpu)
+{
+	race::unseen unseen;
+	state &s = the_state();
+	held_lock lock(s.lock);
+
+	return s.gpus.at((size_t)gpu).has_context;
+}
+
+size_t sim_streams(int priority)
+{
+	race::unseen unseen;
+	state &s = the_state();
+	held_lock lock(s.lock);
+	size_t count = 0;
+
+	for (const auto &stream : s.streams)
+		count += stream.second->priority == priority;
+	return count;
+}
+
 size_t sim_live(void)
 {
 	race::unseen unseen;
 	state &s = the_state();
 	held_lock lock(s.lock);
 
-	return s.ranges.size() + s.streams.size() + s.events.size();
+	return s.ranges.size() + s.streams.size() + s.events.size() + s.graphs.size();
 }
 
 void sim_leaks(FILE *out)
@@ -77,4 +106,6 @@ void sim_leaks(FILE *out)
 		fprintf(out, "stream %p, GPU %d\n", (void *)st.first, st.second->gpu);
 	for (const auto &e : s.events)
 		fprintf(out, "event %p, GPU %d\n", (void *)e.first, e.second.gpu);
+	for (const auto &graph : s.graphs)
+		fprintf(out, "graph %p\n", (void *)graph);
 }

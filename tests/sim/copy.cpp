@@ -45,6 +45,17 @@ static unsigned char *side(state &s, const unsigned char *at, size_t bytes, bool
 	return real_address(s, at, bytes, write, what);
 }
 
+/* What CUDA refuses: bytes that begin in one registration and go on in the next. */
+static bool crosses_registrations(state &s, const unsigned char *at, size_t bytes)
+{
+	const struct range *r = find_range(s, (uintptr_t)at);
+
+	if (!r || r->kind != REGISTERED || bytes <= r->bytes - ((uintptr_t)at - r->begin))
+		return false;
+	r = find_range(s, r->begin + r->bytes);
+	return r && r->kind == REGISTERED;
+}
+
 static void copy_now(state &s, rectangle c, bool pageable, const char *what)
 {
 	held_lock lock(s.lock);
@@ -62,13 +73,18 @@ static cudaError_t put_copy(state &s, held_lock &lock, const rectangle &c, enum 
                             const char *what)
 {
 	const auto st = find_stream(s, stream);
+	const cudaError_t err = check_put(s, *st);
 	op copy;
 
+	if (err != cudaSuccess)
+		return err;
 	if (c.width > c.to_pitch || c.width > c.from_pitch)
 		return cudaErrorInvalidPitchValue;
 	if (c.width == 0 || c.height == 0)
 		return cudaSuccess;
-	if (!direction_fits(s, c, kind))
+	if (!direction_fits(s, c, kind) ||
+	    crosses_registrations(s, c.to, span(c.to_pitch, c.width, c.height)) ||
+	    crosses_registrations(s, c.from, span(c.from_pitch, c.width, c.height)))
 		return cudaErrorInvalidValue;
 	side(s, c.to, span(c.to_pitch, c.width, c.height), true, wait, what);   /* now, and again when it is done */
 	side(s, c.from, span(c.from_pitch, c.width, c.height), false, wait, what);
@@ -83,7 +99,8 @@ static rectangle line(void *to, const void *from, size_t bytes)
 }
 
 /* Between GPUs, and within one, even cudaMemcpy does not wait. */
-static entry copy_entry("cudaMemcpy"), copy_async("cudaMemcpyAsync"), copy_2d_async("cudaMemcpy2DAsync");
+static entry copy_entry("cudaMemcpy", UNSAFE), copy_async("cudaMemcpyAsync");
+static entry copy_2d_async("cudaMemcpy2DAsync");
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
 	return call(copy_entry, [&](state &s, held_lock &lock) {
@@ -116,8 +133,11 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_
 static cudaError_t put_fill(state &s, held_lock &lock, void *at, int value, size_t bytes, cudaStream_t stream, const char *what)
 {
 	const auto st = find_stream(s, stream);
+	const cudaError_t err = check_put(s, *st);
 	op fill;
 
+	if (err != cudaSuccess)
+		return err;
 	if (bytes == 0)
 		return cudaSuccess;
 	checked_range(s, at, bytes, true, what);
@@ -156,7 +176,8 @@ static bool is_shape(const dim3 &grid, const dim3 &block)
 }
 
 static entry launch_kernel("cudaLaunchKernel");
-cudaError_t sim::launch(dim3 grid, dim3 block, std::function<void()> lane, cudaStream_t stream)
+cudaError_t sim::launch(const void *function, dim3 grid, dim3 block, std::function<void()> lane,
+                        cudaStream_t stream)
 {
 	return call(launch_kernel, [&](state &s, held_lock &lock) {
 		const auto st = find_stream(s, stream);
@@ -167,6 +188,11 @@ cudaError_t sim::launch(dim3 grid, dim3 block, std::function<void()> lane, cudaS
 			return cudaErrorInvalidResourceHandle;
 		if (!is_shape(grid, block))
 			return cudaErrorInvalidConfiguration;
+		cudaError_t err = load_kernel(s, lock, function);
+		if (err == cudaSuccess)
+			err = check_put(s, *st);
+		if (err != cudaSuccess)
+			return err;
 		kernel.run = [&s, gpu, grid, block, lane = std::move(lane)] {
 			held_lock inner(s.lock);
 			lend_to_kernels(s, gpu);

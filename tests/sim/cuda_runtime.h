@@ -9,9 +9,10 @@
 namespace sim {
 
 /** What the calls below would do for any kernel. `lane` is what each lane calls. */
-cudaError_t launch(dim3 grid, dim3 block, std::function<void()> lane, cudaStream_t stream);
-cudaError_t function_attributes(struct cudaFuncAttributes *attributes_out);
-cudaError_t blocks_per_sm(int *blocks_out, int threads);
+cudaError_t launch(const void *function, dim3 grid, dim3 block, std::function<void()> lane,
+                   cudaStream_t stream);
+cudaError_t function_attributes(const void *function, struct cudaFuncAttributes *attributes_out);
+cudaError_t blocks_per_sm(const void *function, int *blocks_out, int threads);
 
 } // namespace sim
 
@@ -19,18 +20,21 @@ cudaError_t blocks_per_sm(int *blocks_out, int threads);
 template <class... Args>
 inline cudaError_t cudaLaunchKernel(void (*function)(Args...), dim3 grid, dim3 block, void **args, size_t, cudaStream_t stream)
 {
-	return sim::launch(grid, block, lanes_call(function, args, std::index_sequence_for<Args...>()), stream);
-}
-
-template <class Kernel> inline cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, Kernel *)
-{
-	return sim::function_attributes(attributes);
+	return sim::launch((const void *)function, grid, block,
+	                   lanes_call(function, args, std::index_sequence_for<Args...>()), stream);
 }
 
 template <class Kernel>
-inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, Kernel *, int threads, size_t)
+inline cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, Kernel *kernel)
 {
-	return sim::blocks_per_sm(blocks, threads);
+	return sim::function_attributes((const void *)kernel, attributes);
+}
+
+template <class Kernel>
+inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, Kernel *kernel,
+                                                                 int threads, size_t)
+{
+	return sim::blocks_per_sm((const void *)kernel, blocks, threads);
 }
 
 #endif

@@ -13,6 +13,8 @@
  *   RUNG_SIM_READ_ONLY   0: the GPUs cannot register memory for reading only
  *   RUNG_SIM_SEED        of the order in which streams, warps and lanes take turns (1)
  *   RUNG_SIM_LAZY        1: each operation lies in its stream for a drawn time, unless somebody waits for it
+ *   CUDA_MODULE_LOADING  LAZY: the first use of a kernel loads it, which waits for all work of the
+ *                        GPU while other threads' calls wait for it; else kernels are there
  *   CUDA_LAUNCH_BLOCKING=1, CUDA_DEVICE_MAX_CONNECTIONS=1   as CUDA reads them; the latter makes one queue of a GPU's streams
  */
 #ifndef SIM_CUDA_RUNTIME_API_H
@@ -23,11 +25,13 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)   /* of the library for tests in Python */
 
 #define CUDART_VERSION 13000
 
 typedef struct CUstream_st *cudaStream_t;
 typedef struct CUevent_st *cudaEvent_t;
+typedef struct CUgraph_st *cudaGraph_t;
 typedef void (*cudaHostFn_t)(void *userData);
 
 enum cudaError {
@@ -55,6 +59,7 @@ enum cudaError {
 	cudaErrorPeerAccessUnsupported = 217,
 	cudaErrorOperatingSystem = 304,
 	cudaErrorInvalidResourceHandle = 400,
+	cudaErrorIllegalState = 401,
 	cudaErrorSymbolNotFound = 500,
 	cudaErrorNotReady = 600,
 	cudaErrorIllegalAddress = 700,
@@ -69,6 +74,13 @@ enum cudaError {
 	cudaErrorNotPermitted = 800,
 	cudaErrorNotSupported = 801,
 	cudaErrorSystemNotReady = 802,
+	cudaErrorStreamCaptureUnsupported = 900,
+	cudaErrorStreamCaptureInvalidated = 901,
+	cudaErrorStreamCaptureMerge = 902,
+	cudaErrorStreamCaptureIsolation = 905,
+	cudaErrorStreamCaptureImplicit = 906,
+	cudaErrorCapturedEvent = 907,
+	cudaErrorStreamCaptureWrongThread = 908,
 	cudaErrorUnknown = 999
 };
 typedef enum cudaError cudaError_t;
@@ -224,6 +236,8 @@ cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t 
 
 cudaError_t cudaStreamCreate(cudaStream_t *pStream);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *pStream, unsigned int flags);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *pStream, unsigned int flags, int priority);
+cudaError_t cudaDeviceGetStreamPriorityRange(int *leastPriority, int *greatestPriority);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);
@@ -236,6 +250,30 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end);
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *userData);
 
+/* ---- graphs: work is captured, and not done -------------------------------------------------- */
+
+enum cudaStreamCaptureMode {
+	cudaStreamCaptureModeGlobal = 0,
+	cudaStreamCaptureModeThreadLocal = 1,
+	cudaStreamCaptureModeRelaxed = 2
+};
+
+enum cudaStreamCaptureStatus {
+	cudaStreamCaptureStatusNone = 0,
+	cudaStreamCaptureStatusActive = 1,
+	cudaStreamCaptureStatusInvalidated = 2
+};
+
+/**
+ * CUDA does not list all calls that are unsafe during a capture. Here they are those that allocate,
+ * free, register, map and load, and those that wait or query.
+ */
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status);
+cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+
 /* ---- the driver's functions ---------------------------------------------------------------------------------------------- */
 
 enum cudaDriverEntryPointQueryResult {
@@ -247,7 +285,10 @@ enum cudaDriverEntryPointQueryResult {
 #define cudaEnableLegacyStream           0x1
 #define cudaEnablePerThreadDefaultStream 0x2
 
-/** Knows cuStreamWaitValue32 and cuStreamWriteValue32. */
+/**
+ * Knows cuStreamWaitValue32, cuStreamWriteValue32, cuStreamGetDevice and, for contexts,
+ * cuDevicePrimaryCtxRetain, cuCtxPushCurrent and cuCtxPopCurrent. Contexts stay until the end.
+ */
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **funcPtr, unsigned int cudaVersion, unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *driverStatus);
 
@@ -258,6 +299,7 @@ struct cudaFuncAttributes {
 	int maxThreadsPerBlock, numRegs, ptxVersion, binaryVersion;
 };
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

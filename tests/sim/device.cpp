@@ -66,14 +66,14 @@ static void stop_at_exit()
 	race::unseen unseen;
 	state &s = the_state();
 	held_lock lock(s.lock);
-	s.stopping = true;
+	s.stopping = true;   /* as when CUDA is unloaded: see enter() */
 	s.finished.wait(lock, [&] { return !s.running || s.running_host_function; });
 }
 
 static state *make_state()
 {
 	state &s = *new state;
-	const char *gpus = getenv("RUNG_SIM_GPUS");
+	const char *gpus = getenv("RUNG_SIM_GPUS"), *modules = getenv("CUDA_MODULE_LOADING");
 
 	s.driver = !gpus || strcmp(gpus, "none") != 0;
 	s.gpus.resize(s.driver ? number_in_environment("RUNG_SIM_GPUS", 1) : 0);
@@ -81,6 +81,7 @@ static state *make_state()
 	s.may_peer = number_in_environment("RUNG_SIM_PEERS", 1) != 0;
 	s.may_register_read_only = number_in_environment("RUNG_SIM_READ_ONLY", 1) != 0;
 	s.lazy = number_in_environment("RUNG_SIM_LAZY", 0) != 0;
+	s.lazy_modules = modules && strcmp(modules, "LAZY") == 0;
 	s.seed = (number_in_environment("RUNG_SIM_SEED", 1) + 1) * 0x9e3779b97f4a7c15u | 1;
 	lanes::seed = draw(s) | 1;
 	s.launch_blocking = number_in_environment("CUDA_LAUNCH_BLOCKING", 0) != 0;
@@ -128,15 +129,23 @@ void enter(entry &function, entered *out)
 	state &s = the_state();
 	out->s = &s;
 	out->lock = held_lock(s.lock);
+	if (s.stopping)
+		wrong("%s was called after CUDA was unloaded at exit", function.name);
 	function.calls++;
+	if (!(function.flags & NEEDS_NO_GPU))   /* the context's lock */
+		s.finished.wait(out->lock, [&] { return !s.loading; });
+	if (function.drain_in > 0 && --function.drain_in == 0)
+		wait_for_all(s, out->lock, -1);
 	if (s.broken != cudaSuccess)
 		out->err = s.broken;
 	else if (function.fail_in > 0 && --function.fail_in == 0)
-		out->err = function.fail_with;
+		out->err = function.fail_with, out->skip = true;
 	else if (!s.driver && !(function.flags & NEEDS_NO_GPU))
 		out->err = cudaErrorInsufficientDriver;
 	else if (s.gpus.empty() && !(function.flags & NEEDS_NO_GPU))
 		out->err = cudaErrorNoDevice;
+	else if (function.flags & UNSAFE)
+		out->err = check_unsafe(s);
 }
 
 cudaError_t leave(cudaError_t err)
@@ -366,6 +375,13 @@ cudaError_t last_error_of_thread(bool reset)
 } // namespace sim
 
 #ifdef LANES_TSAN
+void lanes_race_store_release(void *at, uint32_t value)
+{
+	race::see(true);
+	race::store_word((uint32_t *)at, value);
+	race::see(false);
+}
+
 /* By width, not as a range: that would be bytes, more of them than the sanitizer remembers for one place. */
 void lanes_race_access(void *at, size_t bytes, bool write, bool atomic)
 {

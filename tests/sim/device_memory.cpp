@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,7 +14,7 @@
 
 using namespace sim;
 
-static entry malloc_entry("cudaMalloc");
+static entry malloc_entry("cudaMalloc", UNSAFE);
 cudaError_t cudaMalloc(void **ptr_out, size_t bytes)
 {
 	return call(malloc_entry, [&](state &s, held_lock &) {
@@ -49,7 +50,7 @@ cudaError_t cudaMalloc(void **ptr_out, size_t bytes)
 	});
 }
 
-static entry free_entry("cudaFree", RELEASES);
+static entry free_entry("cudaFree", RELEASES | UNSAFE);
 cudaError_t cudaFree(void *ptr)
 {
 	return call(free_entry, [&](state &s, held_lock &lock) {
@@ -67,6 +68,9 @@ cudaError_t cudaFree(void *ptr)
 		const struct range *r = range_at(s, ptr, DEVICE);
 		if (!r)
 			wrong("cudaFree of %p by two threads at once", ptr);
+		if (flock(r->fd, LOCK_EX | LOCK_NB) != 0)
+			wrong("cudaFree of %zu bytes at %p, which another process has open",
+			      r->bytes, ptr);
 		munmap(r->real, r->bytes);
 		close(r->fd);
 		s.gpus[(size_t)r->gpu].used -= round_up(r->bytes, ALIGN);
@@ -106,6 +110,9 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle_out, void *ptr)
 
 		if (!r)
 			return cudaErrorInvalidValue;
+		if (r->bytes % BLOCK != 0)
+			wrong("a handle of %zu bytes at %p opens all that is in the same block",
+			      r->bytes, ptr);
 		if (fstat(r->fd, &st) != 0)
 			wrong("the memory at %p: its descriptor was closed by somebody", ptr);
 		memcpy(text.magic, HANDLE_MAGIC, sizeof(text.magic));
@@ -121,8 +128,8 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle_out, void *ptr)
 	});
 }
 
-/* Map the exporter's memory: it stays when the exporter ends. */
-static void *map_memory_of(const handle_text &text)
+/* Map the exporter's memory: it stays when the exporter ends. Locked: it is open here. */
+static void *map_memory_of(const handle_text &text, int *fd_out)
 {
 	char path[64];
 	struct stat st;
@@ -134,8 +141,12 @@ static void *map_memory_of(const handle_text &text)
 		return nullptr;
 	if (fstat(fd, &st) == 0 && st.st_dev == text.dev && st.st_ino == text.ino && (uint64_t)st.st_size == text.bytes)
 		real = mmap(nullptr, text.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	close(fd);
-	return real == MAP_FAILED ? nullptr : real;
+	if (real == MAP_FAILED || flock(fd, LOCK_SH | LOCK_NB) != 0) {
+		close(fd);
+		return nullptr;
+	}
+	*fd_out = fd;
+	return real;
 }
 
 /* cudaIpcMemLazyEnablePeerAccess */
@@ -164,13 +175,14 @@ static cudaError_t open_memory(state &s, const handle_text &text, void **ptr_out
 			return cudaSuccess;
 		}
 	}
-	r.real = (unsigned char *)map_memory_of(text);
+	r.real = (unsigned char *)map_memory_of(text, &r.fd);
 	if (!r.real)
 		return cudaErrorMapBufferObjectFailed;
 	r.kind = IMPORTED;
 	r.begin = take_address(s, &s.gpus[(size_t)text.gpu], text.bytes);
 	if (!r.begin) {
 		munmap(r.real, text.bytes);
+		close(r.fd);
 		return cudaErrorMapBufferObjectFailed;
 	}
 	r.bytes = text.bytes;
@@ -184,7 +196,7 @@ static cudaError_t open_memory(state &s, const handle_text &text, void **ptr_out
 	return cudaSuccess;
 }
 
-static entry open_handle("cudaIpcOpenMemHandle");
+static entry open_handle("cudaIpcOpenMemHandle", UNSAFE);
 cudaError_t cudaIpcOpenMemHandle(void **ptr_out, cudaIpcMemHandle_t handle, unsigned flags)
 {
 	return call(open_handle, [&](state &s, held_lock &) {
@@ -203,7 +215,7 @@ cudaError_t cudaIpcOpenMemHandle(void **ptr_out, cudaIpcMemHandle_t handle, unsi
 	});
 }
 
-static entry close_handle("cudaIpcCloseMemHandle", RELEASES);
+static entry close_handle("cudaIpcCloseMemHandle", RELEASES | UNSAFE);
 cudaError_t cudaIpcCloseMemHandle(void *ptr)
 {
 	return call(close_handle, [&](state &s, held_lock &lock) {
@@ -215,6 +227,7 @@ cudaError_t cudaIpcCloseMemHandle(void *ptr)
 			wrong("cudaIpcCloseMemHandle of %p by two threads at once", ptr);
 		if (--r->references == 0) {
 			munmap(r->real, r->bytes);
+			close(r->fd);
 			remove_range(s, r->begin);
 		}
 		return s.broken;

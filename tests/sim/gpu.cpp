@@ -53,6 +53,14 @@ static const struct {
 	ERROR(cudaErrorNotPermitted, "operation not permitted"),
 	ERROR(cudaErrorNotSupported, "operation not supported"),
 	ERROR(cudaErrorSystemNotReady, "system not yet initialized"),
+	ERROR(cudaErrorIllegalState, "the operation cannot be performed in the present state"),
+	ERROR(cudaErrorStreamCaptureUnsupported, "operation not permitted in a capture"),
+	ERROR(cudaErrorStreamCaptureInvalidated, "an error before, in the same capture"),
+	ERROR(cudaErrorStreamCaptureMerge, "two captures would become one"),
+	ERROR(cudaErrorStreamCaptureIsolation, "a capture would depend on work outside it"),
+	ERROR(cudaErrorStreamCaptureImplicit, "the legacy stream would depend on a capture"),
+	ERROR(cudaErrorCapturedEvent, "the event was last recorded in a capture"),
+	ERROR(cudaErrorStreamCaptureWrongThread, "the capture is another thread's"),
 	ERROR(cudaErrorUnknown, "unknown error"),
 #undef ERROR
 };
@@ -113,10 +121,11 @@ cudaError_t cudaDriverGetVersion(int *version_out)
 
 static const int SM_COUNT = 3, BLOCKS_PER_SM = 2;
 static thread_local int current;
+static thread_local std::vector<int> pushed;   /* contexts, by their GPUs */
 
 int sim::current_gpu()
 {
-	return current;
+	return pushed.empty() ? current : pushed.back();
 }
 
 static bool is_gpu(const state &s, int number)
@@ -124,7 +133,7 @@ static bool is_gpu(const state &s, int number)
 	return number >= 0 && (size_t)number < s.gpus.size();
 }
 
-static entry get_device_count("cudaGetDeviceCount");
+static entry get_device_count("cudaGetDeviceCount", NEEDS_NO_CONTEXT);
 cudaError_t cudaGetDeviceCount(int *count_out)
 {
 	*count_out = 0;
@@ -134,11 +143,12 @@ cudaError_t cudaGetDeviceCount(int *count_out)
 	});
 }
 
-static entry get_device("cudaGetDevice"), set_device("cudaSetDevice");
+static entry get_device("cudaGetDevice", NEEDS_NO_CONTEXT);
+static entry set_device("cudaSetDevice", NEEDS_NO_CONTEXT);
 cudaError_t cudaGetDevice(int *device_out)
 {
 	return call(get_device, [&](state &, held_lock &) {
-		*device_out = current;
+		*device_out = current_gpu();
 		return cudaSuccess;
 	});
 }
@@ -148,12 +158,13 @@ cudaError_t cudaSetDevice(int device)
 	return call(set_device, [&](state &s, held_lock &) {
 		if (!is_gpu(s, device))
 			return cudaErrorInvalidDevice;
-		current = device;
+		(pushed.empty() ? current : pushed.back()) = device;   /* in place of the last */
+		s.gpus[(size_t)device].has_context = true;
 		return cudaSuccess;
 	});
 }
 
-static entry device_attribute("cudaDeviceGetAttribute");
+static entry device_attribute("cudaDeviceGetAttribute", NEEDS_NO_CONTEXT);
 cudaError_t cudaDeviceGetAttribute(int *value_out, enum cudaDeviceAttr attribute, int device)
 {
 	return call(device_attribute, [&](state &s, held_lock &) {
@@ -188,7 +199,8 @@ cudaError_t cudaDeviceGetAttribute(int *value_out, enum cudaDeviceAttr attribute
 	});
 }
 
-static entry device_properties("cudaGetDeviceProperties"), pci_bus_id("cudaDeviceGetPCIBusId");
+static entry device_properties("cudaGetDeviceProperties", NEEDS_NO_CONTEXT);
+static entry pci_bus_id("cudaDeviceGetPCIBusId", NEEDS_NO_CONTEXT);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties_out, int device)
 {
 	return call(device_properties, [&](state &s, held_lock &) {
@@ -214,7 +226,7 @@ cudaError_t cudaDeviceGetPCIBusId(char *id_out, int room, int device)
 	});
 }
 
-static entry can_access_peer("cudaDeviceCanAccessPeer");
+static entry can_access_peer("cudaDeviceCanAccessPeer", NEEDS_NO_CONTEXT);
 cudaError_t cudaDeviceCanAccessPeer(int *can_out, int device, int peer)
 {
 	return call(can_access_peer, [&](state &s, held_lock &) {
@@ -227,13 +239,16 @@ cudaError_t cudaDeviceCanAccessPeer(int *can_out, int device, int peer)
 
 static cudaError_t set_peer(state &s, int peer, bool enable)
 {
-	if (!is_gpu(s, peer) || peer == current)
+	const int from = current_gpu();
+
+	if (!is_gpu(s, peer) || peer == from)
 		return cudaErrorInvalidDevice;
 	if (!s.may_peer)
 		return enable ? cudaErrorPeerAccessUnsupported : cudaErrorPeerAccessNotEnabled;
-	if (s.gpus[(size_t)current].peers[(size_t)peer] == enable)
+	if (s.gpus[(size_t)from].peers[(size_t)peer] == enable)
 		return enable ? cudaErrorPeerAccessAlreadyEnabled : cudaErrorPeerAccessNotEnabled;
-	s.gpus[(size_t)current].peers[(size_t)peer] = enable;
+	s.gpus[(size_t)from].peers[(size_t)peer] = enable;
+	s.gpus[(size_t)peer].has_context = true;
 	s.ranges_changed++;
 	return cudaSuccess;
 }
@@ -249,18 +264,114 @@ cudaError_t cudaDeviceDisablePeerAccess(int peer)
 	return call(disable_peer, [&](state &s, held_lock &) { return set_peer(s, peer, false); });
 }
 
-static entry device_synchronize("cudaDeviceSynchronize");
+static entry device_synchronize("cudaDeviceSynchronize", UNSAFE);
 cudaError_t cudaDeviceSynchronize()
 {
-	return call(device_synchronize, [&](state &s, held_lock &lock) { return wait_for_all(s, lock, current); });
+	return call(device_synchronize, [&](state &s, held_lock &lock) {
+		const cudaError_t err = check_device(s, current_gpu());
+
+		return err != cudaSuccess ? err : wait_for_all(s, lock, current_gpu());
+	});
+}
+
+/* ---- contexts: a GPU's primary one is its address -------------------------------------------- */
+
+static entry retain_entry("cuDevicePrimaryCtxRetain", NEEDS_NO_CONTEXT);
+static entry push_entry("cuCtxPushCurrent", NEEDS_NO_CONTEXT);
+static entry pop_entry("cuCtxPopCurrent", NEEDS_NO_CONTEXT | RELEASES);
+
+static int retain_context(void **context_out, int device)
+{
+	return call(retain_entry, [&](state &s, held_lock &) {
+		if (!is_gpu(s, device))
+			return cudaErrorInvalidDevice;
+		s.gpus[(size_t)device].has_context = true;
+		*context_out = &s.gpus[(size_t)device];
+		return cudaSuccess;
+	});
+}
+
+static int push_context(void *context)
+{
+	return call(push_entry, [&](state &s, held_lock &) {
+		for (size_t i = 0; i < s.gpus.size(); i++) {
+			if (context == &s.gpus[i]) {
+				pushed.push_back((int)i);
+				return cudaSuccess;
+			}
+		}
+		return cudaErrorDeviceUninitialized;
+	});
+}
+
+static int pop_context(void **context_out)
+{
+	return call(pop_entry, [&](state &s, held_lock &) {
+		if (pushed.empty())
+			wrong("cuCtxPopCurrent: this thread has pushed nothing");
+		*context_out = &s.gpus[(size_t)pushed.back()];
+		pushed.pop_back();
+		return cudaSuccess;
+	});
+}
+
+void *sim::find_driver_function(const char *symbol)
+{
+	static const struct {
+		const char *symbol;
+		void *function;
+	} functions[] = {
+		{ "cuDevicePrimaryCtxRetain", (void *)retain_context },
+		{ "cuCtxPushCurrent", (void *)push_context },
+		{ "cuCtxPopCurrent", (void *)pop_context },
+	};
+
+	for (const auto &f : functions)
+		if (strcmp(f.symbol, symbol) == 0)
+			return f.function;
+	return nullptr;
 }
 
 /* ---- kernels ------------------------------------------------------------------------------------------------------------- */
 
-static entry func_attributes("cudaFuncGetAttributes"), occupancy("cudaOccupancyMaxActiveBlocksPerMultiprocessor");
-cudaError_t sim::function_attributes(struct cudaFuncAttributes *out)
+/* Of its first use: with the lock of the context held, the GPU's queues are waited for. */
+static entry load_module("cuModuleLoadData");
+static cudaError_t load_now(state &s, held_lock &lock)
 {
-	return call(func_attributes, [&](state &, held_lock &) {
+	const cudaError_t err = check_unsafe(s);
+
+	if (err != cudaSuccess)
+		return err;
+	load_module.calls++;
+	s.loading = true;
+	wait_for_all(s, lock, current_gpu());
+	s.loading = false;
+	s.finished.notify_all();
+	return s.broken;
+}
+
+cudaError_t sim::load_kernel(state &s, held_lock &lock, const void *function)
+{
+	if (!s.lazy_modules || s.loaded.count(function))
+		return cudaSuccess;
+	s.loaded.insert(function);
+	return load_now(s, lock);
+}
+
+static entry load_entry("sim_load");
+cudaError_t sim_load()
+{
+	return call(load_entry, [](state &s, held_lock &lock) { return load_now(s, lock); });
+}
+
+static entry func_attributes("cudaFuncGetAttributes"), occupancy("cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+cudaError_t sim::function_attributes(const void *function, struct cudaFuncAttributes *out)
+{
+	return call(func_attributes, [&](state &s, held_lock &lock) {
+		const cudaError_t err = load_kernel(s, lock, function);
+
+		if (err != cudaSuccess)
+			return err;
 		*out = {};
 		out->maxThreadsPerBlock = lanes::BLOCK_LANES_MAX;
 		out->numRegs = 32;
@@ -269,9 +380,13 @@ cudaError_t sim::function_attributes(struct cudaFuncAttributes *out)
 	});
 }
 
-cudaError_t sim::blocks_per_sm(int *blocks_out, int threads)
+cudaError_t sim::blocks_per_sm(const void *function, int *blocks_out, int threads)
 {
-	return call(occupancy, [&](state &, held_lock &) {
+	return call(occupancy, [&](state &s, held_lock &lock) {
+		const cudaError_t err = load_kernel(s, lock, function);
+
+		if (err != cudaSuccess)
+			return err;
 		if (threads < 1 || threads > (int)lanes::BLOCK_LANES_MAX)
 			return cudaErrorInvalidValue;
 		*blocks_out = BLOCKS_PER_SM;

@@ -42,7 +42,7 @@ static bool is_registered_in_part(state &s, uintptr_t begin, uintptr_t end)
 	return false;
 }
 
-static entry host_register("cudaHostRegister");
+static entry host_register("cudaHostRegister", UNSAFE);
 cudaError_t cudaHostRegister(void *ptr, size_t bytes, unsigned flags)
 {
 	return call(host_register, [&](state &s, held_lock &) {
@@ -76,7 +76,7 @@ static void wait_for_kernel(state &s, held_lock &lock)
 	s.finished.wait(lock, [&] { return !s.running || s.running_host_function; });
 }
 
-static entry host_unregister("cudaHostUnregister", RELEASES);
+static entry host_unregister("cudaHostUnregister", RELEASES | UNSAFE);
 cudaError_t cudaHostUnregister(void *ptr)
 {
 	return call(host_unregister, [&](state &s, held_lock &lock) {
@@ -89,7 +89,7 @@ cudaError_t cudaHostUnregister(void *ptr)
 }
 
 /* Memory of the host that CUDA knows from the start; its content is nothing to rely on. */
-static cudaError_t take_host(state &s, range_kind kind, size_t bytes, void **ptr_out)
+static cudaError_t take_host(state &s, range_kind kind, size_t bytes, bool combined, void **ptr_out)
 {
 	struct range r = {};
 
@@ -102,12 +102,13 @@ static cudaError_t take_host(state &s, range_kind kind, size_t bytes, void **ptr
 	r.bytes = bytes;
 	r.gpu = current_gpu();
 	r.writable = true;
+	r.combined = combined;
 	add_range(s, r);
 	*ptr_out = r.real;
 	return cudaSuccess;
 }
 
-static entry host_alloc("cudaHostAlloc");
+static entry host_alloc("cudaHostAlloc", UNSAFE);
 cudaError_t cudaHostAlloc(void **ptr_out, size_t bytes, unsigned flags)
 {
 	return call(host_alloc, [&](state &s, held_lock &) {
@@ -117,11 +118,11 @@ cudaError_t cudaHostAlloc(void **ptr_out, size_t bytes, unsigned flags)
 			*ptr_out = nullptr;
 			return cudaSuccess;
 		}
-		return take_host(s, PINNED, bytes, ptr_out);
+		return take_host(s, PINNED, bytes, flags & cudaHostAllocWriteCombined, ptr_out);
 	});
 }
 
-static entry free_host("cudaFreeHost", RELEASES);
+static entry free_host("cudaFreeHost", RELEASES | UNSAFE);
 cudaError_t cudaFreeHost(void *ptr)
 {
 	return call(free_host, [&](state &s, held_lock &lock) {
@@ -136,13 +137,13 @@ cudaError_t cudaFreeHost(void *ptr)
 	});
 }
 
-static entry malloc_managed("cudaMallocManaged");
+static entry malloc_managed("cudaMallocManaged", UNSAFE);
 cudaError_t cudaMallocManaged(void **ptr_out, size_t bytes, unsigned flags)
 {
 	return call(malloc_managed, [&](state &s, held_lock &) {
 		if (bytes == 0 || (flags != cudaMemAttachGlobal && flags != cudaMemAttachHost))
 			return cudaErrorInvalidValue;
-		return take_host(s, MANAGED, bytes, ptr_out);
+		return take_host(s, MANAGED, bytes, false, ptr_out);
 	});
 }
 
@@ -171,7 +172,7 @@ cudaError_t cudaHostGetDevicePointer(void **device_out, void *host, unsigned fla
 
 		if (flags || !r || (r->kind != REGISTERED && r->kind != PINNED))
 			return cudaErrorInvalidValue;
-		*device_out = host;
+		*device_out = (char *)host + (r->combined ? COMBINED_AT : 0);
 		return cudaSuccess;
 	});
 }
@@ -195,7 +196,8 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, const vo
 		} else {
 			out->type = r->kind == MANAGED ? cudaMemoryTypeManaged : cudaMemoryTypeHost;
 			out->device = r->gpu;
-			out->devicePointer = out->hostPointer = same;
+			out->hostPointer = same;
+			out->devicePointer = (char *)same + (r->combined ? COMBINED_AT : 0);
 		}
 		return cudaSuccess;
 	});

@@ -126,7 +126,7 @@ bool sim::may_use(state &s, const struct range &r, int gpu)
 }
 
 static std::vector<lanes::region> lent;   /* to the kernel that runs, by address; the device thread's own */
-static const lanes::region *last_found[lanes::ATOMIC + 1];
+static const lanes::region *last_found[lanes::RELEASE + 1];
 
 static const lanes::region *find_in_lent(uintptr_t at, lanes::access_kind kind)
 {
@@ -154,9 +154,14 @@ void sim::lend_to_kernels(state &s, int gpu)
 	memset(last_found, 0, sizeof(last_found));
 	for (const auto &entry : s.ranges) {
 		const struct range &r = entry.second;
+		const uintptr_t at = r.begin + (r.combined ? COMBINED_AT : 0);
 		if (may_use(s, r, gpu))
-			lent.push_back({ r.begin, r.begin + r.bytes, r.writable, (ptrdiff_t)((uintptr_t)r.real - r.begin) });
+			lent.push_back({ at, at + r.bytes, r.writable,
+			                 (ptrdiff_t)((uintptr_t)r.real - at) });
 	}
+	std::sort(lent.begin(), lent.end(), [](const lanes::region &a, const lanes::region &b) {
+		return a.begin < b.begin;
+	});
 	lanes::find_region = find_in_lent;
 	lanes::on_failure = abort;
 }

@@ -20,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -75,17 +76,27 @@ struct queue {
 	race::context context;
 };
 
+/** Work that goes into a graph. */
+struct capture {
+	enum cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+	uint64_t thread = 0;             /* that began it */
+	bool invalid = false, over = false;
+};
+
 struct stream {
 	std::shared_ptr<struct queue> ops;   /* of its own, or its GPU's */
 	mark end;                            /* its last operation */
 	int gpu = 0;
 	bool blocking = false;               /* in order with the legacy stream of its GPU */
+	int priority = 0;
+	std::shared_ptr<struct capture> capture;   /* null: its work is done */
 };
 
 struct event {
 	int gpu = 0;
 	unsigned flags = 0;
 	mark at;
+	std::shared_ptr<struct capture> capture;   /* that it was last recorded in */
 	std::shared_ptr<time_point> when;   /* its record was come to; null before the first record */
 };
 
@@ -100,7 +111,8 @@ struct range {
 	unsigned char *real;       /* where the bytes are; host memory: at begin */
 	int gpu;                   /* that has it; host memory: current when it was registered */
 	bool writable;             /* by kernels */
-	int fd;                    /* DEVICE: the memfd */
+	bool combined;             /* write-combined: kernels have it at another address */
+	int fd;                    /* DEVICE, IMPORTED: the memfd */
 	unsigned references;       /* IMPORTED: times opened */
 	dev_t dev;                 /* IMPORTED: which file */
 	ino_t ino;
@@ -111,6 +123,7 @@ struct gpu {
 	uintptr_t next = 0;             /* new allocations go here, so that a freed address stays unused for long */
 	size_t used = 0;
 	std::vector<bool> peers;        /* whose memory its kernels may use */
+	bool has_context = false;       /* primary */
 	std::shared_ptr<struct queue> one_queue;   /* with CUDA_DEVICE_MAX_CONNECTIONS=1 */
 	std::shared_ptr<struct stream> legacy;
 };
@@ -132,6 +145,11 @@ struct state {
 	std::unordered_map<cudaEvent_t, struct event> events;
 	std::map<std::pair<uint64_t, int>, std::shared_ptr<struct stream>> thread_streams;   /* of a thread and a GPU */
 	uintptr_t handles = 0;                      /* made so far; none is used twice */
+	std::vector<std::shared_ptr<struct capture>> captures;   /* that go on */
+	std::set<cudaGraph_t> graphs;
+
+	std::set<const void *> loaded;              /* kernels, with CUDA_MODULE_LOADING=LAZY */
+	bool lazy_modules = false, loading = false;
 
 	std::vector<std::shared_ptr<struct queue>> queues;
 	uint64_t seed = 1;
@@ -144,19 +162,19 @@ struct state {
 state &the_state();
 uint64_t draw(state &s);
 
-/** The current device of the calling thread. */
+/** The GPU of the calling thread's current context: the last pushed, else the one it has set. */
 int current_gpu();
 
 /* ---- calls --------------------------------------------------------------------------------------------------------------- */
 
-enum { NEEDS_NO_GPU = 1, RELEASES = 2 };
+enum { NEEDS_NO_GPU = 1, RELEASES = 2, NEEDS_NO_CONTEXT = 4, UNSAFE = 8 /* for captures */ };
 
 /** A function of CUDA's: its name, how often it was called, and what a test wants it to return. */
 struct entry {
 	const char *name;
 	unsigned flags;
 	unsigned long calls = 0;
-	unsigned fail_in = 0;
+	unsigned fail_in = 0, drain_in = 0;
 	cudaError_t fail_with = cudaSuccess;
 	entry *next;
 
@@ -168,6 +186,7 @@ struct entered {
 	state *s = nullptr;
 	held_lock lock;
 	cudaError_t err = cudaSuccess;   /* to be returned in place of working */
+	bool skip = false;               /* also when it is no error: a test wants that */
 };
 void enter(entry &function, entered *out);
 cudaError_t leave(cudaError_t err);   /* keeps it as the thread's last error */
@@ -178,8 +197,11 @@ template <class Body> cudaError_t call(entry &function, Body body)
 	entered in;
 
 	enter(function, &in);
-	if (!in.s || (in.err != cudaSuccess && !(in.s->broken && (function.flags & RELEASES))))
+	if (!in.s || in.skip ||
+	    (in.err != cudaSuccess && !(in.s->broken && (function.flags & RELEASES))))
 		return leave(in.err);
+	if (in.err == cudaSuccess && !(function.flags & (NEEDS_NO_GPU | NEEDS_NO_CONTEXT)))
+		in.s->gpus[(size_t)current_gpu()].has_context = true;
 	const cudaError_t err = body(*in.s, in.lock);
 	return leave(in.err != cudaSuccess ? in.err : err);
 }
@@ -196,12 +218,26 @@ void drop_work(state &s);
 cudaError_t last_error_of_thread(bool reset);
 extern entry *first_entry;
 
+/** capture.cpp: what a call may not do while streams are captured. A refusal spoils the capture. */
+uint64_t thread_number();                                  /* of the calling thread, from 1 */
+cudaError_t check_unsafe(state &s);                        /* a call with UNSAFE */
+cudaError_t check_put(state &s, const struct stream &to);  /* work is put on a stream */
+cudaError_t check_status(state &s, const struct stream &st);   /* it is waited for, or queried */
+cudaError_t check_device(state &s, int gpu);               /* all streams are waited for */
+cudaError_t capture_wait(struct stream &st, const struct event &e);   /* a stream waits */
+
+/** gpu.cpp */
+cudaError_t load_kernel(state &s, held_lock &lock, const void *function);
+void *find_driver_function(const char *symbol);   /* of contexts; NULL: not one of them */
+
 /** stream.cpp */
 std::shared_ptr<struct stream> find_stream(state &s, cudaStream_t handle);
 mark put(state &s, struct stream &to, op what);   /* behind what is there, in order with the legacy stream */
 
 /** memory.cpp */
 const size_t PAGE = 4096;
+const uintptr_t COMBINED_AT = (uintptr_t)1 << 50;   /* from the host's address to the GPUs' */
+const size_t BLOCK = 2 << 20;         /* that allocations are parts of, or several of */
 const size_t ALIGN = 512;             /* of device memory: what CUDA's own allocations have at least */
 const unsigned char GARBAGE = 0xa5;   /* fresh memory is not zero */
 inline size_t round_up(size_t bytes, size_t to)

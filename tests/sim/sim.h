@@ -14,9 +14,19 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)   /* of the library for tests in Python */
 
-/** The nth call of `function` from now (1: the next) does nothing and returns `err`. One such wish a function; nth 0 takes it back. */
+/**
+ * The nth call of `function` from now (1: the next) does nothing and returns `err`, which may be
+ * cudaSuccess. One such wish a function; nth 0 takes it back.
+ */
 void sim_fail(const char *function, unsigned nth, cudaError_t err);
+
+/**
+ * The nth call of `function` from now (1: the next) first waits until nothing is on any stream, as
+ * a driver does that loads what it needs lazily; nth 0 takes it back.
+ */
+void sim_drain(const char *function, unsigned nth);
 
 /**
  * As after an error that leaves the GPUs unusable: work that is queued is dropped, waiting ends, every later call returns `err`,
@@ -30,12 +40,32 @@ unsigned long sim_calls(const char *function);
 /** Hold the GPUs before their next operation; the one that runs has ended when this returns, unless it is a host function. */
 void sim_hold(bool hold);
 
-/** Device allocations, pinned allocations, registrations, opened IPC handles, streams and events that are there now. */
+/** Has a GPU a context: by a call that needs one, made while it was current, by set or retain? */
+bool sim_has_context(int gpu);
+
+/**
+ * What the first launch of a kernel does where modules are loaded as they are used: wait for all
+ * work of the current GPU, with the lock of the context held. sim_calls("cuModuleLoadData") counts.
+ */
+cudaError_t sim_load(void);
+
+/**
+ * Device allocations, pinned allocations, registrations, opened IPC handles, streams, events and
+ * graphs that are there now.
+ */
 size_t sim_live(void);
+
+/* The default, 0, is not the lowest here, so that a stream without a priority is seen. */
+#define SIM_PRIORITY_LEAST 1
+#define SIM_PRIORITY_GREATEST (-5)
+
+/** Streams of that priority that are there now. */
+size_t sim_streams(int priority);
 
 /** A line for each of them. */
 void sim_leaks(FILE *out);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

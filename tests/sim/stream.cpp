@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The simulated runtime: streams and events. */
+#include <algorithm>
 #include <cstring>
 
 #include "runtime.h"
@@ -20,12 +21,7 @@ static std::shared_ptr<struct stream> make_stream(state &s, int gpu, bool blocki
 
 static std::shared_ptr<struct stream> stream_of_thread(state &s)
 {
-	static uint64_t threads;
-	static thread_local uint64_t thread;
-
-	if (!thread)
-		thread = ++threads;
-	std::shared_ptr<struct stream> &st = s.thread_streams[{ thread, current_gpu() }];
+	std::shared_ptr<struct stream> &st = s.thread_streams[{ thread_number(), current_gpu() }];
 	if (!st)
 		st = make_stream(s, current_gpu(), true);
 	return st;
@@ -58,6 +54,8 @@ mark sim::put(state &s, struct stream &to, op what)
 {
 	struct gpu &gpu = s.gpus[(size_t)to.gpu];
 
+	if (to.capture)
+		return to.end;
 	if (&to == gpu.legacy.get()) {
 		for (const auto &other : s.streams)
 			if (other.second->gpu == to.gpu && other.second->blocking)
@@ -92,6 +90,32 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream_out, unsigned flags)
 	return call(create_with_flags, [&](state &s, held_lock &) { return create_stream(s, stream_out, flags); });
 }
 
+/* Work is done in drawn orders whatever its priority. */
+static entry create_with_priority("cudaStreamCreateWithPriority");
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream_out, unsigned flags, int priority)
+{
+	return call(create_with_priority, [&](state &s, held_lock &) {
+		const cudaError_t err = create_stream(s, stream_out, flags);
+
+		if (err == cudaSuccess)   /* out of range: the nearest one, as CUDA has it */
+			s.streams[*stream_out]->priority = std::clamp(
+				priority, SIM_PRIORITY_GREATEST, SIM_PRIORITY_LEAST);
+		return err;
+	});
+}
+
+static entry priority_range("cudaDeviceGetStreamPriorityRange");
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least_out, int *greatest_out)
+{
+	return call(priority_range, [&](state &, held_lock &) {
+		if (least_out)
+			*least_out = SIM_PRIORITY_LEAST;
+		if (greatest_out)
+			*greatest_out = SIM_PRIORITY_GREATEST;
+		return cudaSuccess;
+	});
+}
+
 /* What is queued is still done. */
 static entry destroy("cudaStreamDestroy", RELEASES);
 cudaError_t cudaStreamDestroy(cudaStream_t handle)
@@ -120,13 +144,16 @@ static void wait_for_blocking_streams(state &s, held_lock &lock, const struct st
 		wait_for(s, lock, m);
 }
 
-static entry synchronize("cudaStreamSynchronize"), query("cudaStreamQuery");
+static entry synchronize("cudaStreamSynchronize", UNSAFE), query("cudaStreamQuery", UNSAFE);
 cudaError_t cudaStreamSynchronize(cudaStream_t handle)
 {
 	return call(synchronize, [&](state &s, held_lock &lock) {
 		const auto st = find_stream(s, handle);
 		const mark end = st->end;
+		const cudaError_t err = check_status(s, *st);
 
+		if (err != cudaSuccess)
+			return err;
 		wait_for_blocking_streams(s, lock, *st);
 		return wait_for(s, lock, end);
 	});
@@ -135,7 +162,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle)
 cudaError_t cudaStreamQuery(cudaStream_t handle)
 {
 	return call(query, [&](state &s, held_lock &) {
-		return passed(find_stream(s, handle)->end) ? cudaSuccess : cudaErrorNotReady;
+		const auto st = find_stream(s, handle);
+		const cudaError_t err = check_status(s, *st);
+
+		return err != cudaSuccess ? err : passed(st->end) ? cudaSuccess : cudaErrorNotReady;
 	});
 }
 
@@ -146,10 +176,14 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
 	return call(wait_event, [&](state &s, held_lock &) {
 		const auto st = find_stream(s, handle);
 
-		if (flags)
-			return cudaErrorInvalidValue;
-		put_wait(s, *st, find_event(s, event).at);
-		return cudaSuccess;
+		const struct event &e = find_event(s, event);
+		cudaError_t err = flags ? cudaErrorInvalidValue : check_put(s, *st);
+
+		if (err == cudaSuccess)
+			err = capture_wait(*st, e);
+		if (err == cudaSuccess && !st->capture)
+			put_wait(s, *st, e.at);
+		return err;
 	});
 }
 
@@ -167,8 +201,11 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void 
 			function(data);
 			race::see_locks(false);
 		};
-		put(s, *find_stream(s, handle), std::move(what));
-		return cudaSuccess;
+		const auto st = find_stream(s, handle);
+		const cudaError_t err = check_put(s, *st);
+		if (err == cudaSuccess)
+			put(s, *st, std::move(what));
+		return err;
 	});
 }
 
@@ -216,6 +253,12 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream)
 
 		if (e.gpu != st->gpu)
 			return cudaErrorInvalidResourceHandle;
+		const cudaError_t err = check_put(s, *st);
+		if (err != cudaSuccess)
+			return err;
+		e.capture = st->capture;
+		if (e.capture)
+			return cudaSuccess;
 		op now;
 		const auto when = std::make_shared<time_point>();
 		now.run = [when] { *when = std::chrono::steady_clock::now(); };
@@ -241,20 +284,35 @@ cudaError_t cudaEventElapsedTime(float *ms_out, cudaEvent_t begun, cudaEvent_t e
 	});
 }
 
-static entry event_query("cudaEventQuery"), event_synchronize("cudaEventSynchronize");
+/* One that was recorded in a capture says nothing about work, and asking spoils the capture. */
+static cudaError_t check_event(const struct event &e)
+{
+	if (!e.capture)
+		return cudaSuccess;
+	e.capture->invalid = true;
+	return cudaErrorCapturedEvent;
+}
+
+static entry event_query("cudaEventQuery", UNSAFE);
+static entry event_synchronize("cudaEventSynchronize", UNSAFE);
 cudaError_t cudaEventQuery(cudaEvent_t handle)
 {
 	return call(event_query, [&](state &s, held_lock &) {
-		return passed(find_event(s, handle).at) ? cudaSuccess : cudaErrorNotReady;
+		const struct event &e = find_event(s, handle);
+		const cudaError_t err = check_event(e);
+
+		return err != cudaSuccess ? err : passed(e.at) ? cudaSuccess : cudaErrorNotReady;
 	});
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t handle)
 {
 	return call(event_synchronize, [&](state &s, held_lock &lock) {
-		const mark at = find_event(s, handle).at;
+		const struct event &e = find_event(s, handle);
+		const mark at = e.at;
+		const cudaError_t err = check_event(e);
 
-		return wait_for(s, lock, at);
+		return err != cudaSuccess ? err : wait_for(s, lock, at);
 	});
 }
 
@@ -300,22 +358,46 @@ static int write_value_32(cudaStream_t stream, unsigned long long at, uint32_t v
 	});
 }
 
-static entry entry_point("cudaGetDriverEntryPointByVersion");
+static entry stream_device("cuStreamGetDevice", NEEDS_NO_CONTEXT);
+static int device_of_stream(cudaStream_t stream, int *device_out)
+{
+	return call(stream_device, [&](state &s, held_lock &) {
+		*device_out = find_stream(s, stream)->gpu;
+		return cudaSuccess;
+	});
+}
+
+static void *find_function(const char *symbol, unsigned *since_out)
+{
+	*since_out = 8000;
+	if (strcmp(symbol, "cuStreamWaitValue32") == 0)
+		return (void *)wait_value_32;
+	if (strcmp(symbol, "cuStreamWriteValue32") == 0)
+		return (void *)write_value_32;
+	*since_out = 12080;
+	if (strcmp(symbol, "cuStreamGetDevice") == 0)
+		return (void *)device_of_stream;
+	*since_out = 0;
+	return find_driver_function(symbol);
+}
+
+static entry entry_point("cudaGetDriverEntryPointByVersion", NEEDS_NO_CONTEXT);
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function_out, unsigned version, unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *result_out)
 {
 	return call(entry_point, [&](state &, held_lock &) {
-		const bool wait = symbol && strcmp(symbol, "cuStreamWaitValue32") == 0;
-		const bool write = symbol && strcmp(symbol, "cuStreamWriteValue32") == 0;
 		enum cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+		unsigned since;
 
 		if (!symbol || !function_out || flags > cudaEnablePerThreadDefaultStream)
 			return cudaErrorInvalidValue;
+		void *const function = find_function(symbol, &since);
 		*function_out = nullptr;
-		if (wait || write)
-			result = version < 8000 ? cudaDriverEntryPointVersionNotSufficent : cudaDriverEntryPointSuccess;
+		if (function)
+			result = version < since ? cudaDriverEntryPointVersionNotSufficent
+			                         : cudaDriverEntryPointSuccess;
 		if (result == cudaDriverEntryPointSuccess)
-			*function_out = wait ? (void *)wait_value_32 : (void *)write_value_32;
+			*function_out = function;
 		if (result_out)
 			*result_out = result;
 		return result == cudaDriverEntryPointSuccess || result_out ? cudaSuccess : cudaErrorSymbolNotFound;

@@ -13,7 +13,12 @@ static void calls_fail_when_told()
 	CHECK(cudaMalloc(&ptr, 16) == cudaErrorUnknown && cudaPeekAtLastError() == cudaErrorUnknown);
 	OK(cudaMalloc(&ptr, 16));
 	CHECK(start_store(nullptr, a, 1) == cudaErrorLaunchOutOfResources);
+	sim_fail("cudaLaunchKernel", 1, cudaSuccess);
+	OK(cudaMemset(a, 0xff, 256));
 	OK(start_store(nullptr, a, 1));
+	CHECK(word_at(a + 1) == 0xffffffff);   /* nothing ran */
+	OK(start_store(nullptr, a, 1));
+	CHECK(word_at(a + 1) == 1);
 	sim_fail("cudaFree", 1, cudaErrorUnknown);
 	sim_fail("cudaFree", 0, cudaSuccess);
 	OK(cudaFree(ptr));

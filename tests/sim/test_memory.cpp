@@ -86,6 +86,27 @@ static void registered_memory()
 	CHECK(munmap(room + 4096, 4096) == 0 && cudaHostRegister(room + 4096, 4096, 0) == cudaErrorInvalidValue);
 }
 
+static void registrations_side_by_side()
+{
+	const size_t page = 4096;
+	unsigned char *room = (unsigned char *)aligned_alloc(page, 2 * page), *border = room + page;
+	const cudaStream_t stream = new_stream();
+	unsigned *device = device_words(1024);
+
+	OK(cudaHostRegister(room, page, 0));
+	OK(cudaHostRegister(border, page, 0));
+	OK(start_store(stream, (unsigned *)(border - 128), 1));   /* kernels may */
+	OK(cudaStreamSynchronize(stream));
+	const cudaError_t no = cudaErrorInvalidValue;
+	CHECK(cudaMemcpyAsync(device, border - 4, 8, cudaMemcpyDefault, stream) == no);
+	CHECK(cudaMemcpyAsync(border - 4, device, 8, cudaMemcpyDefault, stream) == no);
+	CHECK(cudaMemcpy2DAsync(device, 4, border - 4, 4, 4, 2, cudaMemcpyDefault, stream) == no);
+	OK(cudaMemcpyAsync(device, border - 4, 4, cudaMemcpyHostToDevice, stream));
+	OK(cudaMemcpyAsync(device + 1, border, 4, cudaMemcpyHostToDevice, stream));
+	OK(cudaStreamSynchronize(stream));
+	CHECK(word_at(device) == 31 && word_at(device + 1) == 32);
+}
+
 static void peers()
 {
 	unsigned *mine = device_words(64);
@@ -110,6 +131,58 @@ static void peers()
 	CHECK(start_store(stream, mine, 1) == cudaErrorInvalidResourceHandle);   /* a stream of the other GPU */
 }
 
+static void write_combined_memory()
+{
+	unsigned *words, *seen;
+	struct cudaPointerAttributes about;
+
+	OK(cudaHostAlloc((void **)&words, 256, cudaHostAllocWriteCombined | cudaHostAllocMapped));
+	OK(cudaHostGetDevicePointer((void **)&seen, words, 0));
+	OK(cudaPointerGetAttributes(&about, words));
+	CHECK(seen != words && about.devicePointer == seen && about.hostPointer == words);
+	OK(start_store(nullptr, seen, 1));
+	OK(cudaDeviceSynchronize());
+	CHECK(words[63] == 63);
+	OK(cudaFreeHost(words));
+}
+
+static void *driver_function(const char *name)
+{
+	void *function;
+
+	OK(cudaGetDriverEntryPointByVersion(name, &function, 12080, cudaEnableDefault, nullptr));
+	return function;
+}
+
+static void contexts()
+{
+	const auto retain = (int (*)(void **, int))driver_function("cuDevicePrimaryCtxRetain");
+	const auto push = (int (*)(void *))driver_function("cuCtxPushCurrent");
+	const auto pop = (int (*)(void **))driver_function("cuCtxPopCurrent");
+	const auto device_of = (int (*)(cudaStream_t, int *))driver_function("cuStreamGetDevice");
+	void *context, *popped;
+	int gpu = -1, count;
+
+	OK(cudaGetDeviceCount(&count));
+	OK(cudaGetDevice(&gpu));
+	CHECK(gpu == 0 && !sim_has_context(0) && !sim_has_context(1));
+	CHECK(retain(&context, 3) == cudaErrorInvalidDevice);
+	CHECK(push(&gpu) == cudaErrorDeviceUninitialized);
+	CHECK(retain(&context, 1) == 0 && push(context) == 0);
+	CHECK(sim_has_context(1));
+	OK(cudaGetDevice(&gpu));
+	CHECK(gpu == 1);
+	const cudaStream_t stream = new_stream();
+	CHECK(device_of(stream, &gpu) == 0 && gpu == 1);
+	OK(cudaStreamSynchronize(stream));
+	OK(cudaSetDevice(2));   /* for as long as the context is pushed */
+	CHECK(pop(&popped) == 0 && sim_has_context(2));
+	OK(cudaGetDevice(&gpu));
+	CHECK(gpu == 0 && !sim_has_context(0));
+	(void)device_words(4);
+	CHECK(sim_has_context(0));
+}
+
 /* ---- several processes --------------------------------------------------------------------------------------------------- */
 
 static void read_all(int fd, void *to, size_t bytes)
@@ -129,7 +202,7 @@ static void import_outlives_the_exporter()
 	CHECK(exporter >= 0);
 	if (exporter == 0) {
 		OK(cudaSetDevice(1));
-		unsigned *a = device_words(64);
+		unsigned *a = device_words(512 << 10);   /* a whole block */
 		OK(start_store(nullptr, a, 1));
 		OK(cudaDeviceSynchronize());
 		OK(cudaIpcGetMemHandle(&handle, a));
@@ -209,6 +282,7 @@ int main()
 	passes("memory runs out", { { "RUNG_SIM_GPU_BYTES", "1048576" } }, memory_runs_out_and_comes_back);
 	passes("copies", { { "RUNG_SIM_GPUS", "2" } }, copies_of_rectangles_and_between_gpus);
 	passes("registered memory", {}, registered_memory);
+	passes("two registrations", {}, registrations_side_by_side);
 	passes("managed memory", {}, managed_memory);
 	passes("no read-only registrations", { { "RUNG_SIM_READ_ONLY", "0" } }, [] {
 		int can = 7;
@@ -216,6 +290,8 @@ int main()
 		CHECK(can == 0 && cudaHostRegister(&can, 4, cudaHostRegisterReadOnly) == cudaErrorNotSupported);
 	});
 	passes("peers", { { "RUNG_SIM_GPUS", "2" } }, peers);
+	passes("write-combined memory", {}, write_combined_memory);
+	passes("contexts", { { "RUNG_SIM_GPUS", "3" } }, contexts);
 	passes("no peers", { { "RUNG_SIM_GPUS", "2" }, { "RUNG_SIM_PEERS", "0" } },
 	       [] { CHECK(cudaDeviceEnablePeerAccess(1, 0) == cudaErrorPeerAccessUnsupported); });
 	passes("memory of another process", { { "RUNG_SIM_GPUS", "2" } }, import_outlives_the_exporter);

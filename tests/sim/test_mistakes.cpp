@@ -15,6 +15,11 @@ static void mistakes_end_the_program()
 
 	dies("the host reads device memory", nullptr, [] { *(volatile unsigned *)device_words(4); });
 	dies("the host writes device memory", nullptr, [] { *(volatile unsigned *)device_words(4) = 1; });
+	dies("a handle of a part of a block", "opens all that is in the same block", [] {
+		cudaIpcMemHandle_t handle;
+
+		(void)cudaIpcGetMemHandle(&handle, device_words(64));
+	});
 	dies("a kernel reads plain host memory", "outside all memory",
 	     [=] { finish(start_load(legacy, plain)); });
 	dies("a kernel reads past an allocation", "outside all memory",

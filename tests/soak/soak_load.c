@@ -193,7 +193,8 @@ static void launch(struct worker *worker, struct flight *flight, uint64_t round)
 	atomic_fetch_add(&soak_counts.requests, 1);
 	atomic_fetch_add(&soak_counts.rows, flight->count);
 	if (!attached && !soak_one_in(&worker->rng, 4))
-		rc = rung_gather_submit(run->store, &ids, flight->out, 0, NULL, &flight->request);
+		rc = rung_gather_submit(run->store, &ids, flight->out, 0, RUNG_STREAM_OWN,
+		                        &flight->request);
 	if (rc == 0) {
 		count_asked(run, flight);
 		return;

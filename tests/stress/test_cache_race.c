@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Races of the cold-row cache: clients of two windows on one index take, read, pin and give back rows, while others announce batches and
- * some clients end without leaving. Rows are written and read without the lock, as refill does: who may is what the cache says.
- * A plain program (0, 1), so that it runs under ThreadSanitizer.
+ * Races of the cold-row cache: clients of one index, with two threads each, take, read, pin and
+ * release rows, while others announce batches, some clients end without leaving, and some keep the
+ * lock for longer than it is waited for. Rows are written and read without the lock, as refill
+ * does: the cache says who may. A plain program (0, 1), so that it runs under ThreadSanitizer.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -10,33 +11,36 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "cache_fixture.h"
 
-#define SIDES 2          /* as processes: each has a window */
-#define CLIENTS 2        /* of each at the same time */
-#define BATCHES 1500     /* of each side */
+#define SIDES 2          /* as processes: each is a client, and has a window */
+#define THREADS 2        /* of each, as refill threads: each has the rows of its files */
+#define LIVES 8          /* of each side */
+#define BATCHES 400      /* of each life */
 #define BATCH 64
 #define AHEAD 6
 #define FRAMES 48
 #define ROWS 400
 #define RANK_FIRST 1000
-#define DIES_EVERY 200   /* batches */
+#define STOPPED_US 150000
 
 struct side {
 	struct rung__cache *cache;
+	unsigned life;
 	_Atomic uint64_t next;   /* batch to begin */
 };
 
 static const struct rung__cache_shape shape = { RANK_FIRST, ROWS, FRAMES };
 static struct side sides[SIDES];
 static uint64_t contents[FRAMES];
-static _Atomic uint64_t wrong, kept, hits, refused;
+static _Atomic uint64_t wrong, kept, hits, refused, timeouts;
 
 /* The rows of a side's n-th batch, the same whoever asks. */
 static void rows_of(const struct side *side, uint64_t n, uint64_t *ranks)
 {
-	uint64_t row = rung__mix64(n * SIDES + (side == &sides[1])) % 40;
+	uint64_t row = rung__mix64((n + side->life * BATCHES) * SIDES + (side == &sides[1])) % 40;
 
 	for (unsigned i = 0; i < BATCH; i++) {
 		ranks[i] = RANK_FIRST + row;
@@ -46,7 +50,7 @@ static void rows_of(const struct side *side, uint64_t n, uint64_t *ranks)
 
 struct client {
 	struct side *side;
-	uint32_t id;
+	unsigned thread;
 	uint64_t batch;
 };
 
@@ -57,7 +61,7 @@ static bool take(const struct client *c, uint64_t rank)
 	enum rung__cache_found found;
 
 	rung__cache_lock(cache);
-	found = rung__cache_take(cache, c->id, c->batch, rank, 3, &place);
+	found = rung__cache_take(cache, c->batch, rank, 3, &place);
 	rung__cache_unlock(cache);
 	if (found == RUNG__CACHE_ELSEWHERE)
 		return false;
@@ -67,19 +71,22 @@ static bool take(const struct client *c, uint64_t rank)
 		contents[place.frame] = rank;
 		rung__cache_lock(cache);
 		if (rank % 50 == 0)
-			rung__cache_failed(cache, c->id, place.frame);
+			rung__cache_failed(cache, place.frame);
 		else
-			rung__cache_filled(cache, c->id, place.frame, rank % 3 == 0);
-		if (rank % 3 == 0 && rank % 50 != 0)
-			rung__cache_unpin(cache, c->id, place.frame);
+			rung__cache_filled(cache, place.frame, rank % 3 == 0);
 		rung__cache_unlock(cache);
+		if (rank % 3 == 0 && rank % 50 != 0) {
+			rung__cache_lock(cache);
+			rung__cache_unpin(cache, place.frame);
+			rung__cache_unlock(cache);
+		}
 		atomic_fetch_add(&kept, 1);
 	}
 	if (found == RUNG__CACHE_HIT) {
 		if (contents[place.frame] != rank)
 			atomic_fetch_add(&wrong, 1);
 		rung__cache_lock(cache);
-		rung__cache_unpin(cache, c->id, place.frame);
+		rung__cache_unpin(cache, place.frame);
 		rung__cache_unlock(cache);
 		atomic_fetch_add(&hits, 1);
 	}
@@ -93,7 +100,7 @@ static void serve(struct client *c, uint64_t n)
 	rows_of(c->side, n, ranks);
 	rung__cache_begin(c->side->cache, ranks, BATCH, &c->batch);
 	for (unsigned i = 0; i < BATCH; i++) {
-		while (!take(c, ranks[i])) {
+		while (ranks[i] / 2 % THREADS == c->thread && !take(c, ranks[i])) {
 			rung__cache_lock(c->side->cache);
 			rung__cache_bury(c->side->cache);
 			rung__cache_unlock(c->side->cache);
@@ -103,52 +110,38 @@ static void serve(struct client *c, uint64_t n)
 	rung__cache_end(c->side->cache, c->batch);
 }
 
-/* With a pin, and a frame that it was reading into: it pins one row, and begins another. */
-static void die_as_client(const struct client *c)
+static void *client_main(void *arg)
+{
+	struct client *c = arg;
+
+	for (;;) {
+		uint64_t n = atomic_fetch_add(&c->side->next, 1);
+
+		if (n >= BATCHES)
+			return NULL;
+		serve(c, n);
+		/* with the lock, and longer than others wait for it */
+		if (n == BATCHES / 2 && c->side->life == 1) {
+			rung__cache_lock(c->side->cache);
+			usleep(STOPPED_US);
+			rung__cache_unlock(c->side->cache);
+		}
+	}
+}
+
+/*
+ * With a pin, and a frame that it was reading into: it pins one row, and begins another. Then the
+ * kernel drops its seat.
+ */
+static void die(struct rung__cache *cache)
 {
 	struct rung__cache_place place;
 
-	rung__cache_lock(c->side->cache);
+	rung__cache_lock(cache);
 	for (uint64_t row = 0; row < 2; row++)
-		rung__cache_take(c->side->cache, c->id, 0, RANK_FIRST + row * (ROWS - 1), 0, &place);
-	rung__cache_unlock(c->side->cache);
-}
-
-static void *client_main(void *arg)
-{
-	struct client c = { .side = arg };
-
-	if (rung__cache_join(c.side->cache, &c.id) < 0) {
-		fprintf(stderr, "%s\n", rung_last_error());
-		atomic_fetch_add(&wrong, 1);
-		return NULL;
-	}
-	for (;;) {
-		uint64_t n = atomic_fetch_add(&c.side->next, 1);
-
-		if (n >= BATCHES)
-			break;
-		serve(&c, n);
-		if (n % DIES_EVERY == DIES_EVERY - 1) {
-			die_as_client(&c);
-			return c.side;   /* another takes its place */
-		}
-	}
-	rung__cache_leave(c.side->cache, c.id);
-	return NULL;
-}
-
-/* One client after the other. */
-static void *seat_main(void *arg)
-{
-	pthread_t thread;
-	void *again = arg;
-
-	while (again) {
-		pthread_create(&thread, NULL, client_main, arg);
-		pthread_join(thread, &again);
-	}
-	return NULL;
+		rung__cache_take(cache, 0, RANK_FIRST + row * (ROWS - 1), 0, &place);
+	rung__cache_unlock(cache);
+	rung__cache_seat_leave(cache);
 }
 
 static void *announcer_main(void *arg)
@@ -177,40 +170,75 @@ static void *announcer_main(void *arg)
 	return NULL;
 }
 
+static void *index_memory;
+static int index_fd;
+
+static void open_side(struct side *side)
+{
+	atomic_store(&side->next, 0);
+	if (rung__cache_open(&shape, index_memory, index_fd, false, (AHEAD + THREADS) * BATCH,
+	                     AHEAD + THREADS, &side->cache) < 0) {
+		fprintf(stderr, "%s\n", rung_last_error());
+		exit(1);
+	}
+}
+
+/* One life after the other; each second one ends as if it were killed. */
+static void *side_main(void *arg)
+{
+	struct side *side = arg;
+
+	for (side->life = 0; side->life < LIVES; side->life++) {
+		struct client clients[THREADS];
+		pthread_t threads[THREADS + 1];
+		uint64_t late, wait_ns;
+
+		open_side(side);
+		for (unsigned i = 0; i < THREADS; i++) {
+			clients[i] = (struct client){ .side = side, .thread = i };
+			pthread_create(&threads[i], NULL, client_main, &clients[i]);
+		}
+		pthread_create(&threads[THREADS], NULL, announcer_main, side);
+		for (unsigned i = 0; i <= THREADS; i++)
+			pthread_join(threads[i], NULL);
+		rung__cache_waits(side->cache, &late, &wait_ns);
+		atomic_fetch_add(&timeouts, late);
+		if (side->life % 2 == 0)
+			die(side->cache);
+		rung__cache_close(side->cache);
+	}
+	return NULL;
+}
+
 int main(void)
 {
 	const uint64_t bytes = rung__cache_index_bytes(&shape);
-	void *index = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	pthread_t threads[SIDES * (CLIENTS + 1)];
+	struct rung__cache *first;
+	pthread_t threads[SIDES];
 	const char *fault;
-	unsigned count = 0;
 
-	for (unsigned s = 0; s < SIDES; s++) {
-		if (rung__cache_open(&shape, index, s == 0, (AHEAD + CLIENTS) * BATCH, AHEAD + CLIENTS, &sides[s].cache) < 0) {
-			fprintf(stderr, "%s\n", rung_last_error());
-			return 1;
-		}
+	index_fd = cache_fixture_fd(&shape);
+	index_memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, index_fd, 0);
+	if (rung__cache_open(&shape, index_memory, index_fd, true, BATCH, 1, &first) < 0) {
+		fprintf(stderr, "%s\n", rung_last_error());
+		return 1;
 	}
-	for (unsigned s = 0; s < SIDES; s++) {
-		pthread_create(&threads[count++], NULL, announcer_main, &sides[s]);
-		for (unsigned i = 0; i < CLIENTS; i++)
-			pthread_create(&threads[count++], NULL, seat_main, &sides[s]);
-	}
-	for (unsigned i = 0; i < count; i++)
-		pthread_join(threads[i], NULL);
-	rung__cache_lock(sides[0].cache);
-	rung__cache_bury(sides[0].cache);
-	fault = cache_fixture_fault(sides[0].cache, false);
-	if (!fault)
-		fault = cache_window_fault(sides[0].cache);
-	if (sides[0].cache->index->joined)
+	for (unsigned s = 0; s < SIDES; s++)
+		pthread_create(&threads[s], NULL, side_main, &sides[s]);
+	for (unsigned s = 0; s < SIDES; s++)
+		pthread_join(threads[s], NULL);
+	rung__cache_lock(first);
+	rung__cache_bury(first);
+	fault = cache_fixture_fault(first, false);
+	if (first->index->joined != 1u << first->seat)
 		fault = "somebody is still there";
-	rung__cache_unlock(sides[0].cache);
-	for (unsigned s = SIDES; s-- > 0;)
-		rung__cache_close(sides[s].cache);
-	munmap(index, bytes);
-	printf("%llu rows kept, %llu hits, %llu announcements refused, %llu wrong: %s\n", (unsigned long long)atomic_load(&kept),
-	       (unsigned long long)atomic_load(&hits), (unsigned long long)atomic_load(&refused), (unsigned long long)atomic_load(&wrong),
-	       fault ? fault : "all lists are whole");
+	rung__cache_unlock(first);
+	rung__cache_close(first);
+	munmap(index_memory, bytes);
+	printf("%llu rows kept, %llu hits, %llu announcements refused, ",
+	       (unsigned long long)atomic_load(&kept), (unsigned long long)atomic_load(&hits),
+	       (unsigned long long)atomic_load(&refused));
+	printf("%llu waits given up, %llu wrong: %s\n", (unsigned long long)atomic_load(&timeouts),
+	       (unsigned long long)atomic_load(&wrong), fault ? fault : "all lists are whole");
 	return fault || atomic_load(&wrong) || atomic_load(&hits) == 0 ? 1 : 0;
 }

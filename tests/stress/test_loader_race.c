@@ -79,7 +79,7 @@ static void *put_given(void *arg)
 	for (;;) {
 		const struct rung_loader_batch *batch = atomic_exchange(from, NULL);
 
-		rung_loader_put(loader, batch);
+		rung_loader_put(loader, batch, NULL);
 		if (!batch && !atomic_load(&running))
 			return NULL;
 		sched_yield();
@@ -109,7 +109,7 @@ static void *run_second(void *arg)
 		for (uint64_t b = 0; b < BATCHES; b++) {
 			need(rung_loader_next(second, &batch));
 			check(batch, b);
-			rung_loader_put(second, batch);
+			rung_loader_put(second, batch, NULL);
 		}
 	}
 	rung_loader_destroy(second);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "cache_fixture.h"
 
@@ -15,21 +16,31 @@ static void need(bool ok, const char *what)
 	abort();
 }
 
-static void *shared_memory(uint64_t bytes)
+static void *shared_memory(uint64_t bytes, int fd)
 {
-	void *memory = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	const int flags = MAP_SHARED | (fd < 0 ? MAP_ANONYMOUS : 0);
+	void *memory = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
 
 	need(memory != MAP_FAILED, "memory");
 	return memory;
 }
 
+int cache_fixture_fd(const struct rung__cache_shape *shape)
+{
+	int fd = memfd_create("rung-test-cache", MFD_CLOEXEC);
+
+	need(fd >= 0 && ftruncate(fd, (off_t)rung__cache_index_bytes(shape)) == 0, "memfd");
+	return fd;
+}
+
 void cache_fixture_open(struct cache_fixture *f, const struct rung__cache_shape *shape, uint64_t rows_max, uint32_t batches_max)
 {
 	*f = (struct cache_fixture){ .shape = *shape };
-	f->index = shared_memory(rung__cache_index_bytes(shape));
-	f->contents = shared_memory(shape->frame_count * sizeof(*f->contents));
-	need(rung__cache_open(shape, f->index, true, rows_max, batches_max, &f->cache) == 0, "opening");
-	need(rung__cache_join(f->cache, &f->client) == 0, "joining");
+	f->fd = cache_fixture_fd(shape);
+	f->index = shared_memory(rung__cache_index_bytes(shape), f->fd);
+	f->contents = shared_memory(shape->frame_count * sizeof(*f->contents), -1);
+	need(rung__cache_open(shape, f->index, f->fd, true, rows_max, batches_max, &f->cache) == 0,
+	     "opening");
 }
 
 void cache_fixture_close(struct cache_fixture *f)
@@ -37,19 +48,19 @@ void cache_fixture_close(struct cache_fixture *f)
 	cache_fixture_detach(f);
 	munmap(f->contents, (size_t)(f->shape.frame_count * sizeof(*f->contents)));
 	munmap(f->index, (size_t)rung__cache_index_bytes(&f->shape));
+	close(f->fd);
 }
 
 void cache_fixture_attach(struct cache_fixture *f, const struct cache_fixture *first, uint64_t rows_max, uint32_t batches_max)
 {
 	*f = *first;
 	f->wrong = 0;
-	need(rung__cache_open(&f->shape, f->index, false, rows_max, batches_max, &f->cache) == 0, "opening");
-	need(rung__cache_join(f->cache, &f->client) == 0, "joining");
+	need(rung__cache_open(&f->shape, f->index, f->fd, false, rows_max, batches_max,
+	                      &f->cache) == 0, "opening");
 }
 
 void cache_fixture_detach(struct cache_fixture *f)
 {
-	rung__cache_leave(f->cache, f->client);
 	rung__cache_close(f->cache);
 }
 
@@ -59,14 +70,14 @@ enum rung__cache_found cache_fixture_take(struct cache_fixture *f, uint64_t batc
 	enum rung__cache_found found;
 
 	rung__cache_lock(f->cache);
-	found = rung__cache_take(f->cache, f->client, batch, rank, 0, &place);
+	found = rung__cache_take(f->cache, batch, rank, 0, &place);
 	if (found == RUNG__CACHE_KEEP) {
 		f->contents[place.frame] = rank;
-		rung__cache_filled(f->cache, f->client, place.frame, 0);
+		rung__cache_filled(f->cache, place.frame, 0);
 	}
 	if (found == RUNG__CACHE_HIT) {
 		f->wrong += f->contents[place.frame] != rank;
-		rung__cache_unpin(f->cache, f->client, place.frame);
+		rung__cache_unpin(f->cache, place.frame);
 	}
 	rung__cache_unlock(f->cache);
 	return found;
@@ -269,10 +280,15 @@ const char *cache_window_fault(const struct rung__cache *cache)
 
 	if (rows + window->rows_left != window->rows_max)
 		return "the room that is left";
-	for (uint64_t head = 0; head <= window->heads_mask; head++) {
+	for (uint64_t head = 0; head < window->heads_count; head++) {
 		for (uint32_t first = window->heads[head]; first; first = rung__cache_use_at(window, first)->hash_next) {
 			uint32_t last = 0, time = rung__cache_use_at(window, first)->time;
 
+			if (rung__cache_window_head(
+				    window,
+				    rung__cache_hash(rung__cache_use_at(window, first)->row)) !=
+			    &window->heads[head])
+				return "the head of a row";
 			for (uint32_t link = first; link; link = rung__cache_use_at(window, link)->later) {
 				const struct rung__cache_use *use = rung__cache_use_at(window, link);
 

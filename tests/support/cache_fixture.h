@@ -8,13 +8,16 @@
 struct cache_fixture {
 	struct rung__cache_shape shape;
 	struct rung__cache *cache;
-	uint32_t client;
 	uint64_t wrong;       /* rows that were not in the frame where they should have been */
+	int fd;               /* of the index */
 	void *index;          /* children that are forked have it too */
 	uint64_t *contents;   /* [frame_count] of the frames, as well */
 };
 
-/** An index, and a client of it: the calling thread. A step that fails ends the program. */
+/** Memory that an index of this shape fits in; zero. */
+int cache_fixture_fd(const struct rung__cache_shape *shape);
+
+/** An index, and a client of it. A step that fails ends the program. */
 void cache_fixture_open(struct cache_fixture *f, const struct rung__cache_shape *shape, uint64_t rows_max, uint32_t batches_max);
 void cache_fixture_close(struct cache_fixture *f);
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of the command share: running it, arrays in files, golden files. Python's standard library only."""
 import array
+import filecmp
 import json
 import os
 import random
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -17,6 +19,33 @@ SIM = os.environ.get("RUNG_SIM", "")   # the same command on simulated GPUs; "" 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GOLDEN = os.path.join(TESTS, "cli", "golden")
 SANITIZED = bool(os.environ.get("RUNG_SANITIZE"))
+
+# what runs tests in the background may have them ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for _number in (signal.SIGTERM, signal.SIGHUP):
+    signal.signal(_number, signal.SIG_DFL)
+
+# open() of a file system that has no files without names
+NAMED_ONLY = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#define OPEN(name)                                                            \
+        int name(const char *path, int flags, ...)                            \
+        {                                                                     \
+                __builtin_va_list args;                                       \
+                int (*real)(const char *, int, ...);                          \
+                __builtin_va_start(args, flags);                              \
+                errno = EOPNOTSUPP;                                           \
+                if ((flags & O_TMPFILE) == O_TMPFILE)                         \
+                        return -1;                                            \
+                *(void **)&real = dlsym(RTLD_NEXT, #name);                    \
+                return real(path, flags, __builtin_va_arg(args, int));        \
+        }
+OPEN(open)
+OPEN(open64)
+"""
 
 # descr of numpy -> (code of struct and array, name in rung, bytes)
 DTYPES = {
@@ -140,6 +169,10 @@ class CliTest(unittest.TestCase):
         self.assertEqual(done.returncode, code, "rung %s\n%s%s" % (" ".join(map(str, args)), done.stdout, done.stderr))
         return done
 
+    def can_train(self):
+        """Whether rung train, which needs BLAS, is in this build."""
+        return "not in this build" not in self.run_rung("--help").stdout
+
     def json_of(self, *args, code=0, **kwargs):
         return json.loads(self.run_rung(*args, "--json", "--quiet", code=code, **kwargs).stdout)
 
@@ -171,6 +204,19 @@ class CliTest(unittest.TestCase):
         out = self.path(name)
         self.run_rung("stage", *graph.options(**changes), "--out", out, "--quiet")
         return out
+
+    def same_dataset(self, one, other):
+        """The same bytes in all files. The manifests name the inputs, which may be others."""
+        names, manifests = sorted(os.listdir(one)), []
+        self.assertEqual(sorted(os.listdir(other)), names)
+        names.remove("manifest.json")
+        self.assertEqual(filecmp.cmpfiles(one, other, names, shallow=False)[1:], ([], []))
+        for folder in (one, other):
+            with open(os.path.join(folder, "manifest.json"), encoding="utf-8") as file:
+                manifest = json.load(file)
+            del manifest["job"], manifest["checksum"]
+            manifests.append(manifest)
+        self.assertEqual(*manifests)
 
     def fails(self, *args, code, says, **kwargs):
         """Fails with `code`; stderr is one report of ours that holds every word of `says`. Returns it."""

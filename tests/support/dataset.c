@@ -8,11 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "checksum.h"
 #include "dataset.h"
 #include "rung/stage.h"
+
+#define MEMORY_MIN (1ul << 30)   /* free in /dev/shm */
 
 int support_tempdir(char *path_out, size_t path_bytes)
 {
@@ -23,6 +26,16 @@ int support_tempdir(char *path_out, size_t path_bytes)
 		return -1;
 	}
 	return mkdtemp(path_out) ? 0 : -1;
+}
+
+void support_prefer_memory(void)
+{
+	const char *shm = "/dev/shm";
+	struct statvfs vfs;
+
+	if (access(shm, W_OK) == 0 && statvfs(shm, &vfs) == 0 &&
+	    vfs.f_bavail >= MEMORY_MIN / vfs.f_frsize)
+		setenv("TMPDIR", shm, 0);
 }
 
 static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *where)

@@ -9,6 +9,12 @@
 /** Make an empty folder under $TMPDIR or /tmp. @return 0, or -1 with errno */
 int support_tempdir(char *path_out, size_t path_bytes);
 
+/**
+ * Have support_tempdir() use memory (/dev/shm) for tests that sync hundreds of files, unless
+ * $TMPDIR names a folder or there is little room: containers often have 64 MiB.
+ */
+void support_prefer_memory(void);
+
 /** Remove a folder and everything in it; no error when it is not there. */
 void support_remove(const char *path);
 

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "forecast_lists.h"
 #include "plan_internal.h"
 #include "rung/rung.h"
 
@@ -38,7 +39,8 @@ static inline struct rung_forecast forecast_of(const uint64_t *ranks, const uint
 {
 	struct rung_forecast out = { .size = sizeof(out) };
 
-	cr_assert_eq(rung_plan_forecast(&plan, &opts, ranks, starts, batches, &out), 0, "%s", rung_last_error());
+	cr_assert_eq(forecast_lists(&plan, &opts, ranks, starts, batches, &out), 0, "%s",
+		     rung_last_error());
 	cr_assert_eq(out.seconds, fmax(out.memory_seconds, out.nvme_seconds));
 	cr_assert_eq(out.bound, out.nvme_seconds > out.memory_seconds ? RUNG_BOUND_NVME : RUNG_BOUND_MEMORY);
 	cr_assert_eq(out.gpu_seconds + out.peer_seconds + out.link_seconds, 0);

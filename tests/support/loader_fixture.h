@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 
 #include "fault_tier.h"
+#include "rung/gpu_sampler.h"
 #include "says.h"
 #include "store_fixture.h"
 
@@ -24,6 +25,24 @@ static struct store_fixture f;
 static struct rung_graph *graph;
 static uint64_t seeds[SEEDS];
 static struct rung_batch *expected[BATCHES];   /* by rung_sampler_sample() */
+static struct rung_gpu_sampler *gpu_sampler;   /* of all loaders, with RUNG_TEST_SAMPLE_ON=gpu */
+
+static inline bool samples_on_gpu(void)
+{
+	return getenv("RUNG_TEST_SAMPLE_ON") != NULL;
+}
+
+static inline void open_gpu_sampler(void)
+{
+	struct rung_gpu_sampler_opts opts = RUNG_GPU_SAMPLER_OPTS_INIT;
+
+	opts.fanouts = fanouts;
+	opts.hop_count = HOPS;
+	opts.seed = 3;
+	opts.seed_count_max = BATCH;
+	cr_assert_eq(rung_gpu_sampler_create(f.store, f.ds, NULL, &opts, &gpu_sampler), 0, "%s",
+	             rung_last_error());
+}
 
 static inline void sample_expected(void)
 {
@@ -50,6 +69,8 @@ static inline void open_store(uint64_t host_bytes, struct rung_store_opts opts)
 	for (uint64_t i = 0; i < SEEDS; i++)
 		seeds[i] = (i * 1237 + 11) % ROWS;
 	sample_expected();
+	if (samples_on_gpu())
+		open_gpu_sampler();
 }
 
 static inline void close_store(void)
@@ -57,6 +78,8 @@ static inline void close_store(void)
 	for (uint64_t b = 0; b < BATCHES; b++)
 		rung_batch_destroy(expected[b]);
 	rung_graph_destroy(graph);
+	rung_gpu_sampler_destroy(gpu_sampler);
+	gpu_sampler = NULL;
 	fixture_close(&f);
 }
 
@@ -74,11 +97,24 @@ static inline struct rung_loader_opts loader_opts(uint32_t threads, uint32_t ahe
 	return opts;
 }
 
+/* Of batches with edges, as loader_opts() has them. */
+static inline int create_loader(struct rung_loader_opts opts, struct rung_loader **loader_out)
+{
+	const struct rung_csc *csc = rung_graph_csc(graph);
+
+	if (gpu_sampler && opts.sampler.hop_count > 0) {
+		opts.gpu_sampler = gpu_sampler;
+		opts.sampler.hop_count = 0;
+		csc = NULL;
+	}
+	return rung_loader_create(f.store, csc, &opts, loader_out);
+}
+
 static inline struct rung_loader *make_loader_of(struct rung_loader_opts opts)
 {
 	struct rung_loader *loader;
 
-	cr_assert_eq(rung_loader_create(f.store, rung_graph_csc(graph), &opts, &loader), 0, "%s", rung_last_error());
+	cr_assert_eq(create_loader(opts, &loader), 0, "%s", rung_last_error());
 	return loader;
 }
 
@@ -119,12 +155,36 @@ static inline void check_end(struct rung_loader *loader)
 	cr_assert_null(batch);
 }
 
+/* An array of a batch, on the host. */
+static inline void *array_of(const struct rung_loader_batch *batch, const void *array,
+                             uint64_t bytes)
+{
+	void *copy = malloc(bytes + 1);
+
+	cr_assert_eq(rung_store_copy(f.store, copy, array, bytes), 0, "%s", rung_last_error());
+	cr_assert_eq(batch->on_gpu, gpu_sampler != NULL && batch->block_count > 0);
+	return copy;
+}
+
+static inline void check_array(const struct rung_loader_batch *batch, const void *array,
+                               const void *wanted, uint64_t bytes)
+{
+	void *copy = array_of(batch, array, bytes);
+
+	cr_assert_eq(memcmp(copy, wanted, bytes), 0, "batch %" PRIu64, batch->batch_idx);
+	free(copy);
+}
+
 static inline void check_rows(const struct rung_loader_batch *batch)
 {
+	uint64_t *ranks = array_of(batch, batch->ranks, batch->rank_count * sizeof(*ranks));
+
 	cr_assert(fixture_on_cuda() || !batch->request);
 	if (batch->request)
 		cr_assert_eq(rung_request_wait(batch->request, -1), 0, "%s", rung_last_error());
-	cr_assert_eq(fixture_wrong_rows(&f, batch->ranks, batch->rank_count, batch->rows, WIDTH), 0, "batch %" PRIu64, batch->batch_idx);
+	cr_assert_eq(fixture_wrong_rows(&f, ranks, batch->rank_count, batch->rows, WIDTH), 0,
+	             "batch %" PRIu64, batch->batch_idx);
+	free(ranks);
 }
 
 static inline void check_batch(const struct rung_loader_batch *batch, uint64_t idx)
@@ -134,16 +194,18 @@ static inline void check_batch(const struct rung_loader_batch *batch, uint64_t i
 
 	cr_assert_eq(batch->batch_idx, idx);
 	cr_assert_eq(batch->rank_count, count);
-	cr_assert_arr_eq(batch->ranks, vertices, count * sizeof(*vertices));
+	check_array(batch, batch->ranks, vertices, count * sizeof(*vertices));
 	cr_assert_eq(batch->seed_count, RUNG__MIN(BATCH, SEEDS - idx * BATCH));
-	cr_assert_arr_eq(batch->seeds, seeds + idx * BATCH, batch->seed_count * sizeof(*seeds));
+	check_array(batch, batch->seeds, seeds + idx * BATCH, batch->seed_count * sizeof(*seeds));
 	cr_assert_eq(batch->block_count, HOPS);
 	for (uint32_t hop = 0; hop < HOPS; hop++) {
 		const struct rung_block *got = batch->blocks[hop], *want = rung_batch_block(expected[idx], hop);
 
 		cr_assert(got->dst_count == want->dst_count && got->src_count == want->src_count && got->edge_count == want->edge_count);
-		cr_assert_arr_eq(got->indptr, want->indptr, (want->dst_count + 1) * sizeof(*want->indptr));
-		cr_assert_arr_eq(got->indices, want->indices, want->edge_count * sizeof(*want->indices));
+		check_array(batch, got->indptr, want->indptr,
+		            (want->dst_count + 1) * sizeof(*want->indptr));
+		check_array(batch, got->indices, want->indices,
+		            want->edge_count * sizeof(*want->indices));
 	}
 	check_rows(batch);
 }
@@ -155,7 +217,7 @@ static inline void run_pass(struct rung_loader *loader, struct rung_loader_pass 
 		const struct rung_loader_batch *batch = next(loader);
 
 		check_batch(batch, b);
-		rung_loader_put(loader, batch);
+		rung_loader_put(loader, batch, NULL);
 	}
 	check_end(loader);
 }

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Deflated members of .npz files, for the tests of sources and of what is made of them. */
+/** Members of .npz files, for the tests of sources and of what is made of them. */
 #ifndef SUPPORT_NPZ_H
 #define SUPPORT_NPZ_H
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
+#include <string.h>
 #include <zip.h>
 
 #include "dataset.h"
 
-/* Add the file `npy` as a deflated member to a .npz, which is made when it is not there. */
-static inline void deflate_into(const char *npz, const char *member, const char *npy)
+/* Add the file `npy` as a member to a .npz, which is made when it is not there. */
+static inline void add_to_npz(const char *npz, const char *member, const char *npy,
+			      zip_int32_t method)
 {
 	size_t bytes;
 	unsigned char *data = support_read_file(npy, &bytes);
@@ -20,9 +22,27 @@ static inline void deflate_into(const char *npz, const char *member, const char 
 	cr_assert(data && zip);
 	idx = zip_file_add(zip, member, zip_source_buffer(zip, data, bytes, 0), ZIP_FL_OVERWRITE);
 	cr_assert_geq(idx, 0);
-	cr_assert_eq(zip_set_file_compression(zip, (zip_uint64_t)idx, ZIP_CM_DEFLATE, 1), 0);
+	cr_assert_eq(zip_set_file_compression(zip, (zip_uint64_t)idx, method, 1), 0);
 	cr_assert_eq(zip_close(zip), 0);
 	free(data);
+}
+
+static inline void deflate_into(const char *npz, const char *member, const char *npy)
+{
+	add_to_npz(npz, member, npy, ZIP_CM_DEFLATE);
+}
+
+/* Change the lowest bit of byte `at` of the array of the first member, which is stored. */
+static inline void damage_stored(const char *npz, size_t at)
+{
+	size_t bytes;
+	unsigned char *zip = support_read_file(npz, &bytes),
+		      *npy = zip ? memmem(zip, bytes, "\x93NUMPY", 6) : NULL;
+
+	cr_assert(npy);
+	npy[10 + (size_t)npy[8] + 256 * (size_t)npy[9] + at] ^= 1;
+	cr_assert_eq(support_write_file(npz, zip, bytes), 0);
+	free(zip);
 }
 
 #endif

@@ -24,8 +24,9 @@ static int open_child(const char *role, const char *socket_path, const char *dat
 {
 	struct rung_plan_opts plan_opts;
 	struct rung_store_opts opts = { .size = sizeof(opts), .vertex_ids = 1 };
+	const char *chosen = getenv("RUNG_TEST_ATTACH_GPU");
 	uint64_t count;
-	int gpus[3];
+	int gpus[3], gpu;
 	int rc = rung_dataset_open(dataset_dir, &f.ds);
 
 	if (rc < 0)
@@ -43,6 +44,10 @@ static int open_child(const char *role, const char *socket_path, const char *dat
 	}
 	if (strcmp(role, "attach-as-nobody") == 0 && (setgid(NOBODY) < 0 || setuid(NOBODY) < 0))
 		return RUNG_E_INVAL;
+	if (chosen) {
+		gpu = atoi(chosen);
+		opts.gpu = &gpu;
+	}
 	return rung_store_attach(socket_path, &opts, &f.store);
 }
 
@@ -69,6 +74,32 @@ static int64_t wrong_rows(uint64_t seed)
 		fixture_free_memories(&f);
 	}
 	return (int64_t)wrong;
+}
+
+static struct {
+	uint64_t ranks[ASKED];
+	unsigned char *out;
+	struct rung_request *request;
+} flight;
+
+static int64_t submit(uint64_t seed)
+{
+	struct rung_ids list;
+
+	fixture_random_ids(&f, flight.ranks, ASKED, seed);
+	list = fixture_ids(&f, flight.ranks, ASKED, RUNG_U64, RUNG_RANKS);
+	flight.out = fixture_memory(&f, ASKED * f.row_bytes);
+	return rung_gather_submit(f.store, &list, flight.out, 0, NULL, &flight.request);
+}
+
+static int64_t finish(void)
+{
+	int rc = rung_request_wait(flight.request, -1);
+
+	rung_request_put(flight.request);
+	if (rc < 0)
+		return rc;
+	return (int64_t)fixture_wrong_rows(&f, flight.ranks, ASKED, flight.out, f.row_bytes);
 }
 
 static bool told_more(void)
@@ -110,6 +141,15 @@ static void serve_lines(void)
 			read_line(line, sizeof(line));
 		} else if (strncmp(line, "gather ", 7) == 0) {
 			wrong = wrong_rows(strtoull(line + 7, NULL, 10));
+		} else if (strncmp(line, "submit ", 7) == 0) {
+			wrong = submit(strtoull(line + 7, NULL, 10));
+		} else if (strcmp(line, "finish") == 0) {
+			wrong = finish();
+		} else if (strcmp(line, "gpu") == 0) {
+			struct rung_store_info info = { .size = sizeof(info) };
+
+			rung_store_info(f.store, &info);
+			wrong = info.gpu;
 		}
 		printf("%lld\n", (long long)wrong);
 		fflush(stdout);

@@ -5,8 +5,12 @@
  * It is the test program itself, executed anew, so that it has no threads nor locks of its parent. It begins with a line "STATUS
  * SENTENCE" of its open or attach, and answers each line that it is told with one of its own:
  *   gather SEED    "N" rows that were wrong, by ranks and by vertices; the negative status of a gather that failed
+ *   submit SEED    "0" once a gather is in flight, or its negative status
+ *   finish         waits for it: "N" rows that were wrong, or its negative status
+ *   gpu            the number of the GPU that gathers
  *   go             "0" at once; gathers until the next line comes (any), then "N" rows that were wrong
- * It closes its store and exits with 0 when its input ends.
+ * RUNG_TEST_ATTACH_GPU in the environment is opts.gpu of its attach. It closes its store and exits
+ * with 0 when its input ends.
  */
 #ifndef SUPPORT_SHARE_CHILD_H
 #define SUPPORT_SHARE_CHILD_H

@@ -45,6 +45,11 @@ struct rung_store *share_fixture_create(const struct share_fixture *s)
 	return store;
 }
 
+bool share_fixture_is_shared(const struct share_fixture *s)
+{
+	return access(s->path, F_OK) == 0;
+}
+
 struct rung_store *share_fixture_attach(const struct share_fixture *s)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts), .vertex_ids = 1 };

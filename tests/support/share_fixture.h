@@ -19,6 +19,9 @@ void share_fixture_close(struct share_fixture *s);
 
 /** Share the dataset, with its map. */
 struct rung_store *share_fixture_create(const struct share_fixture *s);
+/** Is there still a socket at the place? */
+bool share_fixture_is_shared(const struct share_fixture *s);
+
 struct rung_store *share_fixture_attach(const struct share_fixture *s);
 
 /** Gather rows from `store`, a third of them cold, and end the program when one is wrong. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A staged dataset and a store on it. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #endif
 
 #define FIXTURE_SEED 77
+#define FIXTURE_RING_DEPTH 64u   /* of a store by default */
 
 static void need(int rc, const char *what)
 {
@@ -119,23 +121,38 @@ void fixture_free_memories(struct store_fixture *f)
 	free_memories(f, 0);
 }
 
+#define MEMORY_WAIT_NS 30000000000u   /* a hang guard */
+
+/* Rings of tests that run at the same time, by the same user, share one RLIMIT_MEMLOCK. */
+static int open_store(struct store_fixture *f, const struct rung_store_opts *opts,
+                      const struct rung__tier_ops *fetchable)
+{
+	uint64_t until_ns = rung__now_ns() + MEMORY_WAIT_NS;
+	int rc;
+
+	do
+		rc = rung__store_open_over(f->ds, f->plan, opts, fetchable, &f->store);
+	while (rc == RUNG_E_NOSUP && strstr(rung_last_error(), "RLIMIT_MEMLOCK") &&
+	       rung__now_ns() < until_ns);
+	return rc;
+}
+
 void fixture_open_files(struct store_fixture *f, uint32_t file_count, uint64_t vertices, uint64_t row_bytes, uint64_t host_bytes,
                         const struct rung_store_opts *opts, const struct rung__tier_ops *fetchable)
 {
 	int gpus[3];
 	struct rung_plan_opts plan_opts = fixture_plan_opts(vertices * row_bytes, host_bytes, gpus);
-	const char *tmp = getenv("TMPDIR"), *stream_rows = getenv("RUNG_TEST_STREAM_ROWS");
+	const char *tmp = getenv("TMPDIR");
 	struct rung_store_opts own = RUNG_STORE_OPTS_INIT;
 	uint64_t count;
 
+	plan_opts.sample_on_gpu = getenv("RUNG_TEST_SAMPLE_ON") != NULL;
 	if (fixture_in_place() && host_bytes != 0 && host_bytes != RUNG_BYTES_NONE && host_bytes != RUNG_BYTES_MAX)
 		plan_opts.host_bytes += vertices * rung_index_bytes(vertices) + 4 * RUNG__PAGE_BYTES;   /* the source does not begin at a page */
 	if (opts)
 		own = *opts;
 	if (fixture_on_cuda() && own.batch_rows_max == 0)
 		own.batch_rows_max = 1u << 17;   /* all of it is pinned, in every test anew */
-	if (stream_rows)
-		own.stream_rows_max = (uint32_t)strtoul(stream_rows, NULL, 10);
 	*f = (struct store_fixture){ .vertices = vertices, .row_bytes = row_bytes };
 	snprintf(f->parent, sizeof(f->parent), "%s/rung-store-XXXXXX", tmp ? tmp : "/var/tmp");   /* a disk: /tmp may be memory */
 	if (!mkdtemp(f->parent)) {
@@ -149,7 +166,7 @@ void fixture_open_files(struct store_fixture *f, uint32_t file_count, uint64_t v
 	need(rung_dataset_open(f->dir, &f->ds), "opening the dataset");
 	need(rung_dataset_load_ids(f->ds, "vertex_of_rank", &count, &f->vertex_of_rank), "loading the map");
 	need(rung_plan_create(f->ds, &plan_opts, &f->plan), "planning");
-	need(rung__store_open_over(f->ds, f->plan, &own, fetchable ? fetchable : &rung__nvme_tier, &f->store), "opening the store");
+	need(open_store(f, &own, fetchable ? fetchable : &rung__nvme_tier), "opening the store");
 }
 
 void fixture_open(struct store_fixture *f, uint64_t vertices, uint64_t row_bytes, uint64_t host_bytes, const struct rung_store_opts *opts,
@@ -222,11 +239,18 @@ bool fixture_has_io_uring(void)
 {
 #if RUNG_HAVE_IO_URING
 	struct io_uring ring;
+	int rc = -ENOMEM;
 
-	if (io_uring_queue_init(2, &ring, 0) == 0) {
-		io_uring_queue_exit(&ring);
-		return true;
+	/* the user's other rings may have all of RLIMIT_MEMLOCK at the moment: 0.5 s */
+	for (unsigned tries = 0; rc == -ENOMEM && tries < 100; tries++) {
+		rc = io_uring_queue_init(FIXTURE_RING_DEPTH, &ring, 0);
+		if (rc == 0)
+			io_uring_queue_exit(&ring);
+		else
+			usleep(5000);
 	}
-#endif
+	return rc == 0;
+#else
 	return false;
+#endif
 }

@@ -27,7 +27,7 @@ struct store_fixture {
  *   cuda-host   no rows on the GPU
  *   cuda-gpu    the first quarter there
  *   cuda-peer   half of them on three GPUs, which may be one and the same, the first eighth on each
- * Other rows are where the test's host budget puts them. RUNG_TEST_STREAM_ROWS: stream_rows_max of the stores.
+ * Other rows are where the test's host budget puts them.
  */
 bool fixture_on_cuda(void);
 

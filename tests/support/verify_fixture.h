@@ -50,9 +50,7 @@ static inline void write_score(void)
 
 static inline void setup(void)
 {
-	/* much is synced: in memory where that is possible */
-	if (access("/dev/shm", W_OK) == 0)
-		setenv("TMPDIR", "/dev/shm", 0);
+	support_prefer_memory();
 	cr_assert_eq(support_tempdir(dir, sizeof(dir)), 0);
 	snprintf(ds_dir, sizeof(ds_dir), "%s/ds", dir);
 	snprintf(source, sizeof(source), "%s/features.npy", dir);

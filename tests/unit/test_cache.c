@@ -399,20 +399,20 @@ Test(cache, what_is_pinned_stays_where_it_is)
 			rung__cache_begin(f.cache, ahead, RUNG__ARRAY_LEN(ahead), &batch);
 		}
 		rung__cache_lock(f.cache);
-		found = rung__cache_take(f.cache, f.client, batch, rank, 0, &place);
+		found = rung__cache_take(f.cache, batch, rank, 0, &place);
 		if (found == RUNG__CACHE_KEEP) {
 			f.contents[place.frame] = rank;
-			rung__cache_filled(f.cache, f.client, place.frame, 1);
+			rung__cache_filled(f.cache, place.frame, 1);
 			kept++;
 		}
 		if (found == RUNG__CACHE_HIT || found == RUNG__CACHE_KEEP) {
 			if (count < RUNG__ARRAY_LEN(pins) && step % 3)
-				rung__cache_pin(f.cache, f.client, place.frame);
+				rung__cache_pin(f.cache, place.frame);
 			pins[count++] = (struct pin){ place.frame, rank };
 			if (count < RUNG__ARRAY_LEN(pins) && step % 3)
 				pins[count++] = (struct pin){ place.frame, rank };
 			else if (step % 3)
-				rung__cache_unpin(f.cache, f.client, place.frame);
+				rung__cache_unpin(f.cache, place.frame);
 		} else {
 			cr_assert_eq(found, RUNG__CACHE_PASS);
 		}
@@ -420,7 +420,7 @@ Test(cache, what_is_pinned_stays_where_it_is)
 			unsigned which = (unsigned)(test_random(&state) % count);
 
 			cr_assert_eq(f.contents[pins[which].frame], pins[which].rank, "step %u", step);
-			rung__cache_unpin(f.cache, f.client, pins[which].frame);
+			rung__cache_unpin(f.cache, pins[which].frame);
 			pins[which] = pins[--count];
 		}
 		rung__cache_unlock(f.cache);
@@ -440,14 +440,15 @@ Test(cache, with_every_frame_pinned_rows_pass_by)
 	cache_fixture_open(&f, &shape, 1000, 10);
 	rung__cache_lock(f.cache);
 	for (uint64_t i = 0; i < FRAMES; i++) {
-		cr_assert_eq(rung__cache_take(f.cache, f.client, 0, RANK_FIRST + 1 + i, 0, &place), RUNG__CACHE_KEEP);
-		rung__cache_filled(f.cache, f.client, place.frame, 1);
+		cr_assert_eq(rung__cache_take(f.cache, 0, RANK_FIRST + 1 + i, 0, &place),
+		             RUNG__CACHE_KEEP);
+		rung__cache_filled(f.cache, place.frame, 1);
 	}
-	cr_assert_eq(rung__cache_take(f.cache, f.client, 0, RANK_FIRST, 0, &place), RUNG__CACHE_PASS);
-	rung__cache_unpin(f.cache, f.client, 7);
-	cr_assert_eq(rung__cache_take(f.cache, f.client, 0, RANK_FIRST, 0, &place), RUNG__CACHE_KEEP);
+	cr_assert_eq(rung__cache_take(f.cache, 0, RANK_FIRST, 0, &place), RUNG__CACHE_PASS);
+	rung__cache_unpin(f.cache, 7);
+	cr_assert_eq(rung__cache_take(f.cache, 0, RANK_FIRST, 0, &place), RUNG__CACHE_KEEP);
 	cr_assert_eq(place.frame, 7);
-	rung__cache_failed(f.cache, f.client, 7);
+	rung__cache_failed(f.cache, 7);
 	cr_assert_eq(rung__cache_filled_count(f.cache), FRAMES - 1);
 	rung__cache_unlock(f.cache);
 	check_lists();
@@ -460,10 +461,11 @@ Test(cache, rows_that_are_none_of_its_own_pass_by)
 
 	cache_fixture_open(&f, &shape, 1000, 10);
 	rung__cache_lock(f.cache);
-	cr_assert_eq(rung__cache_take(f.cache, f.client, 0, RANK_FIRST - 1, 0, &place), RUNG__CACHE_PASS);
-	cr_assert_eq(rung__cache_take(f.cache, f.client, 0, RANK_FIRST + ROWS, 0, &place), RUNG__CACHE_PASS);
-	cr_assert_eq(rung__cache_take(f.cache, f.client, 0, UINT64_MAX, 0, &place), RUNG__CACHE_PASS);
-	cr_assert_eq(rung__cache_take(f.cache, f.client, 0, RANK_FIRST + ROWS - 1, 0, &place), RUNG__CACHE_KEEP);
+	cr_assert_eq(rung__cache_take(f.cache, 0, RANK_FIRST - 1, 0, &place), RUNG__CACHE_PASS);
+	cr_assert_eq(rung__cache_take(f.cache, 0, RANK_FIRST + ROWS, 0, &place), RUNG__CACHE_PASS);
+	cr_assert_eq(rung__cache_take(f.cache, 0, UINT64_MAX, 0, &place), RUNG__CACHE_PASS);
+	cr_assert_eq(rung__cache_take(f.cache, 0, RANK_FIRST + ROWS - 1, 0, &place),
+	             RUNG__CACHE_KEEP);
 	rung__cache_unlock(f.cache);
 	check_lists();
 	cache_fixture_close(&f);

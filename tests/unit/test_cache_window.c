@@ -83,6 +83,33 @@ Test(cache_window, a_full_window_takes_nothing_more)
 	close_all();
 }
 
+/* Not what it has room for: that is 100 times as much. */
+Test(cache_window, its_memory_follows_the_rows_known_at_a_time)
+{
+	const struct rung__cache_window *window;
+	uint64_t heads;
+
+	cache_fixture_open(&f, &shape, 100 * ROWS, 100);
+	window = &f.cache->window;
+	for (uint64_t first = 0; first < 20; first++) {
+		rung__cache_end(f.cache, announce(first * 40, 60));
+		check_lists();
+		cr_assert_eq(window->fresh_count, 60);
+		cr_assert_eq(window->batches_fresh, 1);
+		cr_assert_leq(window->heads_count, 1 + 2 * 60);
+	}
+	heads = window->heads_count;
+	/* A head at a time, rows in all of them */
+	for (uint64_t first = 0; first < 30; first++) {
+		announce(first * 7, 60);
+		check_lists();
+		cr_assert_leq(window->heads_count, heads + 2 * 60);
+		heads = window->heads_count;
+	}
+	cr_assert_eq(window->fresh_count, 30 * 60);
+	close_all();
+}
+
 Test(cache_window, room_comes_back_in_whatever_order_batches_end)
 {
 	uint64_t state = 9, names[8] = { 0 };
@@ -136,7 +163,7 @@ Test(cache_window, takes_no_more_memory_than_is_said)
 	struct rung__cache *cache;
 
 	cr_assert_leq(said, 40 * rows_max + 100 * sizeof(struct rung__cache_batch));
-	cr_assert_eq(rung__cache_open(&shape, index, true, rows_max, 100, &cache), 0);
+	cr_assert_eq(rung__cache_open(&shape, index, -1, true, rows_max, 100, &cache), 0);
 	after = mapped_bytes();
 	cr_assert_leq(after - before, said + small);
 	cr_assert_geq(after - before + small, said);
@@ -274,7 +301,7 @@ static enum rung__cache_found take(const struct cache_fixture *client, uint64_t 
 
 	*place = (struct rung__cache_place){ RUNG__CACHE_NONE, RUNG__CACHE_NONE };
 	rung__cache_lock(client->cache);
-	found = rung__cache_take(client->cache, client->client, 0, rank, reader, place);
+	found = rung__cache_take(client->cache, 0, rank, reader, place);
 	rung__cache_unlock(client->cache);
 	return found;
 }
@@ -293,17 +320,18 @@ Test(cache_window, a_row_is_read_by_one_of_two_clients)
 	cr_assert_eq(take(&other, RANK_FIRST + 3, 1, &again), RUNG__CACHE_ELSEWHERE);
 	rung__cache_lock(f.cache);
 	cr_assert_eq(rung__cache_filled_count(f.cache), 0);
-	rung__cache_filled(f.cache, f.client, place.frame, 1);
+	rung__cache_filled(f.cache, place.frame, 1);
 	rung__cache_unlock(f.cache);
 	cr_assert_eq(take(&other, RANK_FIRST + 3, 1, &again), RUNG__CACHE_HIT);
 	cr_assert_eq(again.frame, place.frame);
-	cr_assert_eq(f.cache->frames[place.frame].pins, (1u << f.client) | (1u << other.client));
+	cr_assert_eq(f.cache->frames[place.frame].pins,
+	             (1u << f.cache->seat) | (1u << other.cache->seat));
 	rung__cache_lock(f.cache);
-	rung__cache_unpin(f.cache, f.client, place.frame);
+	rung__cache_unpin(f.cache, place.frame);
 	rung__cache_unlock(f.cache);
-	cr_assert_eq(f.cache->frames[place.frame].pins, 1u << other.client);
+	cr_assert_eq(f.cache->frames[place.frame].pins, 1u << other.cache->seat);
 	rung__cache_lock(other.cache);
-	rung__cache_unpin(other.cache, other.client, place.frame);
+	rung__cache_unpin(other.cache, place.frame);
 	rung__cache_unlock(other.cache);
 	cache_fixture_detach(&other);
 	close_all();
@@ -319,13 +347,13 @@ Test(cache_window, a_row_whose_read_failed_is_the_next_ones_to_read)
 	cr_assert_eq(take(&f, RANK_FIRST + 3, 42, &place), RUNG__CACHE_KEEP);
 	cr_assert_eq(take(&other, RANK_FIRST + 3, 1, &again), RUNG__CACHE_ELSEWHERE);
 	rung__cache_lock(f.cache);
-	rung__cache_failed(f.cache, f.client, place.frame);
+	rung__cache_failed(f.cache, place.frame);
 	rung__cache_unlock(f.cache);
 	cr_assert_eq(take(&other, RANK_FIRST + 3, 1, &again), RUNG__CACHE_KEEP);
 	cr_assert_eq(again.frame, place.frame);
 	cr_assert_eq(take(&f, RANK_FIRST + 3, 42, &place), RUNG__CACHE_ELSEWHERE);
 	rung__cache_lock(other.cache);
-	rung__cache_filled(other.cache, other.client, again.frame, 0);
+	rung__cache_filled(other.cache, again.frame, 0);
 	rung__cache_unlock(other.cache);
 	cache_fixture_detach(&other);
 	close_all();
@@ -343,12 +371,13 @@ Test(cache_window, a_use_stays_known_while_the_row_is_elsewhere)
 	batch = begin(0, 1);
 	rung__cache_lock(f.cache);
 	for (unsigned i = 0; i < 2; i++) {
-		cr_assert_eq(rung__cache_take(f.cache, f.client, batch, RANK_FIRST, 0, &place), RUNG__CACHE_ELSEWHERE);
+		cr_assert_eq(rung__cache_take(f.cache, batch, RANK_FIRST, 0, &place),
+		             RUNG__CACHE_ELSEWHERE);
 		cr_assert_neq(rung__cache_window_next(f.cache, 0), 0);
 	}
 	rung__cache_unlock(f.cache);
 	rung__cache_lock(other.cache);
-	rung__cache_failed(other.cache, other.client, 0);
+	rung__cache_failed(other.cache, 0);
 	rung__cache_unlock(other.cache);
 	cr_assert_eq(cache_fixture_take(&f, batch, RANK_FIRST), RUNG__CACHE_KEEP);
 	cr_assert_eq(rung__cache_window_next(f.cache, 0), 0);
@@ -376,8 +405,8 @@ Test(cache_window, what_a_client_was_reading_when_it_left_is_not_used_for_a_time
 	cr_assert_eq(take(&f, RANK_FIRST + 2, 1, &place), RUNG__CACHE_PASS);
 	rung__cache_lock(f.cache);
 	for (uint32_t i = 0; i < FRAMES; i++) {
-		if (f.cache->held[f.client][i])
-			rung__cache_filled(f.cache, f.client, i, 0);
+		if (f.cache->held[i])
+			rung__cache_filled(f.cache, i, 0);
 	}
 	rung__cache_unlock(f.cache);
 	close_all();
@@ -392,20 +421,20 @@ Test(cache_window, an_index_of_another_shape_or_version_is_refused)
 
 	cache_fixture_open(&f, &shape, 1000, 10);
 	other.frame_count--;
-	cr_assert_eq(rung__cache_open(&other, f.index, false, 10, 10, &cache), RUNG_E_FORMAT);
+	cr_assert_eq(rung__cache_open(&other, f.index, f.fd, false, 10, 10, &cache), RUNG_E_FORMAT);
 	cr_assert(strstr(rung_last_error(), "keeps 64 of the 1000 rows from rank 100 on, not 63"), "%s", rung_last_error());
 	other = shape;
 	other.row_count++;
-	cr_assert_eq(rung__cache_open(&other, f.index, false, 10, 10, &cache), RUNG_E_FORMAT);
+	cr_assert_eq(rung__cache_open(&other, f.index, f.fd, false, 10, 10, &cache), RUNG_E_FORMAT);
 	other = shape;
 	other.rank_first++;
-	cr_assert_eq(rung__cache_open(&other, f.index, false, 10, 10, &cache), RUNG_E_FORMAT);
+	cr_assert_eq(rung__cache_open(&other, f.index, f.fd, false, 10, 10, &cache), RUNG_E_FORMAT);
 	f.cache->index->version++;
-	cr_assert_eq(rung__cache_open(&shape, f.index, false, 10, 10, &cache), RUNG_E_FORMAT);
+	cr_assert_eq(rung__cache_open(&shape, f.index, f.fd, false, 10, 10, &cache), RUNG_E_FORMAT);
 	cr_assert(strstr(rung_last_error(), "one version of rung"), "%s", rung_last_error());
 	f.cache->index->version--;
 	f.cache->index->magic++;
-	cr_assert_eq(rung__cache_open(&shape, f.index, false, 10, 10, &cache), RUNG_E_FORMAT);
+	cr_assert_eq(rung__cache_open(&shape, f.index, f.fd, false, 10, 10, &cache), RUNG_E_FORMAT);
 	f.cache->index->magic--;
 	close_all();
 }
@@ -419,20 +448,21 @@ Test(cache_window, shapes_that_cannot_be_are_refused)
 
 	for (unsigned i = 0; i < RUNG__ARRAY_LEN(shapes); i++) {
 		cr_assert_eq(rung__cache_index_bytes(&shapes[i]), 0);
-		cr_assert_eq(rung__cache_open(&shapes[i], NULL, true, 10, 10, &cache), RUNG_E_FORMAT);
+		cr_assert_eq(rung__cache_open(&shapes[i], NULL, -1, true, 10, 10, &cache),
+		             RUNG_E_FORMAT);
 	}
 }
 
 Test(cache_window, more_clients_than_there_are_seats_are_told)
 {
 	struct cache_fixture others[RUNG__CACHE_CLIENTS_MAX];
-	uint32_t client;
+	struct rung__cache *cache;
 
 	cache_fixture_open(&f, &shape, 1000, 10);
 	for (unsigned i = 1; i < RUNG__CACHE_CLIENTS_MAX; i++)
 		cache_fixture_attach(&others[i], &f, 10, 2);
-	cr_assert_eq(rung__cache_join(f.cache, &client), RUNG_E_BUSY);
-	cr_assert(strstr(rung_last_error(), "32 clients"), "%s", rung_last_error());
+	cr_assert_eq(rung__cache_open(&shape, f.index, f.fd, false, 10, 2, &cache), RUNG_E_BUSY);
+	cr_assert(strstr(rung_last_error(), "32 processes"), "%s", rung_last_error());
 	cache_fixture_detach(&others[5]);
 	cache_fixture_attach(&others[5], &f, 10, 2);
 	for (unsigned i = 1; i < RUNG__CACHE_CLIENTS_MAX; i++)
@@ -444,7 +474,6 @@ Test(cache_window, opens_with_clean_failure_however_few_allocations_succeed)
 {
 	const uint64_t index_bytes = rung__cache_index_bytes(&shape);
 	struct rung__cache *cache;
-	uint32_t client;
 	int64_t allowed = 0;
 	int rc;
 
@@ -452,13 +481,9 @@ Test(cache_window, opens_with_clean_failure_however_few_allocations_succeed)
 		void *index = mmap(NULL, index_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 		rung__alloc_limit(allowed++);
-		rc = rung__cache_open(&shape, index, true, 1000, 10, &cache);
-		if (rc == 0) {
-			rc = rung__cache_join(cache, &client);
-			if (rc == 0)
-				rung__cache_leave(cache, client);
+		rc = rung__cache_open(&shape, index, -1, true, 1000, 10, &cache);
+		if (rc == 0)
 			rung__cache_close(cache);
-		}
 		rung__alloc_limit(-1);
 		munmap(index, index_bytes);
 		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%s", rung_last_error());

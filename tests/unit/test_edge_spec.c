@@ -38,6 +38,21 @@ Test(edge_spec, everything_else_is_a_source_as_it_stands)
 		assert_parts(specs[i], strlen(specs[i]), 0, UINT64_MAX, 0, UINT64_MAX);
 }
 
+Test(edge_spec, a_file_that_is_called_so_is_the_source)
+{
+	static const int64_t ids[] = { 1, 2 };
+	char name[600];
+
+	snprintf(name, sizeof(name), "%s/e+1,2", folder);
+	assert_parts(name, strlen(name) - 4, 1, UINT64_MAX, 2, UINT64_MAX);
+	cr_assert_eq(support_write_npy(name, "<i8", "(2, 1)", ids, sizeof(ids)), 0);
+	assert_parts(name, strlen(name), 0, UINT64_MAX, 0, UINT64_MAX);
+	snprintf(name, sizeof(name), "%s/e+1,2+3,4", folder);
+	assert_parts(name, strlen(name) - 4, 3, UINT64_MAX, 4, UINT64_MAX);
+	name[strlen(name) - 4] = '\0';
+	cr_assert_eq(unlink(name), 0);
+}
+
 Test(edge_spec, ids_of_more_than_63_bits_are_refused)
 {
 	struct rung__edge_spec parts;

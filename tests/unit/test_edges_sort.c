@@ -126,6 +126,7 @@ Test(edges_sort, sorting_names_a_stray_id_and_a_changed_file)
 	assert_says(open_edges(specs, 1, opts, &edges), RUNG_E_INVAL, "at least 1048576");
 	opts.memory_bytes = 0;
 	opts.graph.spec_count = 0;
+	opts.graph.vertex_count = 0;
 	assert_says(open_edges(specs, 0, opts, &edges), RUNG_E_INVAL, "no source");
 }
 
@@ -188,6 +189,25 @@ Test(edges_sort, a_file_size_limit_is_told_as_lack_of_space_with_what_is_needed)
 	opts.graph.specs = &spec;
 	opts.graph.spec_count = 1;
 	assert_says(rung_edges_open(&opts, &edges), RUNG_E_NOENT, "/nowhere");
+	test_graph_fini(&graph);
+}
+
+Test(edges_sort, a_small_graph_needs_little_room_whatever_the_memory)
+{
+	struct test_graph graph = test_graph_random(20000, 100000, 2, 4);
+	struct rung_edges_opts opts = { .size = sizeof(opts), .graph.size = sizeof(opts.graph),
+		                        .memory_bytes = 64 << 20 };
+	const char *spec = edges_spec(0, &graph, 0, 100000, false, "i32"), *said;
+	const struct rlimit limit = { 40000, RLIM_INFINITY };
+	struct rung_edges *edges;
+
+	signal(SIGXFSZ, SIG_IGN);
+	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	assert_says(open_edges(&spec, 1, opts, &edges), RUNG_E_NOSPC,
+	            "bytes are needed there in all");
+	said = strstr(rung_last_error(), " (");
+	cr_assert(said && strtoull(said + 2, NULL, 10) <= 2 * (100000 * 8 + 20000 * 8), "%s",
+	          rung_last_error());
 	test_graph_fini(&graph);
 }
 

@@ -159,6 +159,7 @@ Test(engine, a_file_that_cannot_be_read_says_so)
 
 #if RUNG_HAVE_IO_URING
 static unsigned setup_flags_refused;
+static unsigned setup_tries, setup_refused_tries;   /* 0: setup_refused holds for all */
 static int setup_refused, buffers_refused, files_refused, ring_refused;
 static bool spoil;
 
@@ -177,7 +178,8 @@ int __wrap_io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uri
 
 int __wrap_io_uring_queue_init_params(unsigned entries, struct io_uring *ring, struct io_uring_params *params)
 {
-	if (setup_refused)
+	setup_tries++;
+	if (setup_refused && (!setup_refused_tries || setup_tries <= setup_refused_tries))
 		return -setup_refused;
 	return params->flags & setup_flags_refused ? -EINVAL : __real_io_uring_queue_init_params(entries, ring, params);
 }
@@ -267,10 +269,12 @@ Test(engine, io_uring_does_without_what_is_refused)
 
 Test(engine, a_limit_on_locked_memory_leaves_the_pool_unregistered)
 {
-	const struct rlimit limit = { 65536, 65536 };
+	struct rlimit limit;
 	bool root = geteuid() == 0;
 
 	need_io_uring();
+	cr_assert_eq(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	limit.rlim_cur = limit.rlim_max = RUNG__MIN(limit.rlim_max, 65536);   /* not raised */
 	cr_assert_eq(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
 	if (root && seteuid(65534) != 0)   /* root is not held to it */
 		cr_skip_test("no other user to become");
@@ -293,6 +297,30 @@ Test(engine, refused_setup_leads_to_pread_or_to_an_error_with_the_reason)
 	cr_assert_eq(start(RUNG_ENGINE_IO_URING), RUNG_E_NOSUP);
 	cr_assert(strstr(rung_last_error(), "engine io_uring") && strstr(rung_last_error(), "seccomp"), "%s", rung_last_error());
 	cr_assert_null(ladder.engine);
+}
+
+/* The kernel frees a closed ring's memory later: a ring opened at once after that is refused. */
+Test(engine, a_ring_without_memory_is_tried_again)
+{
+	need_io_uring();
+	setup_refused = ENOMEM;
+	setup_refused_tries = 3;
+	cr_assert_eq(start(RUNG_ENGINE_IO_URING), 0, "%s", rung_last_error());
+	cr_assert_geq(setup_tries, 4);
+	check_reads();
+}
+
+Test(engine, a_ring_that_never_has_memory_names_the_limit_and_the_cure)
+{
+	setup_refused = ENOMEM;
+	cr_assert_eq(start(RUNG_ENGINE_AUTO), 0, "%s", rung_last_error());
+	check_reads();
+	cr_assert_str_eq(ladder.ops->name, "pread");
+	cr_assert(strstr(ladder.why, "RLIMIT_MEMLOCK"), "%s", ladder.why);
+	rung__ladder_stop(&ladder);
+	ladder = (struct rung__ladder){ .engine = NULL };
+	cr_assert_eq(start(RUNG_ENGINE_IO_URING), RUNG_E_NOSUP);
+	cr_assert(strstr(rung_last_error(), "ulimit -l"), "%s", rung_last_error());
 }
 
 Test(engine, a_step_that_brings_other_bytes_is_not_used)

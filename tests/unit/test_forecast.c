@@ -103,7 +103,7 @@ Test(forecast, what_warms_up_fills_the_cache_and_does_not_count, .init = setup)
 	cr_assert_eq(out.reads, 2);
 	cr_assert_float_eq(out.memory_seconds, (2 * ID_NS + 2 * MISS_NS) * 1e-9, 1e-15);
 	opts.warmup_batches = 4;
-	cr_assert_eq(rung_plan_forecast(&plan, &opts, ranks, starts, 4, &out), RUNG_E_INVAL);
+	cr_assert_eq(forecast_lists(&plan, &opts, ranks, starts, 4, &out), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "4 batches for warm-up, of 4: none is left"), "%s", rung_last_error());
 }
 
@@ -199,7 +199,8 @@ static struct rung_forecast gpu_forecast_of(const uint64_t *ranks, uint64_t coun
 	const uint64_t starts[] = { 0, count };
 	struct rung_forecast out = { .size = sizeof(out) };
 
-	cr_assert_eq(rung_plan_forecast(&plan, &opts, ranks, starts, 1, &out), 0, "%s", rung_last_error());
+	cr_assert_eq(forecast_lists(&plan, &opts, ranks, starts, 1, &out), 0, "%s",
+		     rung_last_error());
 	cr_assert_eq(out.seconds, fmax(fmax(out.gpu_seconds, fmax(out.peer_seconds, out.link_seconds)), fmax(out.memory_seconds, out.nvme_seconds)));
 	return out;
 }
@@ -232,7 +233,8 @@ Test(forecast, what_warms_up_a_gpu_does_not_count, .init = setup_gpu)
 	struct rung_forecast out = { .size = sizeof(out) };
 
 	opts.warmup_batches = 1;
-	cr_assert_eq(rung_plan_forecast(&plan, &opts, ranks, starts, 2, &out), 0, "%s", rung_last_error());
+	cr_assert_eq(forecast_lists(&plan, &opts, ranks, starts, 2, &out), 0, "%s",
+		     rung_last_error());
 	cr_assert_float_eq(out.gpu_seconds, 1e-9, 1e-16);
 	cr_assert_eq(out.peer_seconds + out.link_seconds + out.memory_seconds + out.nvme_seconds, 0);
 }
@@ -292,17 +294,18 @@ Test(forecast, what_cannot_be_predicted_is_refused, .init = setup)
 	const uint64_t ranks[] = { 5, VERTICES }, starts[] = { 0, 2 };
 	struct rung_forecast out = { .size = sizeof(out) };
 
-	cr_assert_eq(rung_plan_forecast(&plan, &opts, ranks, starts, 1, &out), RUNG_E_INVAL);
+	cr_assert_eq(forecast_lists(&plan, &opts, ranks, starts, 1, &out), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "rank 1000, there are 1000 vertices"), "%s", rung_last_error());
 	profile.reads_count = 0;
 	profile.drive_count = 0;
-	cr_assert_eq(rung_plan_forecast(&plan, &opts, ranks, starts, 1, &out), RUNG_E_INVAL);
+	cr_assert_eq(forecast_lists(&plan, &opts, ranks, starts, 1, &out), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "the profile has no reads"), "%s", rung_last_error());
 	profile.rows_count = 0;
-	cr_assert_eq(rung_plan_forecast(&plan, &opts, ranks, starts, 1, &out), RUNG_E_INVAL);
+	cr_assert_eq(forecast_lists(&plan, &opts, ranks, starts, 1, &out), RUNG_E_INVAL);
 	out.size = 4096;
 	setup();
-	cr_assert_eq(rung_plan_forecast(&plan, &opts, ranks, (uint64_t[]){ 0, 1 }, 1, &out), RUNG_E_ABI);
+	cr_assert_eq(forecast_lists(&plan, &opts, ranks, (uint64_t[]){ 0, 1 }, 1, &out),
+		     RUNG_E_ABI);
 }
 
 Test(forecast, profiles_that_cannot_be_are_refused, .init = setup)
@@ -310,11 +313,12 @@ Test(forecast, profiles_that_cannot_be_are_refused, .init = setup)
 	const uint64_t ranks[] = { 300 }, starts[] = { 0, 1 };
 	struct rung_forecast out = { .size = sizeof(out) };
 
-#define REFUSED(change)                                                                                           \
-	do {                                                                                                      \
-		setup();                                                                                          \
-		change;                                                                                           \
-		cr_assert_eq(rung_plan_forecast(&plan, &opts, ranks, starts, 1, &out), RUNG_E_INVAL, #change); \
+#define REFUSED(change)                                                                            \
+	do {                                                                                       \
+		setup();                                                                           \
+		change;                                                                            \
+		cr_assert_eq(forecast_lists(&plan, &opts, ranks, starts, 1, &out), RUNG_E_INVAL,   \
+			     #change);                                                             \
 	} while (0)
 	REFUSED(profile.rows_count = RUNG_PROFILE_ROWS_MAX + 1);
 	REFUSED(profile.reads_count = RUNG_PROFILE_READS_MAX + 1);
@@ -345,7 +349,7 @@ Test(forecast, profiles_that_cannot_be_are_refused, .init = setup)
 	REFUSED(profile.reads[0].drive = UINT32_MAX);
 	setup();
 	profile.size -= 8;
-	cr_assert_eq(rung_plan_forecast(&plan, &opts, ranks, starts, 1, &out), RUNG_E_ABI);
+	cr_assert_eq(forecast_lists(&plan, &opts, ranks, starts, 1, &out), RUNG_E_ABI);
 }
 
 Test(forecast, assumed_figures_are_whole)

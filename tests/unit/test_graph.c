@@ -220,6 +220,21 @@ Test(graph, columns_stand_alone_and_something_must_be_given)
 	cr_assert_eq(rung_graph_load(&opts, &graph), RUNG_E_INVAL);
 }
 
+Test(graph, without_sources_it_has_the_vertices_that_are_given_and_no_edges)
+{
+	struct rung_graph_opts opts = { .size = sizeof(opts), .vertex_count = 3 };
+	struct rung_graph *graph;
+
+	cr_assert_eq(rung_graph_load(&opts, &graph), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_graph_csc(graph)->vertex_count, 3);
+	cr_assert_eq(rung_graph_csc(graph)->edge_count, 0);
+	cr_assert_eq(rung_graph_csc(graph)->indptr[3], 0);
+	rung_graph_destroy(graph);
+	opts.undirected = 1;
+	cr_assert_eq(rung_graph_load(&opts, &graph), RUNG_E_INVAL);
+	cr_assert_not_null(strstr(rung_last_error(), "undirected is set, but there are no edges"));
+}
+
 /* More edges than two chunks, so that chunks follow each other; the naive placing is in test_graph_of_edges(). */
 Test(graph, a_graph_of_many_chunks_equals_the_naive_one)
 {

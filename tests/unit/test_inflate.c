@@ -9,6 +9,7 @@
 #include "npz.h"
 #include "rung/rung.h"
 #include "says.h"
+#include "source_place.h"
 #include "source_private.h"
 
 #define ROWS      110000u
@@ -51,7 +52,7 @@ static struct rung_source *open_source(void)
 	struct rung_source *src = NULL;
 
 	cr_assert_eq(rung_source_open(spec, &src), 0, "%s", rung_last_error());
-	cr_assert(src->inflate && !src->data);
+	cr_assert(rung__source_place(src).streamed && !src->data);
 	cr_assert_eq(rung_source_info(src)->row_count, ROWS);
 	return src;
 }
@@ -83,7 +84,7 @@ Test(inflate, any_part_is_read_in_any_order)
 	for (uint64_t at = 0; at < BYTES; at += 1 << 20)
 		cr_assert_eq(read_some(src, at, RUNG__MIN(BYTES - at, 1u << 20)), 0);
 	cr_assert_eq(rung_source_read_bytes(src, BYTES, 1, &draw), RUNG_E_INVAL);
-	cr_assert_lt(rung__inflate_memory(src->inflate), 1 << 20);
+	cr_assert_lt(rung__source_place(src).memory_bytes, 1 << 20);
 	rung_source_close(src);
 }
 

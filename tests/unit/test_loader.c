@@ -48,7 +48,7 @@ Test(loader, counters_are_of_the_pass)
 		cr_assert_eq(stats_of(loader).seconds, stats.seconds, "the pass is over");
 	}
 	begin(loader, whole_pass());
-	rung_loader_put(loader, next(loader));
+	rung_loader_put(loader, next(loader), NULL);
 	cr_assert_eq(stats_of(loader).batches, 1);
 	cr_assert_eq(rung_loader_end(loader), 0);
 	cr_assert_eq(stats_of(loader).batches, 1);
@@ -88,7 +88,7 @@ Test(loader, what_warms_up_is_not_of_the_pass_and_the_pass_is_the_same)
 		cr_assert_eq(stats_of(loader).announced, BATCHES, "nothing that was announced is left");
 	}
 	begin(loader, pass);   /* one on its way */
-	rung_loader_put(loader, next(loader));
+	rung_loader_put(loader, next(loader), NULL);
 	pass.seed_count = BATCH;   /* fewer batches than are held */
 	cr_assert_eq(rung_loader_warm_up(loader, &pass), 0);
 	pass.seed_count = 0;
@@ -112,10 +112,12 @@ static void shuffled(uint64_t shuffle_seed, uint32_t threads, uint64_t order_out
 	for (uint64_t b = 0; b < BATCHES; b++) {
 		const struct rung_loader_batch *batch = next(loader);
 
-		memcpy(order_out + count, batch->seeds, batch->seed_count * sizeof(*batch->seeds));
+		cr_assert_eq(rung_store_copy(f.store, order_out + count, batch->seeds,
+		                             batch->seed_count * sizeof(*batch->seeds)),
+		             0);
 		count += batch->seed_count;
 		check_rows(batch);
-		rung_loader_put(loader, batch);
+		rung_loader_put(loader, batch, NULL);
 	}
 	cr_assert_eq(count, SEEDS);
 	check_end(loader);
@@ -169,7 +171,7 @@ Test(loader, every_order_is_equally_likely)
 		                                         .shuffle_seed = i });
 		batch = next(loader);
 		seen[batch->seeds[0] * 3 + batch->seeds[1]]++;
-		rung_loader_put(loader, batch);
+		rung_loader_put(loader, batch, NULL);
 	}
 	for (uint64_t i = 0; i < 9; i++) {
 		if (i % 4 != 0)
@@ -194,9 +196,9 @@ Test(loader, a_caller_may_keep_all_batches)
 		for (uint64_t b = 0; b < BATCHES; b++)
 			check_batch(kept[b], b);
 		for (uint64_t b = 0; b < BATCHES; b++)
-			rung_loader_put(loader, kept[b * 7 % BATCHES]);
+			rung_loader_put(loader, kept[b * 7 % BATCHES], NULL);
 	}
-	rung_loader_put(loader, NULL);
+	rung_loader_put(loader, NULL, NULL);
 	rung_loader_destroy(loader);
 	close_store();
 }
@@ -211,7 +213,7 @@ static void *put_all(void *ctx)
 	struct putter *putter = ctx;
 
 	for (uint64_t b = BATCHES; b-- > 0;)
-		rung_loader_put(putter->loader, putter->batches[b]);
+		rung_loader_put(putter->loader, putter->batches[b], NULL);
 	return NULL;
 }
 
@@ -233,7 +235,7 @@ Test(loader, batches_are_put_by_another_thread_in_another_order_while_the_next_p
 		const struct rung_loader_batch *batch = next(putter.loader);
 
 		check_batch(batch, b);
-		rung_loader_put(putter.loader, batch);
+		rung_loader_put(putter.loader, batch, NULL);
 	}
 	check_end(putter.loader);
 	pthread_join(thread, NULL);
@@ -253,7 +255,7 @@ Test(loader, passes_are_left_and_begun_at_any_batch)
 	for (uint64_t leave = 0; leave <= BATCHES; leave++) {
 		begin(loader, whole_pass());
 		for (uint64_t b = 0; b < leave; b++)
-			rung_loader_put(loader, next(loader));
+			rung_loader_put(loader, next(loader), NULL);
 		if (leave % 2)
 			cr_assert_eq(rung_loader_end(loader), 0);
 		if (leave % 2)
@@ -265,7 +267,7 @@ Test(loader, passes_are_left_and_begun_at_any_batch)
 	check_batch(kept, 0);
 	run_pass(loader, whole_pass());
 	check_batch(kept, 0);
-	rung_loader_put(loader, kept);
+	rung_loader_put(loader, kept, NULL);
 	cr_assert_null(none);
 	rung_loader_destroy(loader);
 	close_store();
@@ -313,7 +315,7 @@ static uint64_t count_batches(struct rung_loader *loader, uint64_t seed_count, i
 	while (rung_loader_next(loader, &batch) == 1) {
 		count++;
 		*last_out = batch->seed_count;
-		rung_loader_put(loader, batch);
+		rung_loader_put(loader, batch, NULL);
 	}
 	check_end(loader);
 	return count;
@@ -361,7 +363,7 @@ Test(loader, without_edges_a_batch_is_its_seeds)
 		cr_assert(batch->seeds == batch->ranks && batch->seed_count == batch->rank_count && batch->block_count == 0);
 		cr_assert_arr_eq(batch->seeds, seeds + b * BATCH, batch->seed_count * sizeof(*seeds));
 		check_rows(batch);
-		rung_loader_put(loader, batch);
+		rung_loader_put(loader, batch, NULL);
 	}
 	check_end(loader);
 	rung_loader_destroy(loader);

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "dataset.h"
+#include "machine.h"
 #include "measure.h"
 #include "place.h"
 #include "refuse.h"
@@ -243,6 +245,93 @@ Test(measure, huge_pages_are_counted_where_the_memory_is)
 	unlink(path);
 }
 
+/* ---- sizes ---- */
+
+/* Bytes of caches; 0: unknown */
+static const uint64_t caches[] = { 0, UINT64_C(1) << 20, UINT64_C(260) << 20, UINT64_C(1) << 30 };
+
+/* A machine with two nodes, of which the second has less free memory. */
+static struct rung_topology *nodes_with(uint64_t first_kib, uint64_t second_kib)
+{
+	struct rung_topology *topology;
+	char root[256];
+
+	cr_assert_eq(support_tempdir(root, sizeof(root)), 0);
+	support_put(root, "/sys/devices/system/cpu/online", "0\n");
+	support_put(root, "/sys/devices/system/node/online", "0-1\n");
+	support_put_node(root, 0, "0\n", first_kib, first_kib);
+	support_put_node(root, 1, "\n", second_kib, second_kib);
+	cr_assert_eq(rung_topology_load(root, &topology), 0, "%s", rung_last_error());
+	support_remove(root);
+	return topology;
+}
+
+static void choose(struct rung__measuring *m, struct rung__measure_node nodes[2], uint64_t cache,
+                   uint32_t cores, const struct rung_numa_measure_opts *opts)
+{
+	*m = (struct rung__measuring){ .topology = m->topology, .opts = *opts, .nodes = nodes,
+		                       .node_count = 2 };
+	for (size_t i = 0; i < 2; i++) {
+		nodes[i] = (struct rung__measure_node){
+			.node = rung_topology_node(m->topology, i)
+		};
+		nodes[i].core_count = i == 0 ? cores : 0;
+		nodes[i].cache_bytes = i == 0 ? cache : 0;
+	}
+	rung__measure_sizes(m);
+}
+
+Test(measure, arrays_and_tables_fit_the_memory_whatever_the_caches)
+{
+	static const uint32_t rows[] = { 4, 4096, 65536 };
+	static const uint32_t cores[] = { 1, 2, 64 };
+	struct rung__measuring m = { .topology = nodes_with(1 << 20, 16 << 20) };
+
+	for (size_t c = 0; c < RUNG__ARRAY_LEN(caches) * RUNG__ARRAY_LEN(cores); c++) {
+		for (size_t r = 0; r < 2 * RUNG__ARRAY_LEN(rows); r++) {
+			struct rung_numa_measure_opts opts = RUNG_NUMA_MEASURE_OPTS_INIT;
+			const uint64_t cache = caches[c / RUNG__ARRAY_LEN(cores)];
+			struct rung__measure_node nodes[2];
+
+			opts.quick = r % 2;
+			opts.row_bytes = &rows[r / 2];
+			opts.row_count = 1;
+			choose(&m, nodes, cache, cores[c % RUNG__ARRAY_LEN(cores)], &opts);
+			cr_assert_geq(m.array_bytes_advised, 2 * cache);
+			for (size_t i = 0; i < 2; i++) {
+				const uint64_t array = nodes[i].array_bytes;
+				const uint64_t table = nodes[i].table_bytes;
+				const uint64_t room = rung__measure_room(&m, i);
+
+				cr_assert_eq(array % RUNG__MEASURE_HUGE_BYTES, 0);
+				cr_assert_geq(array, 16u << 20);
+				cr_assert_geq(table, 2 * array);
+				cr_assert_leq(table + array + rung__measure_ids_bytes(&m, array),
+				              room, "%lu + %lu of %lu", (unsigned long)table,
+				              (unsigned long)array, (unsigned long)room);
+				cr_assert_leq(m.gpu_sizes.table_bytes, room);
+				if (room > 8 * m.array_bytes_advised)
+					cr_assert_geq(array, m.array_bytes_advised,
+					              "nothing is in its way");
+			}
+		}
+	}
+	rung_topology_destroy((struct rung_topology *)m.topology);
+}
+
+Test(measure, a_node_that_is_nearly_full_makes_the_arrays_of_no_other_smaller)
+{
+	const struct rung_numa_measure_opts opts = RUNG_NUMA_MEASURE_OPTS_INIT;
+	struct rung__measuring m = { .topology = nodes_with(64 << 20, 300 << 10) };
+	struct rung__measure_node nodes[2];
+
+	choose(&m, nodes, UINT64_C(260) << 20, 8, &opts);
+	cr_assert_eq(nodes[0].array_bytes, UINT64_C(4 * 260) << 20);
+	cr_assert_eq(nodes[0].table_bytes, UINT64_C(2 * 4 * 260) << 20);
+	cr_assert_leq(3 * nodes[1].array_bytes, UINT64_C(150) << 20);
+	rung_topology_destroy((struct rung_topology *)m.topology);
+}
+
 /* ---- whole calls ---- */
 
 static struct rung_numa_measure_opts small(uint32_t matrices)
@@ -253,6 +342,7 @@ static struct rung_numa_measure_opts small(uint32_t matrices)
 	opts.quick = 1;
 	opts.samples = 1;
 	opts.sample_seconds = 1e-4;
+	opts.memory_bytes_max = 80u << 20;   /* whatever caches the machine has */
 	return opts;
 }
 
@@ -286,6 +376,64 @@ Test(measure, a_container_that_refuses_placement_is_measured_by_first_touch)
 	}
 	cr_assert_gt(count, 0, "memory near our own CPUs needs no call");
 	rung_numa_report_destroy(report);
+	rung_topology_destroy(topology);
+}
+
+static uint64_t put_cache(const char *root, uint64_t bytes)
+{
+	char name[100], text[50];
+
+	snprintf(name, sizeof(name), "/sys/devices/system/cpu/cpu%u/cache/index0/level",
+	         support_first_cpu());
+	support_put(root, name, "3\n");
+	snprintf(name, sizeof(name), "/sys/devices/system/cpu/cpu%u/cache/index0/size",
+	         support_first_cpu());
+	snprintf(text, sizeof(text), "%luK\n", (unsigned long)(bytes >> 10));
+	support_put(root, name, bytes ? text : "\n");
+	return bytes ? RUNG__MAX(2 * bytes, 16u << 20) : 64u << 20;
+}
+
+Test(measure,
+     caches_larger_than_the_memory_make_tables_smaller_than_advised_and_figures_all_the_same)
+{
+	struct rung_numa_measure_opts opts = small(RUNG_NUMA_BANDWIDTH | RUNG_NUMA_LATENCY |
+	                                           RUNG_NUMA_GATHER);
+	struct rung_topology *topology = this_machine();
+	const uint64_t memory = UINT64_C(100) << 20;
+	const int node = own_node(topology);
+	char root[256];
+
+	if (node < 0)
+		cr_skip("no node has both memory and a CPU of ours");
+	cr_assert_eq(support_tempdir(root, sizeof(root)), 0);
+	opts.memory_bytes_max = memory;
+	opts.threads_max = 1;
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(caches); i++) {
+		const uint64_t advised = put_cache(root, caches[i]);
+		const struct rung_numa_result *result;
+		struct rung_numa_report *report;
+		unsigned there = 0;
+
+		cr_assert_eq(rung__numa_measure(root, topology, &opts, &report), 0, "%s",
+		             rung_last_error());
+		for (size_t r = 0; (result = rung_numa_report_result(report, r)) != NULL; r++) {
+			const uint64_t tables = result->matrix == RUNG_NUMA_GATHER ? 2 : 1;
+
+			if (result->cpu_node != node || result->memory_node != node)
+				continue;
+			cr_assert_null(result->absent, "cache of %lu: %s", (unsigned long)caches[i],
+			               result->absent);
+			cr_assert_eq(result->advised_bytes, tables * advised);
+			cr_assert_lt(result->buffer_bytes, memory);
+			cr_assert_eq(result->buffer_bytes < result->advised_bytes,
+			             3 * advised >= memory);
+			there++;
+		}
+		cr_assert_eq(there, 8 + 1 + 8,
+		             "streams, a chase, rows of four sizes by all cores and by one");
+		rung_numa_report_destroy(report);
+	}
+	support_remove(root);
 	rung_topology_destroy(topology);
 }
 

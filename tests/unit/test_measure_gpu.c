@@ -127,7 +127,7 @@ static void tear_down(void)
 
 TestSuite(measure_gpu, .init = set_up, .fini = tear_down, .timeout = 300);
 
-/* ---- whole calls ---- */
+/* ---- results ---- */
 
 static const struct rung_numa_result *find(const struct rung_numa_report *report, enum rung_numa_matrix matrix, const char *kind, int gpu, int to_gpu,
                                            int node, uint64_t row_bytes)
@@ -155,47 +155,6 @@ static void is_there(const struct rung_numa_result *result, bool rows)
 		cr_assert_float_eq(result->bytes_per_s.median / result->per_s.median, (double)result->row_bytes, 1e-6);
 }
 
-Test(measure_gpu, every_gpu_copies_and_gathers_from_every_node_and_every_gpu)
-{
-	static const uint32_t rows[] = { 64, 256, 1024, 4096, 100 }, more[] = { 100 };
-	struct rung_numa_measure_opts opts = RUNG_NUMA_MEASURE_OPTS_INIT;
-	const size_t row_count = RUNG__ARRAY_LEN(rows), count = (size_t)gpu_count;
-	struct rung_numa_report_info info = { .size = sizeof(info) };
-	struct rung_numa_report *report = NULL;
-
-	opts.matrices = RUNG_NUMA_GPU | RUNG_NUMA_PEER;
-	opts.quick = 1;
-	opts.samples = 2;
-	opts.sample_seconds = 1e-9;
-	opts.row_bytes = more;
-	opts.row_count = 1;
-	cr_assert_eq(rung_numa_measure(topology, &opts, &report), 0, "%s", rung_last_error());
-	rung_numa_report_info(report, &info);
-	cr_assert_eq(info.result_count, count * 2 * (GPU_KINDS + row_count) + count * count * (PEER_KINDS + row_count));
-	for (int gpu = 0; gpu < gpu_count; gpu++) {
-		for (int node = 0; node < 2; node++) {
-			const struct rung_numa_result *to = find(report, RUNG_NUMA_GPU, "to_gpu", gpu, -1, node, 0);
-
-			is_there(to, false);
-			cr_assert_eq(to->placed_share, 1);
-			cr_assert(strncmp(to->gpu_bus_id, "0000:1", 6) == 0 && to->gpu_bus_id[6] == '0' + gpu, "%s", to->gpu_bus_id);
-			is_there(find(report, RUNG_NUMA_GPU, "from_gpu", gpu, -1, node, 0), false);
-			is_there(find(report, RUNG_NUMA_GPU, "both", gpu, -1, node, 0), false);
-			is_there(find(report, RUNG_NUMA_GPU, "read", gpu, -1, node, 0), false);
-			for (size_t r = 0; r < row_count; r++)
-				is_there(find(report, RUNG_NUMA_GPU, "gather", gpu, -1, node, rows[r]), true);
-		}
-		for (int to = 0; to < gpu_count; to++) {
-			is_there(find(report, RUNG_NUMA_PEER, "copy", gpu, to, -1, 0), false);
-			for (size_t r = 0; r < row_count; r++)
-				is_there(find(report, RUNG_NUMA_PEER, "gather", gpu, to, -1, rows[r]), true);
-		}
-	}
-	rung_numa_report_destroy(report);
-}
-
-/* ---- small ones ---- */
-
 static struct rung__measuring m;
 
 static void end(void)
@@ -212,8 +171,11 @@ static void begin(void)
 
 	rung_topology_info(topology, &info);
 	bound_count = 0;
-	m = (struct rung__measuring){ .topology = topology, .opts = RUNG_NUMA_MEASURE_OPTS_INIT, .node_count = info.node_count, .rows = { 64, 4096 },
-	                              .row_count = 2, .gpu_sizes = { TABLE_BYTES, BATCH_BYTES, 100 } };
+	m = (struct rung__measuring){ .root = "", .topology = topology,
+	                              .opts = RUNG_NUMA_MEASURE_OPTS_INIT,
+	                              .node_count = info.node_count, .rows = { 64, 4096 },
+	                              .row_count = 2,
+	                              .gpu_sizes = { TABLE_BYTES, BATCH_BYTES, 100 } };
 	m.opts.samples = 2;
 	m.opts.sample_seconds = 1e-9;
 	m.policy.can_bind = m.policy.can_look = 1;
@@ -221,6 +183,46 @@ static void begin(void)
 	m.nodes = rung__zalloc_array(m.node_count, sizeof(*m.nodes));
 	cr_assert(m.report && m.nodes);
 	cr_assert_eq(rung__measure_machine(&m), 0, "%s", rung_last_error());
+}
+
+Test(measure_gpu, every_gpu_copies_and_gathers_from_every_node_and_every_gpu)
+{
+	static const uint32_t rows[] = { 64, 100, 1024, 4096 };
+	const size_t row_count = RUNG__ARRAY_LEN(rows), count = (size_t)gpu_count;
+	const struct rung_numa_report *report;
+
+	begin();
+	memcpy(m.rows, rows, sizeof(rows));
+	m.row_count = row_count;
+	cr_assert_eq(rung__measure_gpu(&m), 0, "%s", rung_last_error());
+	cr_assert_eq(rung__measure_peer(&m), 0, "%s", rung_last_error());
+	report = m.report;
+	cr_assert_eq(report->info.result_count, count * 2 * (GPU_KINDS + row_count) +
+	                                        count * count * (PEER_KINDS + row_count));
+	for (int gpu = 0; gpu < gpu_count; gpu++) {
+		for (int node = 0; node < 2; node++) {
+			const struct rung_numa_result *to =
+				find(report, RUNG_NUMA_GPU, "to_gpu", gpu, -1, node, 0);
+
+			is_there(to, false);
+			cr_assert_eq(to->placed_share, 1);
+			cr_assert(strncmp(to->gpu_bus_id, "0000:1", 6) == 0 &&
+			          to->gpu_bus_id[6] == '0' + gpu, "%s", to->gpu_bus_id);
+			is_there(find(report, RUNG_NUMA_GPU, "from_gpu", gpu, -1, node, 0), false);
+			is_there(find(report, RUNG_NUMA_GPU, "both", gpu, -1, node, 0), false);
+			is_there(find(report, RUNG_NUMA_GPU, "read", gpu, -1, node, 0), false);
+			for (size_t r = 0; r < row_count; r++)
+				is_there(find(report, RUNG_NUMA_GPU, "gather", gpu, -1, node,
+				              rows[r]), true);
+		}
+		for (int to = 0; to < gpu_count; to++) {
+			is_there(find(report, RUNG_NUMA_PEER, "copy", gpu, to, -1, 0), false);
+			for (size_t r = 0; r < row_count; r++)
+				is_there(find(report, RUNG_NUMA_PEER, "gather", gpu, to, -1,
+				              rows[r]), true);
+		}
+	}
+	end();
 }
 
 static size_t count_absent(const char *says)
@@ -307,8 +309,11 @@ Test(measure_gpu, gpus_that_do_not_reach_each_other_have_their_own_memory)
 
 Test(measure_gpu, a_copy_that_fails_is_the_reason_for_its_value_alone)
 {
-	/* to it twice and two samples, then from it: the ids of gathers are put by cudaMemcpy */
-	measure_with_failure(rung__measure_gpu, "cudaMemcpyAsync", 5, cudaErrorUnknown);
+	/*
+	 * To it twice and two samples, then from it, each with a first pass: the ids of gathers are
+	 * put by cudaMemcpy.
+	 */
+	measure_with_failure(rung__measure_gpu, "cudaMemcpyAsync", 9, cudaErrorUnknown);
 	cr_assert_eq(count_absent("cuda: copying memory: unknown error (cudaErrorUnknown)"), 1);
 	cr_assert_str_eq(rung_numa_report_result(m.report, 1)->kind, "from_gpu");
 	cr_assert(rung_numa_report_result(m.report, 1)->absent);
@@ -323,11 +328,12 @@ Test(measure_gpu, a_copy_that_fails_is_the_reason_for_its_value_alone)
 }
 
 static const char *const functions[] = {
-	"cudaGetDeviceCount", "cudaGetDevice", "cudaSetDevice", "cudaGetDeviceProperties", "cudaDeviceGetPCIBusId", "cudaMemGetInfo",
+	"cudaGetDeviceCount", "cudaGetDevice", "cudaGetDeviceProperties", "cudaDeviceGetPCIBusId",
+	"cudaMemGetInfo",
 	"cudaDeviceGetAttribute", "cudaMalloc", "cudaHostRegister", "cudaMemcpyAsync", "cudaMemcpy", "cudaMemsetAsync", "cudaStreamCreateWithFlags",
 	"cudaStreamWaitEvent", "cudaStreamSynchronize", "cudaEventCreateWithFlags", "cudaEventRecord", "cudaEventSynchronize", "cudaEventElapsedTime",
 	"cudaOccupancyMaxActiveBlocksPerMultiprocessor", "cudaGetDriverEntryPointByVersion", "cudaDeviceEnablePeerAccess", "cudaLaunchKernel",
-	"cuStreamWaitValue32",
+	"cuStreamWaitValue32", "cuCtxPushCurrent",
 };
 
 /* Some of the calls of one function, the first and the last among them. */
@@ -344,7 +350,9 @@ static void fail_some(int (*measure)(struct rung__measuring *m), const char *fun
 	step = RUNG__MAX(calls / 6, 1);
 	for (unsigned long nth = 1; nth <= calls; nth += nth + step > calls && nth < calls ? calls - nth : step) {
 		measure_with_failure(measure, function, (unsigned)nth, cudaErrorUnknown);
-		if (strcmp(function, "cudaSetDevice") != 0 && strcmp(function, "cudaGetDevice") != 0)   /* in the end the caller's is made current again */
+		/* these also while all is given back */
+		if (strcmp(function, "cuCtxPushCurrent") != 0 &&
+		    strcmp(function, "cudaGetDevice") != 0)
 			cr_assert_gt(count_absent("cuda: "), 0, "%s, call %lu of %lu", function, nth, calls);
 		end();
 	}
@@ -507,4 +515,36 @@ Test(measure_gpu, a_meter_copies_and_gathers_what_it_times)
 	ops->unpin(0, host);
 	ops->close(meter);
 	rung__unmap_pages(host, bytes);
+}
+
+/* The first copy waits for the streams to drain, and so does one among those that are timed. */
+Test(measure_gpu, a_meter_survives_a_driver_that_waits_for_its_queues)
+{
+	const struct rung__meter_ops *ops = rung__device_find(RUNG_DEVICE_CUDA)->meter;
+	struct rung__meter_copy copies[2] = { { .bytes = 4096 }, { .bytes = 4096 } };
+	unsigned char *host = rung__map_pages(8192);
+	struct rung__meter *meter;
+	void *buffer;
+	double seconds;
+
+	cr_assert_eq(ops->open(0, &meter), 0, "%s", rung_last_error());
+	cr_assert_eq(ops->pin(0, host, 8192), 0);
+	cr_assert_eq(ops->take(0, 8192, &buffer), 0);
+	for (int i = 0; i < 2; i++) {
+		copies[i].to = (unsigned char *)buffer + 4096 * i;
+		copies[i].from = host + 4096 * i;
+	}
+	sim_drain("cudaMemcpyAsync", 1);
+	cr_assert_eq(ops->copy(meter, copies, 1, 3, &seconds), 0, "%s", rung_last_error());
+	sim_drain("cudaMemcpyAsync", 2);   /* the other stream's first */
+	cr_assert_eq(ops->copy(meter, copies, 2, 3, &seconds), 0, "%s", rung_last_error());
+	sim_drain("cudaMemcpyAsync", 3);
+	cr_assert_eq(ops->copy(meter, copies, 1, 3, &seconds), RUNG_E_TIMEDOUT);
+	cr_assert(strstr(rung_last_error(), "not put on a held stream within 5 s"), "%s",
+	          rung_last_error());
+	cr_assert_eq(ops->copy(meter, copies, 1, 3, &seconds), 0, "%s", rung_last_error());
+	ops->give_back(0, buffer);
+	ops->unpin(0, host);
+	ops->close(meter);
+	rung__unmap_pages(host, 8192);
 }

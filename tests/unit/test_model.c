@@ -6,8 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/blas.h"
 #include "train/model.h"
 #include "train/random.h"
+
+static void load_blas(void)
+{
+	const char *why = train_blas_load();
+
+	cr_assert_null(why, "%s", why);
+}
+
+TestSuite(model, .init = load_blas);
 
 /* ---- rows ---- */
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "forecast_lists.h"
 #include "dataset.h"
 #include "machine.h"
 #include "store_fixture.h"
@@ -98,6 +99,46 @@ Test(plan, a_cache_of_any_size_is_inside_the_budget)
 	fixture_close(&f);
 }
 
+static struct rung_plan_cache cache_of(const struct store_fixture *f, uint64_t host_bytes,
+                                       uint64_t cache_bytes, double cache_share)
+{
+	struct rung_plan_opts opts = { .size = sizeof(opts), .host_bytes = host_bytes,
+		                       .cache_bytes = cache_bytes, .cache_share = cache_share };
+	struct rung_plan_cache cache;
+	struct rung_plan *plan;
+
+	cr_assert_eq(rung_plan_create(f->ds, &opts, &plan), 0, "%s", rung_last_error());
+	cache = *rung_plan_cache(plan);
+	rung_plan_destroy(plan);
+	return cache;
+}
+
+Test(plan, a_cache_given_as_a_share_is_one_of_the_host_budget)
+{
+	const double wrong[] = { -0.1, 1.1, (double)NAN };
+	struct rung_plan_opts opts = { .size = sizeof(opts), .host_bytes = 400000, .cache_bytes = 1,
+		                       .cache_share = 0.5 };
+	struct rung_plan *plan;
+	struct store_fixture f;
+
+	fixture_open(&f, 5000, 1000, RUNG_BYTES_MAX, NULL, NULL);
+	cr_assert_gt(cache_of(&f, 400000, 0, 0.25).row_count, 50);
+	cr_assert_eq(cache_of(&f, 400000, 0, 0.25).row_count,
+	             cache_of(&f, 400000, 100000, 0).row_count);
+	cr_assert_eq(cache_of(&f, 400000, 0, 1).row_count,
+	             cache_of(&f, 400000, RUNG_BYTES_MAX, 0).row_count);
+	cr_assert_eq(cache_of(&f, 400000, 0, 1e-6).row_count, 0);
+	/* Every row is in memory */
+	cr_assert_eq(cache_of(&f, RUNG_BYTES_MAX, 0, 1).row_count, 0);
+	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), RUNG_E_INVAL);
+	opts.cache_bytes = 0;
+	for (unsigned i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+		opts.cache_share = wrong[i];
+		cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), RUNG_E_INVAL, "%g", wrong[i]);
+	}
+	fixture_close(&f);
+}
+
 Test(plan, a_forecast_is_what_counting_the_same_batches_gives)
 {
 	static const uint32_t fanouts[] = { 5, 3 };
@@ -174,12 +215,13 @@ Test(plan, stores_take_what_it_has_chosen_where_their_options_say_nothing)
 	choice = rung_plan_choice(plan);
 	cr_assert(choice->queue_depth > 30 && choice->queue_depth < 128, "%u", choice->queue_depth);
 	for (unsigned given = 0; given < 2; given++) {
+		const uint32_t gap = choice->gap_bytes == RUNG_GAP_NONE ? 0 : choice->gap_bytes;
 		struct rung_store *store;
 
 		cr_assert_eq(rung_store_open(f.ds, plan, given ? &own : NULL, &store), 0, "%s", rung_last_error());
 		rung_store_stats(store, &stats);
 		cr_assert_eq(stats.queue_depth, given ? 5 : RUNG__MIN(choice->queue_depth, rung_plan_slots(plan)->slot_count));
-		cr_assert_eq(stats.gap_bytes, given ? 8192 : choice->gap_bytes);
+		cr_assert_eq(stats.gap_bytes, given ? 8192 : gap);
 		rung_store_close(store);
 	}
 	rung_plan_destroy(plan);
@@ -216,14 +258,22 @@ Test(plan, host_rows_are_spread_by_what_the_nodes_do)
 	cr_assert_eq(rung_plan_place(plan, 0)->nodes.count, 2);
 	cr_assert_str_eq(rung_plan_choice(plan)->spread_why, "nearest first, until seconds are predicted");
 	cr_assert_eq(rung_plan_choice(plan)->threads, 8);
-	cr_assert_eq(rung_plan_forecast(plan, &ask, ranks, starts, 1, &forecast), 0, "%s", rung_last_error());
+	cr_assert_eq(forecast_lists(plan, &ask, ranks, starts, 1, &forecast), 0, "%s",
+		     rung_last_error());
 	cr_assert_eq(rung_plan_choice(plan)->interleaved, 1, "%s", rung_plan_choice(plan)->spread_why);
 	cr_assert_eq(rung_plan_place(plan, 0)->nodes.count, 3);
 	cr_assert_eq(rung_plan_place(plan, 0)->row_count, 5000);
+	ask.keep_places = 1;
+	cr_assert_eq(forecast_lists(plan, &ask, ranks, starts, 1, &forecast), 0, "%s",
+		     rung_last_error());
+	cr_assert_eq(forecast.choice.interleaved, 1);
+	cr_assert_str_eq(forecast.choice.spread_why, rung_plan_choice(plan)->spread_why);
+	ask.keep_places = 0;
 	rung_plan_destroy(plan);
 	opts.numa = RUNG_NUMA_INTERLEAVE;   /* what is asked for is not chosen */
 	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), 0, "%s", rung_last_error());
-	cr_assert_eq(rung_plan_forecast(plan, &ask, ranks, starts, 1, &forecast), 0, "%s", rung_last_error());
+	cr_assert_eq(forecast_lists(plan, &ask, ranks, starts, 1, &forecast), 0, "%s",
+		     rung_last_error());
 	cr_assert(strcmp(rung_plan_choice(plan)->spread_why, "as asked for") == 0 && !rung_plan_choice(plan)->interleaved);
 	rung_plan_destroy(plan);
 	rung__machine_root = "";

@@ -234,7 +234,12 @@ Test(plan_choose, rows_are_interleaved_over_all_nodes_where_that_takes_less, .in
 	cr_assert_float_eq(out.memory_seconds, 2 / 12e6, 1e-12);   /* what node 2 gives to those who get most of it */
 	cr_assert_eq(rung_plan_place(&plan, 0)->nodes.count, 3);
 	cr_assert_eq(plan.places.host.parts[0].node_count, 3);
-	opts.threads = 1;     /* and back again */
+	opts.threads = 1;
+	opts.keep_places = 1;   /* as of an open store: a third of the rows on node 2, as above */
+	out = forecast_of(ranks, starts, 1);
+	cr_assert_float_eq(out.memory_seconds, (600 + 500 + 6 * ID_NS) * 1e-9, 1e-15);
+	cr_assert_eq(rung_plan_place(&plan, 0)->nodes.count, 3);
+	opts.keep_places = 0;   /* and back again */
 	cr_assert_eq(forecast_of(ranks, starts, 1).choice.interleaved, 0);
 	cr_assert_eq(rung_plan_place(&plan, 0)->nodes.count, 2);
 	profile.rows_count = 1;   /* of one node alone: nothing tells them apart */

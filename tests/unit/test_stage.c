@@ -263,6 +263,26 @@ Test(stage, a_train_id_given_twice_is_refused_where_a_score_is_computed)
 	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 }
 
+Test(stage, a_train_split_without_a_vertex_is_refused_where_a_score_is_computed)
+{
+	static const unsigned char mask[VERTICES];
+	static float score[VERTICES];
+
+	splits[0].spec = put_npy("empty.npy", "<i8", "(0,)", NULL, 0);
+	fails(RUNG_E_FORMAT, "empty.npy: has no train vertex; leave the split train out");
+	splits[0].spec = put_npy("mask.npy", "|b1", "(60,)", mask, sizeof(mask));
+	fails(RUNG_E_FORMAT, "mask.npy: has no train vertex");
+	opts.dry_run = 1;
+	fails(RUNG_E_FORMAT, "mask.npy: has no train vertex");
+	opts.dry_run = 0;
+	splits[0].name = "other";
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+	splits[0].name = "train";
+	opts.force = 1;
+	opts.score_spec = put_npy("score.npy", "<f4", "(60,)", score, sizeof(score));
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+}
+
 Test(stage, a_given_score_may_be_infinite_but_not_nan)
 {
 	float score[VERTICES] = { 0 };

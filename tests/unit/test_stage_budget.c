@@ -96,6 +96,24 @@ Test(stage_budget, a_graph_that_stays_in_files_gives_the_same_files)
 	}
 }
 
+/* Features alone: ranked by the train split, else in their order. */
+Test(stage_budget, no_graph_gives_the_same_files_in_memory_and_in_files)
+{
+	opts.graph.specs = NULL;
+	opts.graph.spec_count = 0;
+	for (int i = 0; i < 2; i++) {
+		opts.score.method = i == 0 ? RUNG_SCORE_BLEND : RUNG_SCORE_EXPECTED;
+		rung__stage_graph_in_files = false;
+		stage_reference(2000, 8);
+		rung__stage_graph_in_files = true;
+		cr_assert_eq(stage_by(RUNG_STAGE_PLAN_AUTO, 300).edge_count, 0);
+	}
+	opts.graph.dedup = 1;
+	opts.force = 1;
+	cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_INVAL);
+	cr_assert_not_null(strstr(rung_last_error(), "dedup is set, but there are no edges"));
+}
+
 Test(stage_budget, a_graph_that_does_not_fit_stays_in_files)
 {
 	struct rung_stage_report report;
@@ -165,7 +183,7 @@ Test(stage_budget, the_least_is_enough_for_every_plan)
 /* Checksums of many blocks are in the budget as well. */
 Test(stage_budget, what_is_counted_is_within_the_budget_before_the_files_are_known)
 {
-	const uint64_t vertices = 1 << 20, row_bytes = 1024;
+	const uint64_t vertices = 1 << 20, row_bytes = 256;
 	char spec[400], sparse[300];
 	struct rung_stage_report report;
 

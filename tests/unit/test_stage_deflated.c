@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sources that are deflated members larger than the budget: the same files as of plain sources, by every plan that can, resumed and verified. */
+/*
+ * Sources that are members of .npz files. Deflated ones larger than the budget: the same files as
+ * of plain sources, by every plan that can, resumed and verified. Stored ones that are damaged:
+ * found wherever they are read in order.
+ */
 #include "internal.h"
 #include "npz.h"
 #include "source_place.h"
@@ -233,5 +237,101 @@ Test(stage_deflated, verify_compares_samples_and_repairs_from_them)
 		cr_assert_eq(rung_dataset_verify(reference, &verify, &report), 0, "%s", rung_last_error());
 		cr_assert_eq(report.repaired_count, 1);
 		rung_verify_report_fini(&report);
+	}
+}
+
+/* A stored member of the file's bytes, one bit of them changed. */
+static const char *damaged_member(const char *npy)
+{
+	static char specs_of[5][330];
+	static int next;
+	char *spec = specs_of[next++ % 5];
+
+	snprintf(npz, sizeof(npz), "%s/%d.npz", dir, next);
+	add_to_npz(npz, "m.npy", npy, ZIP_CM_STORE);
+	damage_stored(npz, 8);
+	snprintf(spec, sizeof(specs_of[0]), "%s:m", npz);
+	return spec;
+}
+
+static void finds_damage(void)
+{
+	assert_says(rung_stage(&opts, NULL), RUNG_E_FORMAT,
+		    ".npz:m: its CRC is not that of its zip entry");
+	cr_assert_not(exists(out));
+	support_remove(partial);
+}
+
+Test(stage_deflated, a_damaged_stored_member_is_found_where_it_is_read_in_order)
+{
+	static float score[VERTICES];
+	struct rung_verify_opts verify = RUNG_VERIFY_OPTS_INIT;
+	struct rung_verify_report report;
+	char score_file[310];
+
+	opts.score.method = RUNG_SCORE_DEGREE;
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+	verify.source = damaged_member(features);
+	assert_says(rung_dataset_verify(out, &verify, &report), RUNG_E_FORMAT,
+		    "its CRC is not that");
+	support_remove(out);
+	rung__stage_range_rows_max = 7;
+	opts.features = verify.source;
+	for (int plan = RUNG_STAGE_PLAN_PASSES; plan <= RUNG_STAGE_PLAN_DEAL; plan++) {
+		opts.plan = (enum rung_stage_plan)plan;
+		finds_damage();
+	}
+	opts.plan = RUNG_STAGE_PLAN_GATHER; /* each row where it lies: only a reader of all of it
+					       can know */
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+	support_remove(out);
+	opts.plan = RUNG_STAGE_PLAN_AUTO;
+	opts.features = features;
+	opts.labels = damaged_member(labels);
+	finds_damage();
+	opts.labels = labels;
+	splits[1].spec = damaged_member(valid);
+	finds_damage();
+	splits[1].spec = valid;
+	snprintf(score_file, sizeof(score_file), "%s/score.npy", dir);
+	cr_assert_eq(support_write_npy(score_file, "<f4", "(60,)", score, sizeof(score)), 0);
+	opts.score_spec = damaged_member(score_file);
+	finds_damage();
+	opts.score_spec = NULL;
+	specs[0] = damaged_member(edges);
+	for (int in_files = 0; in_files < 2; in_files++) {
+		rung__stage_graph_in_files = in_files;
+		finds_damage();
+	}
+}
+
+Test(stage_deflated, damaged_stored_columns_are_found)
+{
+	static const uint64_t indptr[VERTICES + 1] = { [1] = 2, [2] = 4 };
+	static const uint32_t narrow[4] = { 5, 6, 7, 8 };
+	uint64_t offsets[VERTICES + 1], wide[4] = { 5, 6, 7, 8 };
+	char indptr_file[310], narrow_file[310], wide_file[310], spec[1000];
+	const char *files[2];
+
+	for (unsigned v = 0; v <= VERTICES; v++)
+		offsets[v] = v < 3 ? indptr[v] : 4;
+	snprintf(indptr_file, sizeof(indptr_file), "%s/indptr.npy", dir);
+	snprintf(narrow_file, sizeof(narrow_file), "%s/narrow.npy", dir);
+	snprintf(wide_file, sizeof(wide_file), "%s/wide.npy", dir);
+	cr_assert_eq(support_write_npy(indptr_file, "<u8", "(61,)", offsets, sizeof(offsets)), 0);
+	cr_assert_eq(support_write_npy(narrow_file, "<u4", "(4,)", narrow, sizeof(narrow)),
+		     0); /* read in place, */
+	cr_assert_eq(support_write_npy(wide_file, "<u8", "(4,)", wide, sizeof(wide)),
+		     0); /* and through a buffer */
+	opts.score.method = RUNG_SCORE_DEGREE;
+	specs[0] = spec;
+	for (int i = 0; i < 6; i++) {
+		rung__stage_graph_in_files = i % 2;
+		files[0] = i < 4 ? indptr_file : damaged_member(indptr_file);
+		files[1] = i < 2   ? damaged_member(narrow_file)
+			   : i < 4 ? damaged_member(wide_file)
+				   : wide_file;
+		snprintf(spec, sizeof(spec), "csc:%s,%s", files[0], files[1]);
+		finds_damage();
 	}
 }

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
 
@@ -60,8 +61,27 @@ ssize_t pwrite64(int fd, const void *buf, size_t bytes, off_t offset)
 	return pwrite(fd, buf, bytes, offset);
 }
 
+static struct {
+	struct stat folder;
+	bool synced, journal_before;   /* the folder; a journal while the folder was not */
+} watched;
+
+static void watch_sync(int fd)
+{
+	char link[40], target[500] = "";
+	struct stat st;
+
+	if (watched.folder.st_ino == 0 || fstat(fd, &st) < 0)
+		return;
+	watched.synced |= st.st_ino == watched.folder.st_ino && st.st_dev == watched.folder.st_dev;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	if (readlink(link, target, sizeof(target) - 1) > 0 && strstr(target, "/journal"))
+		watched.journal_before |= !watched.synced;
+}
+
 static int sync_by(long number, int fd)
 {
+	watch_sync(fd);
 	if (fails_now(CALL_SYNC)) {
 		errno = fail_errno ? fail_errno : EIO;
 		return -1;
@@ -77,6 +97,26 @@ int fsync(int fd)
 int fdatasync(int fd)
 {
 	return sync_by(SYS_fdatasync, fd);
+}
+
+static int interruptions_max;   /* of a file's reservation, by signals */
+static int interruptions, reserved;
+
+int fallocate(int fd, int mode, off_t offset, off_t bytes)
+{
+	if (interruptions_max > 0 && mode == 0) {
+		if (interruptions++ % (interruptions_max + 1) < interruptions_max) {
+			errno = EINTR;
+			return -1;
+		}
+		reserved++;
+	}
+	return (int)syscall(SYS_fallocate, fd, mode, offset, bytes);
+}
+
+int fallocate64(int fd, int mode, off_t offset, off_t bytes)
+{
+	return fallocate(fd, mode, offset, bytes);
 }
 
 static char reference[310];
@@ -131,13 +171,10 @@ static void fails_and_goes_on(enum call kind, int err, int status, int step)
 				failures++;
 			}
 			cr_assert_not(opens(partial));
-			/* the last sync, behind giving the name, may be the one that fails */
-			if (rc < 0 && (exists(partial) || !exists(out))) {
+			/* also when it was the last sync that failed, behind giving the name */
+			if (rc < 0) {
 				opts.resume = 1;
 				cr_assert_eq(rung_stage(&opts, NULL), 0, "call %d: %s", at, rung_last_error());
-			} else if (rc < 0) {
-				opts.resume = 1;
-				rung_stage(&opts, NULL);
 			}
 			same_files(reference, out);
 			no_leftovers(out);
@@ -167,6 +204,42 @@ Test(stage_faults, a_failing_sync_is_told_and_gone_on_behind)
 	fails_and_goes_on(CALL_SYNC, EIO, RUNG_E_IO, 7);
 }
 
+/* Else a power failure could leave a journal and files of hours of work in a folder without a name.
+ */
+Test(stage_faults, the_folder_is_synced_into_its_parent_before_the_journal)
+{
+	setup_ranges();
+	cr_assert_eq(stat(dir, &watched.folder), 0);
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+	cr_assert(watched.synced);
+	cr_assert_not(watched.journal_before);
+}
+
+/* Likewise where a features file is made again, in the folder that its link leads to. */
+Test(stage_faults, the_folder_of_a_repaired_file_is_synced)
+{
+	struct rung_verify_opts verify = RUNG_VERIFY_OPTS_INIT;
+	struct rung_verify_report report = { 0 };
+	char one[300], two[300], target[500] = "", name[400];
+	const char *folders[] = { one, two };
+
+	snprintf(one, sizeof(one), "%s/one", dir);
+	snprintf(two, sizeof(two), "%s/two", dir);
+	cr_assert(mkdir(one, 0777) == 0 && mkdir(two, 0777) == 0);
+	opts.stripe_dirs = folders;
+	opts.stripe_count = 2;
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+	snprintf(name, sizeof(name), "%s/features.001.npy", out);
+	cr_assert(readlink(name, target, sizeof(target) - 1) > 0 && unlink(target) == 0);
+	cr_assert_eq(stat(two, &watched.folder), 0);
+	verify.repair = 1;
+	verify.source = features;
+	cr_assert_eq(rung_dataset_verify(out, &verify, &report), 0, "%s", rung_last_error());
+	cr_assert(report.repaired_count > 0 && exists(target));
+	cr_assert(watched.synced);
+	rung_verify_report_fini(&report);
+}
+
 /* A short read or write is no failure: it is continued. */
 Test(stage_faults, short_reads_and_writes_are_continued)
 {
@@ -181,6 +254,21 @@ Test(stage_faults, short_reads_and_writes_are_continued)
 			}
 		}
 	}
+}
+
+/* A signal interrupts fallocate() on tmpfs. */
+Test(stage_faults, interrupted_reservations_are_tried_again)
+{
+	setup_ranges();
+	interruptions_max = 3;
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+	cr_assert_gt(reserved, 5);
+	cr_assert_eq(interruptions, 4 * reserved);
+	same_files(reference, out);
+	support_remove(out);
+	interruptions_max = INT_MAX - 1;
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+	same_files(reference, out);
 }
 
 static int cut_source(void *ctx, const char *name, unsigned long long done, unsigned long long total)

@@ -194,3 +194,59 @@ Test(stage_layout, stripes_of_a_stopped_run_are_gone_on_with_or_removed)
 		}
 	}
 }
+
+static int fail_at_once(void *ctx, const char *step, unsigned long long done,
+			unsigned long long total)
+{
+	(void)ctx;
+	(void)done;
+	(void)total;
+	cr_assert_fail("work was done: %s", step);
+	return 1;
+}
+
+/* Files in other folders have names that are 34 bytes longer than the dataset's, it has one that is
+ * 17 longer while it is replaced. */
+Test(stage_layout, names_that_are_too_long_are_refused_before_any_work)
+{
+	char name[300] = "", path[700];
+
+	make_stripes(2);
+	opts.progress = fail_at_once;
+	memset(name, 'n', 222);
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	opts.out_dir = path;
+	for (int resume = 0; resume < 2; resume++) {
+		opts.resume = resume;
+		assert_says(rung_stage(&opts, NULL), RUNG_E_INVAL, "its name has 222 bytes");
+		cr_assert(strstr(rung_last_error(), "at most 221"), "%s", rung_last_error());
+	}
+	opts.stripe_count = 0;
+	memset(name, 'n', 239);
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	assert_says(rung_stage(&opts, NULL), RUNG_E_INVAL, "at most 238");
+	opts.progress = NULL;
+	for (size_t length = 221; length <= 238; length += 17) {   /* those that are allowed work */
+		name[length] = '\0';
+		snprintf(path, sizeof(path), "%s/%s", dir, name);
+		opts.stripe_count = length == 221 ? 2 : 0;
+		opts.resume = 0;
+		cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+		cr_assert(opens(path));
+		opts.force = 1;
+		rung__stage_plain_rename = true;
+		cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+		opts.force = 0;
+		memset(name, 'n', 239);
+	}
+}
+
+Test(stage_layout, a_stripe_that_is_not_a_folder_is_refused_before_any_work)
+{
+	make_stripes(2);
+	opts.progress = fail_at_once;
+	stripe_dirs[1] = features;
+	cr_assert_eq(chmod(features, 0777), 0);
+	fails(RUNG_E_INVAL, "features.npy: is not a folder");
+	cr_assert_eq(files_in(stripes[0]), 0);
+}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Staging, canceled, killed, out of space, out of memory: nothing is left that opens but a whole dataset. */
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -8,7 +9,17 @@
 #include "internal.h"
 #include "stage_killed.h"
 
-TestSuite(stage_stopped, .init = setup, .fini = teardown, .timeout = 300);
+/* A mount point cannot be removed; most tests have none. */
+static void unmount_and_teardown(void)
+{
+	char small[300];
+
+	snprintf(small, sizeof(small), "%s/small", dir);
+	umount2(small, MNT_DETACH);
+	teardown();
+}
+
+TestSuite(stage_stopped, .init = setup, .fini = unmount_and_teardown, .timeout = 300);
 
 static struct {
 	int calls, stop_at;
@@ -179,14 +190,32 @@ Test(stage_stopped, a_file_size_limit_is_told_as_lack_of_space_and_gone_on_behin
 	no_leftovers(out);
 }
 
+/* A file system of `kib` KiB at `small`, which is gone with this process. */
+static void mount_small(char small[300], unsigned kib)
+{
+	char options[32];
+
+	snprintf(small, 300, "%s/small", dir);
+	snprintf(options, sizeof(options), "size=%uk", kib);
+	cr_assert_eq(mkdir(small, 0777), 0);
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount("tmpfs", small, "tmpfs", 0, options) < 0)
+		cr_skip_test("a tmpfs cannot be mounted here: %s", strerror(errno));
+}
+
+/* Two folders in it. */
+static void make_two(const char *small, char a[310], char b[310])
+{
+	snprintf(a, 310, "%s/a", small);
+	snprintf(b, 310, "%s/b", small);
+	cr_assert_eq(mkdir(a, 0777) + mkdir(b, 0777), 0);
+}
+
 Test(stage_stopped, a_full_device_is_told_before_anything_is_written)
 {
 	char small[300], target[320];
 
-	snprintf(small, sizeof(small), "%s/small", dir);
-	cr_assert_eq(mkdir(small, 0777), 0);
-	if (mount("tmpfs", small, "tmpfs", 0, "size=256k") < 0)
-		cr_skip_test("a tmpfs cannot be mounted here: %s", strerror(errno));
+	mount_small(small, 256);
 	cr_assert_eq(support_sources(dir, 3000, 5000, 100, 1), 0);
 	snprintf(target, sizeof(target), "%s/ds", small);
 	opts.out_dir = target;
@@ -195,7 +224,77 @@ Test(stage_stopped, a_full_device_is_told_before_anything_is_written)
 	cr_expect_not(exists(target));
 	snprintf(target, sizeof(target), "%s/ds.partial", small);
 	cr_expect_not(exists(target));
-	umount(small);
+}
+
+static bool is_empty(const char *folder)
+{
+	return rmdir(folder) == 0 && mkdir(folder, 0777) == 0;
+}
+
+/* Nothing is written, neither by the run nor by its dry run. */
+static void has_no_room(const char *words)
+{
+	for (opts.dry_run = 1; opts.dry_run >= 0; opts.dry_run--) {
+		assert_says(rung_stage(&opts, NULL), RUNG_E_NOSPC, words);
+		assert_says(rung_stage(&opts, NULL), RUNG_E_NOSPC, "make room for");
+		for (size_t i = 0; i < opts.stripe_count; i++)
+			cr_expect(is_empty(opts.stripe_dirs[i]));
+		cr_expect_not(exists(opts.out_dir));
+	}
+	opts.dry_run = 0;
+}
+
+/* Each of them would fit alone. */
+Test(stage_stopped, room_for_folders_on_one_device_is_added_up)
+{
+	char small[300], a[310], b[310], wide[310], target[310], words[700];
+	const char *folders[2] = { a, b };
+
+	mount_small(small, 512);
+	make_two(small, a, b);
+	snprintf(wide, sizeof(wide), "%s/wide", dir);
+	snprintf(target, sizeof(target), "%s/ds", small);
+	cr_assert_eq(mkdir(wide, 0777), 0);
+	cr_assert_eq(support_sources(dir, 6000, 3000, 100, 1), 0);
+	opts.stripe_dirs = folders;
+	opts.stripe_count = 2;
+	snprintf(words, sizeof(words), "%s, %s: staging needs ", a, b);
+	has_no_room(words);
+	cr_assert_eq(support_sources(dir, 3500, 3000, 100, 1), 0);
+	opts.stripe_count = 1;
+	opts.out_dir = target;
+	snprintf(words, sizeof(words), "%s, %s: staging needs ", target, a);
+	has_no_room(words);
+	folders[0] = wide;   /* on another device there is room */
+	cr_expect_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+}
+
+static int stop_at_features(void *ctx, const char *what, unsigned long long done,
+			    unsigned long long total)
+{
+	(void)ctx;
+	return strcmp(what, "features") == 0 && done > total / 2;
+}
+
+/* What the stopped run has reserved on a device is room for the one that goes on with it. */
+Test(stage_stopped, room_that_stripes_have_taken_is_not_asked_for_again)
+{
+	char small[300], a[310], b[310];
+	const char *const folders[2] = { a, b };
+
+	mount_small(small, 1024);
+	make_two(small, a, b);
+	cr_assert_eq(support_sources(dir, 6000, 3000, 100, 1), 0);
+	opts.stripe_dirs = folders;
+	opts.stripe_count = 2;
+	opts.plan = RUNG_STAGE_PLAN_PASSES;
+	rung__stage_range_rows_max = 1000;
+	opts.progress = stop_at_features;
+	cr_expect_eq(rung_stage(&opts, NULL), RUNG_E_CANCELED, "%s", rung_last_error());
+	cr_expect_not(is_empty(a));
+	opts.progress = NULL;
+	opts.resume = 1;
+	cr_expect_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 }
 
 Test(stage_stopped, nothing_leaks_when_memory_ends_anywhere)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Damage of any file at any place is repaired to the byte from its sources, or left as it is. */
+#include <dirent.h>
+#include <sys/stat.h>
+
 #include "verify_fixture.h"
 
 TestSuite(verify_repair, .init = setup, .fini = teardown);
@@ -265,6 +268,51 @@ Test(verify_repair, stopped_in_the_middle_it_can_go_on)
 		rung_verify_report_fini(&report);
 		all_as_staged("stopped");
 	}
+}
+
+struct temp_watch {
+	char dir[300];
+	int calls, entries;
+};
+
+static int watch_temp(void *ctx, const char *stage, unsigned long long done,
+		      unsigned long long total)
+{
+	struct temp_watch *watch = ctx;
+	DIR *folder = opendir(watch->dir);
+
+	(void)stage;
+	(void)done;
+	(void)total;
+	cr_assert(folder != NULL);
+	for (const struct dirent *entry = readdir(folder); entry; entry = readdir(folder))
+		watch->entries += entry->d_name[0] != '.';
+	closedir(folder);
+	watch->calls++;
+	return 0;
+}
+
+/* Killed at any moment, a repair leaves no temporary file. */
+Test(verify_repair, the_relabelled_graph_has_no_name)
+{
+	struct rung_verify_opts opts = repairing();
+	struct temp_watch watch = { .calls = 0 };
+	struct rung_verify_report report;
+
+	keep_files();
+	snprintf(watch.dir, sizeof(watch.dir), "%s/temp", dir);
+	cr_assert_eq(mkdir(watch.dir, 0777), 0);
+	flip(file_at("graph_indptr.npy"), 4200);
+	flip(file_at("graph_indices.npy"), 4200);
+	opts.temp_dir = watch.dir;
+	opts.progress = watch_temp;
+	opts.progress_ctx = &watch;
+	report = verified(&opts, 0);
+	cr_assert_eq(report.repaired_count, 2u);
+	cr_assert_gt(watch.calls, 2);
+	cr_assert_eq(watch.entries, 0);
+	rung_verify_report_fini(&report);
+	all_as_staged("both files of the graph");
 }
 
 Test(verify_repair, nothing_is_left_when_memory_ends_anywhere)

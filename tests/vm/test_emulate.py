@@ -26,6 +26,11 @@ class Emulate(unittest.TestCase):
         self.assertIn("up\n", said)
         self.assertGreaterEqual(starts, 2)
 
+    def test_one_whose_kernel_panics_is_started_again(self):
+        panic = "[    0.036000] Kernel panic"
+        said, starts = self.count_starts("[ $starts = 1 ] && echo '%s' || echo up" % panic)
+        self.assertEqual((said, starts), ("up\n", 2))
+
     def test_one_that_never_starts_is_a_failure(self):
         said, starts = self.count_starts("echo '%s'; exec sleep 1000" % LOCKED, start_limit=1)
         self.assertIn("not started in 1 s", said)

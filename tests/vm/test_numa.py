@@ -16,7 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
 from clitest import RUNG
-from emulate import emulate
+from emulate import KERNEL_OPTIONS, emulate
 from machine import put
 from test_vm import kernel, missing, run, which
 
@@ -109,7 +109,7 @@ class Numa(unittest.TestCase):
         command = [which("qemu-system-x86_64"), "-machine", "q35,hmat=on", "-accel", "tcg,thread=multi", "-cpu", "max",
                    "-smp", "4,sockets=2,cores=2", "-m", "768", *numa_options(),
                    "-kernel", kernel(), "-initrd", os.path.join(cls.folder, "initramfs"),
-                   "-append", "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable", *device_options(disks),
+                   "-append", KERNEL_OPTIONS, *device_options(disks),
                    "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-monitor", "none", "-no-reboot"]
         return emulate(command)
 

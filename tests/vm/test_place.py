@@ -11,7 +11,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-from emulate import emulate
+from emulate import KERNEL_OPTIONS, emulate
 from test_vm import kernel, make_disk, make_initramfs, missing, run, which
 
 GUEST = os.environ.get("RUNG_VM_PLACE_GUEST", "")
@@ -62,7 +62,7 @@ class Place(unittest.TestCase):
         command = [which("qemu-system-x86_64"), "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(cpu),
                    "-m", str(sum(size for size, _ in nodes)), "-drive", "file=%s,if=none,format=raw,id=disk" % self.path("disk"), *options,
                    "-kernel", kernel(), "-initrd", self.path("initramfs"),
-                   "-append", "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable",
+                   "-append", KERNEL_OPTIONS,
                    "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-monitor", "none", "-no-reboot"]
         return emulate(command)
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import unittest
 
-from emulate import emulate
+from emulate import KERNEL_OPTIONS, emulate
 
 GUEST = os.environ.get("RUNG_VM_GUEST", "")
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -121,7 +121,7 @@ class Machine(unittest.TestCase):
         command = [
             which("qemu-system-x86_64"), "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "512",
             "-kernel", kernel(), "-initrd", self.path("initramfs"),
-            "-append", "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable nvme.poll_queues=1",
+            "-append", KERNEL_OPTIONS + " nvme.poll_queues=1",
             "-blockdev", "driver=raw,file.driver=file,file.filename=%s,node-name=disk" % self.path("disk"),
             "-blockdev", "driver=blkdebug,image=disk,config=%s,node-name=faulty" % self.path("errors"),
             "-device", "nvme,serial=rung,drive=faulty,max_ioqpairs=8,logical_block_size=%d,physical_block_size=%d" % (block, block),

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cblas.h>
-
+#include "blas.h"
 #include "model.h"
 
 #define ADAM_BETA1   0.9
@@ -57,15 +56,17 @@ int train_model_loss(struct train_model *model, float *logits, const int32_t *la
 /* d_weights = in^T * d_out */
 static void weight_gradient(const float *in, const float *d_out, const struct train_layer *layer, uint64_t rows, float *d_weights)
 {
-	cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)layer->in_width, (int)layer->out_width, (int)rows, 1.0f, in,
-		    (int)layer->in_width, d_out, (int)layer->out_width, 0.0f, d_weights, (int)layer->out_width);
+	train_blas.sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)layer->in_width,
+	                 (int)layer->out_width, (int)rows, 1.0f, in, (int)layer->in_width, d_out,
+	                 (int)layer->out_width, 0.0f, d_weights, (int)layer->out_width);
 }
 
 /* d_in = d_out * weights^T */
 static void input_gradient(const float *d_out, const float *weights, const struct train_layer *layer, uint64_t rows, float *d_in)
 {
-	cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)rows, (int)layer->in_width, (int)layer->out_width, 1.0f, d_out,
-		    (int)layer->out_width, weights, (int)layer->out_width, 0.0f, d_in, (int)layer->in_width);
+	train_blas.sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)rows, (int)layer->in_width,
+	                 (int)layer->out_width, 1.0f, d_out, (int)layer->out_width, weights,
+	                 (int)layer->out_width, 0.0f, d_in, (int)layer->in_width);
 }
 
 static void bias_gradient(const float *d_out, uint64_t rows, uint64_t width, float *d_bias)

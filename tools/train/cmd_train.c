@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cblas.h>
 #ifdef _OPENMP
 #include <omp.h>
 #endif
 
+#include "blas.h"
 #include "train.h"
 
 #define GATHERS            2 /* beside the batch that is computed on */
@@ -172,7 +172,7 @@ static void set_threads(uint32_t threads)
 #ifdef _OPENMP
 	omp_set_num_threads((int)threads);
 #endif
-	openblas_set_num_threads((int)threads);
+	train_blas.set_num_threads((int)threads);
 }
 
 /* Fill in what the dataset knows. Returns an exit code. */
@@ -311,6 +311,11 @@ int cmd_train(int argc, char **argv)
 	struct train_result result = { 0 };
 	const char *name = argv[0];
 	argp_parse(&train_argp, argc, argv, 0, NULL, &args);
+	const char *why = train_blas_load();
+	if (why)
+		return tool_error(name, TOOL_FAILED,
+		                  "OpenBLAS cannot be loaded: %s; "
+		                  "install it (Debian: libopenblas0)", why);
 	set_threads(args.common.threads);
 	tool_progress_init(&session.progress, name, args.common.quiet);
 	int code = open_session(&session, &args, name);

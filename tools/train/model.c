@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cblas.h>
-
+#include "blas.h"
 #include "random.h"
 
 int train_buffer_need(struct train_buffer *buffer, uint64_t rows, uint64_t width)
@@ -108,8 +107,10 @@ void train_model_fini(struct train_model *model)
 /* out += in * weights, for `rows` rows. */
 static void multiply_add(const float *in, const float *weights, const struct train_layer *layer, uint64_t rows, float *out)
 {
-	cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)rows, (int)layer->out_width, (int)layer->in_width, 1.0f, in,
-		    (int)layer->in_width, weights, (int)layer->out_width, 1.0f, out, (int)layer->out_width);
+	train_blas.sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)rows,
+	                 (int)layer->out_width, (int)layer->in_width, 1.0f, in,
+	                 (int)layer->in_width, weights, (int)layer->out_width, 1.0f, out,
+	                 (int)layer->out_width);
 }
 
 static void fill_bias(const struct train_layer *layer, uint64_t rows, float *out)

@@ -24,7 +24,6 @@ void train_print_epoch(uint32_t number, const struct train_epoch *epoch)
 	}
 	printf("%5u %12.9g %9s %9.3f %9.3f %9.3f %9.3f %9.3f %9.3f\n", number, epoch->loss, percent(valid, epoch->valid_accuracy),
 	       epoch->seconds, epoch->load.sample_s, epoch->load.gather_s, epoch->compute_s, epoch->load.wait_s, epoch->eval_s);
-	fflush(stdout);
 }
 
 void train_print_summary(const struct train_run *run, const struct train_result *result, const struct rung_store_stats *stats)

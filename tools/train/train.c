@@ -31,13 +31,6 @@ struct trainer {
 	char stage[32];                                 /* for progress */
 };
 
-static int step_failed(const struct trainer *trainer, int rc)
-{
-	if (rc == RUNG_E_CANCELED)
-		return tool_error(trainer->run->name, TOOL_FAILED, "interrupted");
-	return tool_fail(trainer->run->name, rc);
-}
-
 static int no_memory(const struct trainer *trainer, int rc)
 {
 	return tool_error(trainer->run->name, TOOL_FAILED, "%s; take a smaller --batch, --fanout or --hidden",
@@ -174,20 +167,19 @@ static int train_epoch(struct trainer *trainer, uint32_t number, struct train_ep
 	while (rc >= 0 && (rc = rung_loader_next(run->loader, &batch)) > 0) {
 		uint64_t batch_ns = tool_now_ns(), seed_count = batch->seed_count;
 		int code = train_batch(trainer, batch, &loss);
-		rung_loader_put(run->loader, batch);
+		rung_loader_put(run->loader, batch, NULL);
 		if (code != TOOL_DONE)
 			return code;
 		loss_sum += loss * (double)seed_count;
 		done += seed_count;
 		compute_ns += tool_now_ns() - batch_ns;
-		if (tool_progress(run->progress, trainer->stage, done, split->count))
-			return step_failed(trainer, RUNG_E_CANCELED);
+		tool_progress(run->progress, trainer->stage, done, split->count);
 	}
 	epoch->load.size = sizeof(epoch->load);
 	if (rc >= 0)
 		rc = rung_loader_stats(run->loader, &epoch->load);
 	if (rc < 0)
-		return step_failed(trainer, rc);
+		return tool_fail(run->name, rc);
 	epoch->loss = loss_sum / (double)split->count;
 	epoch->seconds = (double)(tool_now_ns() - start_ns) / 1e9;
 	epoch->compute_s = (double)compute_ns / 1e9;
@@ -211,17 +203,17 @@ static int evaluate(struct trainer *trainer, int which, double *accuracy_out, do
 		uint64_t batch_correct = 0, seed_count = batch->seed_count;
 		double loss = 0;
 		int code = test_batch(trainer, batch, &loss, &batch_correct);
-		rung_loader_put(run->eval_loader, batch);
+		rung_loader_put(run->eval_loader, batch, NULL);
 		if (code != TOOL_DONE)
 			return code;
 		loss_sum += loss * (double)seed_count;
 		correct += batch_correct;
 		done += seed_count;
-		if (tool_progress(run->progress, which == TRAIN_SPLIT_TEST ? "test" : "valid", done, split->count))
-			return step_failed(trainer, RUNG_E_CANCELED);
+		tool_progress(run->progress, which == TRAIN_SPLIT_TEST ? "test" : "valid", done,
+			      split->count);
 	}
 	if (rc < 0)
-		return step_failed(trainer, rc);
+		return tool_fail(run->name, rc);
 	*accuracy_out = (double)correct / (double)split->count;
 	*loss_out = loss_sum / (double)split->count;
 	return TOOL_DONE;
@@ -254,6 +246,8 @@ static int run_epochs(struct trainer *trainer, struct train_result *result)
 		if (!run->args->common.json) {
 			tool_progress_end(run->progress);
 			train_print_epoch(e + 1, epoch);
+			if (tool_flush(run->name) != TOOL_DONE)
+				return TOOL_FAILED;
 		}
 		if (e == 0 || is_better(epoch, &result->epochs[result->best_epoch])) {
 			result->best_epoch = e;

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sizes of what is measured: rows, arrays, a gather's table, a GPU's table.
+ *
+ * Arrays are several times the largest last-level cache of any node, because each node's CPUs work
+ * on the memory of all. Where a node may give less, its arrays are as large as fit. Their values
+ * are then partly a cache's, and each result states both its size and the size that is advised.
+ */
+#include <stdlib.h>
+
+#include "measure.h"
+
+#define CACHES 4u                       /* arrays, in last-level caches */
+#define CACHES_MIN 2u                   /* from here on, and when quick */
+#define CACHE_BYTES_UNKNOWN (32u << 20)
+#define CORE_BYTES (16u << 20)          /* of an array per core: more than a gather keeps cached */
+#define ARRAY_BYTES_MIN (16u << 20)     /* less measures the start of threads */
+#define ARRAY_ROWS_MIN 64u              /* a gather's threads take blocks of 64 rows */
+#define TABLE_BYTES (2ull << 30)        /* of gathers: as large as a training's */
+#define TABLE_BYTES_QUICK (512ull << 20)
+#define ROWS_QUICK 4u                   /* of the standard rows */
+#define GPU_TABLE_BYTES (512u << 20)    /* as nvbandwidth; several times a GPU's largest cache */
+#define GPU_TABLE_BYTES_QUICK (64u << 20)
+#define GPU_TABLE_BYTES_MIN ARRAY_BYTES_MIN
+#define GPU_BATCH_BYTES (256u << 20)    /* a large batch of a training */
+#define GPU_BATCH_BYTES_QUICK (16u << 20)
+#define GPU_BATCH_ROWS (1u << 20)
+#define GPU_BATCH_ROWS_QUICK (1u << 16)
+
+/* ---- rows ---- */
+
+static int by_bytes(const void *a, const void *b)
+{
+	const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The standard rows and those asked for, each once. */
+static void choose_rows(struct rung__measuring *m)
+{
+	static const uint32_t standard[RUNG__MEASURE_ROWS] = {   /* the first when quick */
+		64, 256, 1024, 4096, 128, 512, 2048
+	};
+	const size_t standard_count = m->opts.quick ? ROWS_QUICK : RUNG__MEASURE_ROWS;
+
+	for (size_t i = 0; i < standard_count + m->opts.row_count; i++) {
+		const uint32_t row_bytes = i < standard_count
+		                           ? standard[i]
+		                           : m->opts.row_bytes[i - standard_count];
+		size_t at = 0;
+
+		while (at < m->row_count && m->rows[at] != row_bytes)
+			at++;
+		if (at == m->row_count)
+			m->rows[m->row_count++] = row_bytes;
+	}
+	qsort(m->rows, m->row_count, sizeof(m->rows[0]), by_bytes);
+}
+
+/* ---- arrays ---- */
+
+uint64_t rung__measure_ids_bytes(const struct rung__measuring *m, uint64_t array_bytes)
+{
+	return rung__align_up(array_bytes / m->rows[0] * sizeof(uint64_t),
+	                      RUNG__MEASURE_HUGE_BYTES);
+}
+
+/* The largest array beside which two more, as a table, and the ids of its rows fit. */
+static uint64_t array_that_fits(const struct rung__measuring *m, uint64_t room)
+{
+	const uint64_t row_bytes = m->rows[0], of_a_row = 3 * row_bytes + sizeof(uint64_t);
+
+	if (room < RUNG__MEASURE_HUGE_BYTES)
+		return 0;
+	return rung__align_down((room - RUNG__MEASURE_HUGE_BYTES) / of_a_row * row_bytes,
+	                        RUNG__MEASURE_HUGE_BYTES);
+}
+
+static void choose_arrays(struct rung__measuring *m)
+{
+	const uint64_t rows_min = (uint64_t)ARRAY_ROWS_MIN * m->rows[m->row_count - 1];
+	const uint64_t least = rung__align_up(RUNG__MAX(ARRAY_BYTES_MIN, rows_min),
+	                                      RUNG__MEASURE_HUGE_BYTES);
+	uint64_t cache = 0, cores = 1, aim;
+
+	for (size_t i = 0; i < m->node_count; i++) {
+		cache = RUNG__MAX(cache, m->nodes[i].cache_bytes);
+		cores = RUNG__MAX(cores, m->nodes[i].core_count);
+	}
+	cache = cache ? cache : CACHE_BYTES_UNKNOWN;
+	m->array_bytes_advised = rung__align_up(RUNG__MAX(CACHES_MIN * cache, cores * CORE_BYTES),
+	                                        RUNG__MEASURE_HUGE_BYTES);
+	m->array_bytes_advised = RUNG__MAX(m->array_bytes_advised, least);
+	aim = m->array_bytes_advised;
+	if (!m->opts.quick)
+		aim = RUNG__MAX(aim, rung__align_up(CACHES * cache, RUNG__MEASURE_HUGE_BYTES));
+	for (size_t i = 0; i < m->node_count; i++) {
+		const uint64_t fits = array_that_fits(m, rung__measure_room(m, i));
+
+		m->nodes[i].array_bytes = RUNG__MAX(RUNG__MIN(aim, fits), least);
+	}
+}
+
+/*
+ * Tables of gathers take what the arrays leave. Nodes whose arrays are as large as advised get
+ * tables of one size, so that their values compare; no table is smaller than two arrays.
+ */
+static void choose_tables(struct rung__measuring *m)
+{
+	uint64_t common = m->opts.quick ? TABLE_BYTES_QUICK : TABLE_BYTES;
+
+	for (size_t i = 0; i < m->node_count; i++) {
+		struct rung__measure_node *node = &m->nodes[i];
+		const uint64_t others = node->array_bytes +
+		                        rung__measure_ids_bytes(m, node->array_bytes);
+		const uint64_t room = rung__measure_room(m, i);
+
+		node->table_bytes = room > others
+		                    ? rung__align_down(room - others, RUNG__MEASURE_HUGE_BYTES)
+		                    : 0;
+		if (node->node->has_memory && node->array_bytes >= m->array_bytes_advised &&
+		    node->table_bytes >= 2 * node->array_bytes)
+			common = RUNG__MIN(common, node->table_bytes);
+	}
+	for (size_t i = 0; i < m->node_count; i++) {
+		struct rung__measure_node *node = &m->nodes[i];
+
+		node->table_bytes = RUNG__MAX(RUNG__MIN(common, node->table_bytes),
+		                              2 * node->array_bytes);
+	}
+}
+
+/*
+ * A GPU reads host memory through the CPUs' caches, so its table is larger than these. One size for
+ * all nodes that have room for the smallest table: what fits each of them.
+ */
+static void choose_gpu_sizes(struct rung__measuring *m)
+{
+	const struct rung__measure_gpu_sizes sizes = { GPU_TABLE_BYTES, GPU_BATCH_BYTES,
+		                                       GPU_BATCH_ROWS };
+	const struct rung__measure_gpu_sizes quick = { GPU_TABLE_BYTES_QUICK, GPU_BATCH_BYTES_QUICK,
+		                                       GPU_BATCH_ROWS_QUICK };
+
+	m->gpu_sizes = m->opts.quick ? quick : sizes;
+	m->gpu_table_bytes_advised = RUNG__MAX(m->gpu_sizes.table_bytes, m->array_bytes_advised);
+	m->gpu_sizes.table_bytes = m->gpu_table_bytes_advised;
+	for (size_t i = 0; i < m->node_count; i++) {
+		const uint64_t room = rung__align_down(rung__measure_room(m, i),
+		                                       RUNG__MEASURE_HUGE_BYTES);
+
+		if (m->nodes[i].node->has_memory && room >= GPU_TABLE_BYTES_MIN)
+			m->gpu_sizes.table_bytes = RUNG__MIN(m->gpu_sizes.table_bytes, room);
+	}
+}
+
+void rung__measure_sizes(struct rung__measuring *m)
+{
+	choose_rows(m);
+	choose_arrays(m);
+	choose_tables(m);
+	choose_gpu_sizes(m);
+}

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loaders of stores that gather on a GPU, on simulated ones: whose streams they wait for, when a
+batch's memory is used again, and batches that are sampled there."""
+
+import os
+
+import pytest
+from conftest import SIMULATED
+
+CASES = """
+import ctypes, gc, os, sys, types
+import numpy as np
+
+
+class Torch(types.ModuleType):
+    # of torch what the package uses, over rung.Array: no torch with CUDA runs on simulated GPUs
+    class cuda:
+        handle = 0   # the default stream's
+
+        @staticmethod
+        def is_initialized():
+            return True
+
+        @classmethod
+        def current_stream(cls, gpu):
+            assert gpu == 0
+            device = types.SimpleNamespace(index=0)
+            return types.SimpleNamespace(cuda_stream=cls.handle, device=device)
+
+        @staticmethod
+        def synchronize(gpu=None):
+            raise SystemExit("torch.cuda.synchronize()")
+
+    distributed = types.SimpleNamespace(is_available=lambda: False)
+
+    @staticmethod
+    def from_dlpack(array):
+        return array
+
+    @staticmethod
+    def from_numpy(array):
+        return array
+
+
+sys.modules["torch"] = torch = Torch("torch")
+import rung
+from rung import _library
+from rung.arrays import HOST_READABLE
+
+path = sys.argv[1]
+expected = np.load(sys.argv[2])
+lib = _library.lib
+RT = ctypes.CDLL(_library._find())   # with the simulated runtime inside
+
+
+def open_store(**options):
+    given = {"gpu": "30%", "host": "max", "device": "cuda", "sample_on_gpu": True, **options}
+    return rung.open(path, **given)
+
+
+def on_host(store, array):
+    if array.__dlpack_device__()[0] in HOST_READABLE:
+        return array.numpy()
+    found = np.empty(array.shape, array.dtype.numpy)
+    _library.check(store._call(lib.rung_store_copy, found.ctypes.data, array.data, array.nbytes))
+    return found
+
+
+def snapshot(store, batch):
+    # a CPU store's batches show numpy arrays
+    take = (lambda array: array.copy()) if store.gpu < 0 else (lambda array: on_host(store, array))
+    return [batch.idx, batch.seeds.copy(), batch.labels.copy(), take(batch.ranks),
+            take(batch.features), *(take(block.indptr) for block in batch.blocks),
+            *(take(block.indices) for block in batch.blocks)]
+
+
+def same(one, other):
+    return len(one) == len(other) and all(np.array_equal(a, b, equal_nan=True) for a, b in zip(
+        [np.asarray(part) for part in one], [np.asarray(part) for part in other]))
+
+
+def of_the_cpu(**options):
+    with rung.open(path, device="cpu", host="max") as store:
+        loader = rung.Loader(store, arrays="numpy", draws="all", **options)
+        return [[snapshot(store, batch) for batch in loader] for _ in range(2)]
+
+
+def raises(cls, call, says):
+    try:
+        call()
+    except cls as error:
+        assert says in str(error), error
+        return
+    raise SystemExit(f"{cls.__name__} was not raised")
+
+
+def test_batches_are_those_of_the_cpu():
+    wanted = of_the_cpu(seed=4)
+    for options in ({}, {"sample_on": "gpu"}, {"sample_on": "gpu", "threads": 1, "ahead": 1}):
+        for stores in ({}, {"host": "50%"}, {"sample_on_gpu": False}):
+            with open_store(**stores) as store:
+                loader = rung.Loader(store, draws="all", seed=4, **options)
+                assert len(wanted[0]) == len(loader) == 10
+                for epoch in wanted:
+                    found = [snapshot(store, batch) for batch in loader]
+                    assert len(found) == len(epoch) and all(map(same, found, epoch))
+                batch = next(iter(loader))
+                place = batch.ranks.device, batch.blocks[0].indices.device, batch.features.device
+                there = "cuda:0" if options else "cpu"
+                assert place == (there, there, "cuda:0")
+                del batch
+
+
+def test_what_cannot_be_sampled_there():
+    with rung.open(path, device="cpu") as store:
+        raises(rung.InvalidError, lambda: rung.Loader(store, sample_on="gpu"), "gathers on the CPU")
+    with open_store() as store:
+        raises(rung.InvalidError, lambda: rung.Loader(store, sample_on="GPU"), "give cpu or gpu")
+        raises(rung.NotSupportedError, lambda: rung.Loader(store, draws="new", sample_on="gpu"),
+               "give draws='all'")
+        raises(rung.NoMemoryError, lambda: rung.Loader(store, draws="all", sample_on="gpu",
+                                                       fanouts=(4, 3), batch_size=64, ahead=4000),
+               "no room for a batch of sampled vertices")
+        loader = rung.Loader(store, sample_on="gpu", fanouts=())   # no edges, nothing to sample
+        assert sum(len(batch.seeds) for batch in loader) == 600
+
+
+def test_loaders_that_are_left():
+    with open_store() as store:
+        for options in ({}, {"sample_on": "gpu"}):
+            loader = rung.Loader(store, draws="all", **options)
+            for _ in range(3):
+                for batch in loader:
+                    kept = snapshot(store, batch)[4]
+                    break
+            held = batch.features   # outlives its loader's name
+            del loader, batch
+            gc.collect()
+            assert np.array_equal(on_host(store, held), kept, equal_nan=True)
+            del held
+
+
+def test_all_batches_are_kept():
+    # each has memory of its own
+    wanted = of_the_cpu(seed=4, batch_size=20)[0]
+    with open_store() as store:
+        batches = list(rung.Loader(store, batch_size=20, sample_on="gpu", draws="all", seed=4))
+        assert len(batches) == len(wanted) == 30
+        assert all(same(snapshot(store, batch), other) for batch, other in zip(batches, wanted))
+        assert len({batch.features.data for batch in batches}) == 30
+        del batches
+
+
+globals()[sys.argv[3]]()
+"""
+
+NAMES = [line.split("(")[0].removeprefix("def ") for line in CASES.splitlines()
+         if line.startswith("def test_")]
+
+
+@pytest.mark.skipif(not os.path.isfile(SIMULATED),
+                    reason="RUNG_SIM_LIBRARY names no librung on simulated GPUs: ctest builds one "
+                           "where there is a C++ compiler")
+@pytest.mark.parametrize("late", ["", "1"])
+@pytest.mark.parametrize("name", NAMES)
+def test_on_simulated_gpus(program, staged, tmp_path, monkeypatch, name, late):
+    import numpy as np
+
+    np.save(tmp_path / "expected.npy", staged.features)
+    monkeypatch.setenv("RUNG_LIBRARY", SIMULATED)
+    if late:
+        monkeypatch.setenv("RUNG_SIM_LAZY", late)
+    program(CASES, staged.path, tmp_path / "expected.npy", name)

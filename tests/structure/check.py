@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the structure of the source tree.
+
+usage: check.py [--root DIR] [--shrink]
+
+  rooms      which folder may include and use which: rooms.txt, one line per room
+  circles    no two files use each other, directly or through others
+  sizes      sources of at most 500 lines, functions of 60, lines of 100 columns (a tab is 8),
+             folders of 20 source files
+  names      no struct, enum or function name with two meanings
+  words      words.txt has words that this project does not use
+  licence    every source begins with its licence
+
+Violations that stand today are listed in allowed.txt, with a count where there is one. The list
+may only shrink: a violation that is not listed, or has grown, fails; so does an entry that is no
+longer true. --shrink rewrites the list, and refuses to add to it.
+Exit: 0 no violation, 1 violations, 2 usage, 77 universal-ctags is missing.
+"""
+import argparse
+import collections
+import os
+import re
+import subprocess
+import sys
+
+import tree as trees
+
+SOURCE_LINES = 500
+FUNCTION_LINES = 60
+COLUMNS = 100
+FOLDER_FILES = 20
+PUBLIC_INCLUDES = ("stddef.h", "stdint.h")   # what a public header may include besides public ones
+LICENCE = "SPDX-License-Identifier: Apache-2.0"
+
+
+def read_list(path):
+    """Lines without comments; a missing file is an empty list."""
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as file:
+        lines = [line.split("#")[0].rstrip() for line in file]
+    return [line for line in lines if line]
+
+
+class Rooms:
+    """rooms.txt: 'room: rooms it may include and use'. The longest folder name decides.
+
+    All may include the public headers. 'public' lets a room use the functions declared there,
+    wherever they are defined; without it a room only uses those of the rooms in its line.
+    """
+
+    def __init__(self, lines):
+        self.allowed = {}
+        for line in lines:
+            room, _, others = line.partition(":")
+            self.allowed[room.strip()] = set(others.split())
+
+    def of(self, path):
+        folder = os.path.dirname(path)
+        while folder and folder not in self.allowed:
+            folder = os.path.dirname(folder)
+        return folder
+
+    def may(self, path, other):
+        room, to = self.of(path), self.of(other)
+        return room == to or to == "include/rung" or to in self.allowed.get(room, ())
+
+
+def check_rooms(tree, rooms):
+    for path in tree.product(tree.c_paths):
+        if not rooms.of(path):
+            yield f"room {path}: rooms.txt has no line for its folder", 1
+        public = path.startswith("include/")
+        for name, target in tree.includes(path):
+            if public and target is None and name not in PUBLIC_INCLUDES:
+                yield f"include {path} -> {name}: not of a public header", 1
+            elif target and not rooms.may(path, target):
+                yield f"include {path} -> {target}", 1
+    names = collections.defaultdict(set)
+    public_names = tree.public_names()
+    for (user, owner), used in tree.uses().items():
+        if not rooms.may(user, owner):
+            open_to_user = public_names if "public" in rooms.allowed.get(rooms.of(user), ()) else ()
+            for name in used.difference(open_to_user):
+                names[rooms.of(user), name, owner].add(user)
+    for (room, name, owner), users in names.items():
+        yield f"use {room} -> {owner}: {name}", len(users)
+
+
+def check_circles(tree):
+    edges = [*tree.uses(), *tree.imports()]
+    edges += [("header " + p, "header " + target) for p in tree.product(tree.c_paths)
+              for _, target in tree.includes(p) if target and p.endswith((".h", ".cuh"))]
+    for group in trees.circles(edges):
+        for a, b in edges:
+            if a in group and b in group:
+                yield f"circle {a} -> {b}", 1
+
+
+def width(line):
+    return len(line.expandtabs(8))
+
+
+def is_wide(path, line):
+    """Not wrapped: a table row or an address in Markdown, an entry of the list."""
+    if path.endswith("/allowed.txt"):
+        return False
+    if path.endswith(".md") and (line.startswith("|") or "://" in line):
+        return False
+    return width(line) > COLUMNS
+
+
+def check_sizes(tree):
+    folders = collections.Counter()
+    for path in tree.paths:
+        lines = tree.texts[path].splitlines()
+        if path.endswith(trees.CODE_ENDINGS):
+            folders[os.path.dirname(path)] += 1
+            if len(lines) > SOURCE_LINES:
+                yield f"lines {path}", len(lines)
+        wide = sum(is_wide(path, line) for line in lines)
+        if wide:
+            yield f"wide lines {path}", wide
+    for folder, count in folders.items():
+        if count > FOLDER_FILES:
+            yield f"files {folder}", count
+    functions = [(d.path, d.name, d.line, d.end) for d in tree.definitions if d.kind == "function"]
+    for path, name, line, end in [*functions, *tree.python_functions()]:
+        if end - line + 1 > FUNCTION_LINES:
+            yield f"function {path} {name}", end - line + 1
+
+
+def program_of(path):
+    """The library is one program, so is the command, and each benchmark with its folder."""
+    top = path.split("/")[0]
+    if top in ("include", "src", "io", "numa", "kernels"):
+        return "library"
+    if top == "tools":
+        return top
+    return path if os.path.dirname(path) == "bench" else os.path.dirname(path)
+
+
+def check_names(tree):
+    """Structs, enums and functions of a program; a function may have the name of the struct that
+    it returns or fills."""
+    tags, functions = collections.defaultdict(set), collections.defaultdict(set)
+    for d in tree.definitions:
+        if d.path not in tree.product(tree.c_paths):
+            continue
+        name = program_of(d.path), d.name
+        if d.kind in ("struct", "enum", "union"):
+            tags[name].add(d.path)
+        elif d.kind == "function" and not d.local and not re.search(
+                rf"(struct|enum)[ :]{d.name}\b", d.type):
+            functions[name].add(d.path)
+    for key in sorted(tags):
+        if len(tags[key]) > 1:
+            yield f"name {key[1]}: a struct in {', '.join(sorted(tags[key]))}", 1
+        if functions[key]:
+            where = ", ".join(sorted(tags[key] | functions[key]))
+            yield f"name {key[1]}: a struct and a function in {where}", 1
+
+
+def check_words(tree, words):
+    for word in words:
+        pattern = re.compile(rf"\b{word}\b")
+        for path in tree.paths:
+            count = len(pattern.findall(tree.texts[path]))
+            if count and not path.startswith("tests/structure/"):
+                yield f"word {path} {word}", count
+
+
+def check_licence(tree):
+    for path in tree.paths:
+        if path.endswith(trees.CODE_ENDINGS) and LICENCE not in tree.texts[path][:200]:
+            yield f"licence {path}", 1
+
+
+def violations(tree, folder):
+    """{what: count}"""
+    rooms = Rooms(read_list(os.path.join(folder, "rooms.txt")))
+    words = read_list(os.path.join(folder, "words.txt"))
+    found = {}
+    for what, count in [*check_rooms(tree, rooms), *check_circles(tree), *check_sizes(tree),
+                        *check_names(tree), *check_words(tree, words), *check_licence(tree)]:
+        found[what] = count
+    return found
+
+
+def read_allowed(path):
+    allowed = {}
+    for line in read_list(path):
+        count, _, what = line.partition(" ")
+        allowed[what] = int(count)
+    return allowed
+
+
+def compare(found, allowed):
+    """Sentences about what is wrong: (new or grown, no longer true)."""
+    grown, stale = [], []
+    for what, count in sorted(found.items()):
+        if count > allowed.get(what, 0):
+            listed = f", {allowed[what]} are allowed" if what in allowed else ""
+            grown.append(f"{what}{f' ({count}{listed})' if count > 1 or listed else ''}")
+    for what, count in sorted(allowed.items()):
+        if count > found.get(what, 0):
+            stale.append(f"{what}: {count} listed, {found.get(what, 0)} found")
+    return grown, stale
+
+
+def main():
+    here = os.path.dirname(os.path.abspath(__file__))
+    parser = argparse.ArgumentParser(usage="check.py [--root DIR] [--shrink]")
+    parser.add_argument("--root", default=os.path.dirname(os.path.dirname(here)))
+    parser.add_argument("--shrink", action="store_true")
+    args = parser.parse_args()
+    folder = os.path.join(args.root, "tests/structure")
+    allowed_path = os.path.join(folder, "allowed.txt")
+    try:
+        found = violations(trees.Tree(args.root), folder)
+    except FileNotFoundError as error:
+        if error.filename != "ctags":
+            raise
+        print("SKIPPED: ctags is missing; install universal-ctags", file=sys.stderr)
+        return 77
+    except subprocess.CalledProcessError:
+        print("SKIPPED: ctags has no JSON output; install universal-ctags", file=sys.stderr)
+        return 77
+    grown, stale = compare(found, read_allowed(allowed_path))
+    for line in grown:
+        print(f"violation: {line}", file=sys.stderr)
+    if args.shrink and not grown:
+        with open(allowed_path, "w", encoding="utf-8") as file:
+            file.write("# Violations that stand today, each with its count. "
+                       "The list only shrinks: check.py --shrink\n")
+            file.writelines(f"{count} {what}\n" for what, count in sorted(found.items()))
+        return 0
+    for line in stale:
+        print(f"allowed.txt: {line}; run tests/structure/check.py --shrink", file=sys.stderr)
+    return 1 if grown or stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The tree keeps its structure, and check.py finds each kind of violation in a small tree."""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CHECK = os.path.join(HERE, "check.py")
+LICENCE = "/* SPDX-License-Identifier: Apache-2.0 */\n"
+ROOMS = "include/rung:\nsrc:\nio: src\ntools: public\npython:\n"
+
+
+def run_check(*args):
+    return subprocess.run([sys.executable, "-B", CHECK, *args], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+class TheTree(unittest.TestCase):
+    def test_has_no_violation_that_is_not_listed(self):
+        done = run_check()
+        if done.returncode == 77:
+            self.skipTest(done.stderr.strip())
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+
+class SmallTree(unittest.TestCase):
+    """Files by name and text; lists of its own."""
+
+    def setUp(self):
+        if not shutil.which("ctags"):
+            self.skipTest("ctags is missing; install universal-ctags")
+        self.root = tempfile.mkdtemp(prefix="rung-structure-")
+        self.addCleanup(shutil.rmtree, self.root)
+        self.write("tests/structure/rooms.txt", ROOMS)
+        self.write("include/rung/rung.h", LICENCE + "int rung_open(void);\n")
+        self.write("src/open.c", LICENCE + '#include "rung/rung.h"\n'
+                   "int rung_open(void)\n{\n\treturn 0;\n}\n")
+
+    def write(self, path, text):
+        path = os.path.join(self.root, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def source(self, path, text):
+        self.write(path, LICENCE + text)
+
+    def check(self, *args):
+        done = run_check("--root", self.root, *args)
+        self.assertIn(done.returncode, (0, 1), done.stderr)
+        return done.stderr.splitlines()
+
+    def allow(self, *lines):
+        self.write("tests/structure/allowed.txt", "".join(line + "\n" for line in lines))
+
+    def allowed(self):
+        with open(os.path.join(self.root, "tests/structure/allowed.txt"), encoding="utf-8") as file:
+            return [line.rstrip() for line in file if not line.startswith("#")]
+
+    def test_without_a_violation_says_nothing(self):
+        self.assertEqual(self.check(), [])
+
+    def test_an_include_of_a_room_that_is_not_in_the_table(self):
+        self.source("io/file.h", "")
+        self.source("src/a.c", '#include "file.h"\n#include "io/file.h"\n')
+        self.assertEqual(self.check(), ["violation: include src/a.c -> io/file.h"])
+
+    def test_a_public_header_that_includes_more_than_the_c_library(self):
+        self.source("include/rung/more.h", "#include <stdint.h>\n#include <liburing.h>\n")
+        self.assertEqual(self.check(), ["violation: include include/rung/more.h -> liburing.h: "
+                                        "not of a public header"])
+
+    def test_a_folder_that_is_not_in_the_table(self):
+        self.source("numa/a.c", "")
+        self.assertEqual(self.check(),
+                         ["violation: room numa/a.c: rooms.txt has no line for its folder"])
+
+    def test_a_use_of_a_room_that_is_not_in_the_table(self):
+        self.source("io/file.c", "int rung__file(void) { return 0; }\n")
+        self.source("src/a.c", "int rung__file(void);\n"
+                    "int rung__a(void) { return rung__file(); }\n")
+        self.source("src/b.c", "static int (*f)(void) = rung__file;\n")
+        self.assertEqual(self.check(), ["violation: use src -> io/file: rung__file (2)"])
+
+    def test_declarations_members_tags_comments_and_locals_are_no_uses(self):
+        self.source("io/file.c", "int file(void) { return 0; }\n"
+                    "int rung__read(void) { return 0; }\n")
+        self.source("src/a.c", """int rung__read(void);   /* rung__read() */
+int rung__a(struct rung__read *s) { int file = s->rung__read(1); return file + *"rung__read()"; }
+""")
+        self.source("src/b.c", "static int file(void) { return 1; }\n"
+                    "int rung__b(void) { return file(); }\n")
+        self.assertEqual(self.check(), [])
+
+    def test_the_command_uses_public_functions_only(self):
+        self.source("src/a.c", "int rung__a(void) { return 0; }\n")
+        self.source("tools/main.c", "int main(void) { return rung_open() + rung__a(); }\n")
+        self.assertEqual(self.check(), ["violation: use tools -> src/a: rung__a"])
+
+    def test_a_circle_of_three_files(self):
+        for user, owner in ("ab", "bc", "ca"):
+            self.source(f"src/{user}.c", f"int rung__{user}(void) {{ return rung__{owner}(); }}\n")
+        self.source("src/d.c", "int rung__d(void) { return rung__a(); }\n")
+        self.assertEqual(self.check(), ["violation: circle src/a -> src/b",
+                                        "violation: circle src/b -> src/c",
+                                        "violation: circle src/c -> src/a"])
+
+    def test_a_circle_of_headers_and_one_of_modules(self):
+        self.source("src/a.h", '#include "b.h"\n')
+        self.source("src/b.h", '#include "a.h"\n')
+        self.write("python/rung/x.py", "# SPDX-License-Identifier: Apache-2.0\nfrom . import y\n")
+        self.write("python/rung/y.py",
+                   "# SPDX-License-Identifier: Apache-2.0\nfrom .x import name\n")
+        self.assertEqual(len(self.check()), 4)
+
+    def test_sizes(self):
+        self.source("src/long.c", "int x;\n" * 500)
+        self.source("src/function.c", "int rung__f(void)\n{\n" + "\n" * 58 + "}\n")
+        self.source("src/wide.c", "\t" * 12 + "int x;\n" + "\t" * 12 + "int\n")
+        self.write("docs/TABLE.md", "| " + "x" * 200 + "\n" + "y" * 101 + "\n")
+        self.write("src/f.py", "# SPDX-License-Identifier: Apache-2.0\ndef f():\n" + "    1\n" * 60)
+        self.assertEqual(self.check(), ["violation: function src/f.py f (61)",
+                                        "violation: function src/function.c rung__f (61)",
+                                        "violation: lines src/long.c (501)",
+                                        "violation: wide lines docs/TABLE.md",
+                                        "violation: wide lines src/wide.c"])
+
+    def test_a_folder_of_more_files_than_one_can_look_over(self):
+        for i in range(21):
+            self.source(f"io/f{i}.c", "")
+        self.assertEqual(self.check(), ["violation: files io (21)"])
+
+    def test_names_with_two_meanings(self):
+        self.source("src/a.h", "struct rung__twice { int x; };\n")
+        self.source("io/a.h", "struct rung__twice { char y; };\n")
+        self.source("src/b.c", "struct rung__both { int x; };\n")
+        self.source("src/c.c", "int rung__both(void) { return 1; }\n")
+        self.source("src/d.c", "struct rung__made { int x; };\n"
+                    "void rung__made(struct rung__made *m) { m->x = 1; }\n")
+        self.source("tools/a.c", "struct rung__twice { int in_another_program; };\n")
+        self.assertEqual(self.check(), [
+            "violation: name rung__both: a struct and a function in src/b.c, src/c.c",
+            "violation: name rung__twice: a struct in io/a.h, src/a.h"])
+
+    def test_words_and_licences(self):
+        self.write("tests/structure/words.txt", "# not these\nso many\n")
+        self.source("src/a.c", "/* so many, and so many */\n")
+        self.write("src/b.c", "int x;\n")
+        self.assertEqual(self.check(), ["violation: licence src/b.c",
+                                        "violation: word src/a.c so many (2)"])
+
+    def test_what_is_listed_may_stay_and_not_grow(self):
+        self.source("src/long.c", "int x;\n" * 500)
+        self.allow("501 lines src/long.c")
+        self.assertEqual(self.check(), [])
+        self.allow("500 lines src/long.c")
+        self.assertEqual(self.check(), ["violation: lines src/long.c (501, 500 are allowed)"])
+
+    def test_what_has_shrunk_has_to_leave_the_list(self):
+        self.source("src/long.c", "int x;\n" * 500)
+        self.allow("510 lines src/long.c", "1 circle src/a -> src/b")
+        self.assertEqual(len(self.check()), 2)
+        self.assertEqual(self.check("--shrink"), [])
+        self.assertEqual(self.allowed(), ["501 lines src/long.c"])
+        self.assertEqual(self.check(), [])
+
+    def test_shrink_adds_nothing(self):
+        self.source("src/long.c", "int x;\n" * 500)
+        self.allow()
+        self.assertEqual(len(self.check("--shrink")), 1)
+        self.assertEqual(self.allowed(), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

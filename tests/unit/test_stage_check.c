@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What staging relies on is looked at again: files before they are published, datasets before a run
+ * says that they are finished, inputs. */
+#include <utime.h>
+
+#include "stage_killed.h"
+
+TestSuite(stage_check, .init = setup, .fini = teardown, .timeout = 300);
+
+static char years[300], scores[300];
+static struct rung_stage_array arrays[] = { { "year", years } };
+
+enum damage { MISSING, CUT, CHANGED, DAMAGES };
+
+struct kept {
+	char path[500];
+	unsigned char *bytes;
+	size_t count;
+};
+
+static void do_damage(enum damage damage, const char *folder, const char *name, struct kept *kept)
+{
+	snprintf(kept->path, sizeof(kept->path), "%s/%s", folder, name);
+	kept->bytes = support_read_file(kept->path, &kept->count);
+	cr_assert(kept->bytes != NULL, "%s", kept->path);
+	if (damage == MISSING) {
+		cr_assert_eq(unlink(kept->path), 0);
+	} else if (damage == CUT) {
+		cr_assert_eq(truncate(kept->path, 2000), 0);
+	} else {
+		kept->bytes[kept->count - 1] ^= 1;
+		cr_assert_eq(support_write_file(kept->path, kept->bytes, kept->count), 0);
+		kept->bytes[kept->count - 1] ^= 1;
+	}
+}
+
+static void undo_damage(struct kept *kept)
+{
+	cr_assert_eq(support_write_file(kept->path, kept->bytes, kept->count), 0);
+	free(kept->bytes);
+}
+
+static bool verifies(const char *path)
+{
+	struct rung_verify_report report = { 0 };
+	int rc = rung_dataset_verify(path, NULL, &report);
+
+	rung_verify_report_fini(&report);
+	return rc == 0;
+}
+
+static const char *stop_at;
+
+static int stop(void *ctx, const char *step, unsigned long long done, unsigned long long total)
+{
+	(void)ctx;
+	(void)done;
+	(void)total;
+	return stop_at && strcmp(step, stop_at) == 0;
+}
+
+/* A finished dataset, and a run that is to replace it stopped with all of its files written. */
+static void stop_before_publishing(void)
+{
+	snprintf(years, sizeof(years), "%s/labels.npy", dir);
+	opts.arrays = arrays;
+	opts.array_count = 1;
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+	opts.score.method = RUNG_SCORE_DEGREE;
+	opts.force = 1;
+	opts.progress = stop;
+	stop_at = "check";
+	cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_CANCELED, "%s", rung_last_error());
+	stop_at = NULL;
+	opts.resume = 1;
+}
+
+Test(stage_check, damaged_files_are_not_published_and_the_old_dataset_stays)
+{
+	static const char *const names[] = { "features.000.npy",   "graph_indptr.npy",
+					     "graph_indices.npy",  "vertex_of_rank.npy",
+					     "rank_of_vertex.npy", "score.npy",
+					     "labels.npy",         "features_year.npy",
+					     "split_train.npy",    "split_valid.npy" };
+	struct rung_stage_report report;
+	struct kept kept;
+
+	stop_before_publishing();
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		for (enum damage damage = MISSING; damage < DAMAGES; damage++) {
+			do_damage(damage, partial, names[i], &kept);
+			assert_says(rung_stage(&opts, NULL), RUNG_E_CORRUPT, names[i]);
+			cr_assert(strstr(rung_last_error(), "--resume") &&
+					  strstr(rung_last_error(), "--force"),
+				  "%s", rung_last_error());
+			cr_assert(opens(out) && verifies(out), "%s", names[i]);
+			cr_assert(exists(partial));
+			undo_damage(&kept);
+		}
+	}
+	cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
+	cr_assert_eq(report.resumed, 1);
+	cr_assert(verifies(out));
+	no_leftovers(out);
+}
+
+static int cut_labels(void *ctx, const char *step, unsigned long long done,
+		      unsigned long long total)
+{
+	char path[400];
+
+	(void)ctx;
+	(void)done;
+	(void)total;
+	snprintf(path, sizeof(path), "%s/labels.npy", partial);
+	return strcmp(step, "check") == 0 && truncate(path, 4100) < 0;
+}
+
+Test(stage_check, damage_in_the_run_that_wrote_the_file_is_found_too)
+{
+	opts.progress = cut_labels;
+	assert_says(rung_stage(&opts, NULL), RUNG_E_CORRUPT, "labels.npy: has 4100 bytes");
+	cr_assert_not(exists(out));
+	cr_assert(exists(partial));
+}
+
+static int move_partial(void *ctx, const char *step, unsigned long long done,
+			unsigned long long total)
+{
+	(void)ctx;
+	if (strcmp(step, "check") == 0 && done == total && exists(partial))
+		cr_assert_eq(rename(partial, aside), 0);
+	return 0;
+}
+
+Test(stage_check, a_folder_that_lost_its_name_is_not_published)
+{
+	opts.progress = move_partial;
+	assert_says(rung_stage(&opts, NULL), RUNG_E_NOENT, "was moved or removed");
+	cr_assert_not(exists(out));
+}
+
+Test(stage_check, a_features_file_on_a_drive_that_is_gone_is_named)
+{
+	char one[300], two[300], away[300];
+	const char *folders[] = { one, two };
+
+	snprintf(one, sizeof(one), "%s/one", dir);
+	snprintf(two, sizeof(two), "%s/two", dir);
+	snprintf(away, sizeof(away), "%s/away", dir);
+	cr_assert(mkdir(one, 0777) == 0 && mkdir(two, 0777) == 0);
+	opts.stripe_dirs = folders;
+	opts.stripe_count = 2;
+	stop_before_publishing();
+	cr_assert(rename(two, away) == 0 && mkdir(two, 0777) == 0);
+	assert_says(rung_stage(&opts, NULL), RUNG_E_CORRUPT, "features.001.npy: leads to");
+	cr_assert(exists(out) && exists(partial));
+	cr_assert(rmdir(two) == 0 && rename(away, two) == 0);
+	cr_assert(verifies(out));
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+	cr_assert(verifies(out));
+}
+
+Test(stage_check, of_a_large_file_the_first_block_the_last_and_one_in_64_are_read)
+{
+	const struct rung__manifest_file small = { .bytes = (UINT64_C(64) << 20) - 1,
+						   .block_count = 64 };
+	const struct rung__manifest_file large = { .bytes = (UINT64_C(1000) << 20) + 1,
+						   .block_count = 1001 };
+	uint64_t count = 0;
+
+	for (uint64_t block = 0; block < large.block_count; block++)
+		count += rung__block_is_checked(&large, block);
+	cr_assert_eq(count, 1000 / 64 + 2);
+	cr_assert(rung__block_is_checked(&large, 0) && rung__block_is_checked(&large, 640) &&
+		  rung__block_is_checked(&large, 1000));
+	for (uint64_t block = 0; block < small.block_count; block++)
+		cr_assert(rung__block_is_checked(&small, block));
+}
+
+/* ---- finished already ---- */
+
+static int forget_job(const char *folder)
+{
+	char path[400], *text, *plain = NULL;
+	struct rung__manifest *m = NULL;
+	size_t bytes;
+
+	snprintf(path, sizeof(path), "%s/manifest.json", folder);
+	text = (char *)support_read_file(path, &bytes);
+	cr_assert_eq(rung__manifest_parse(path, text, bytes, &m), 0);
+	free(text);
+	rung__free(m->job);
+	m->job = NULL;
+	cr_assert_eq(rung__manifest_format(m, &plain), 0);
+	cr_assert_eq(support_write_file(path, plain, strlen(plain)), 0);
+	rung__free(plain);
+	rung__manifest_destroy(m);
+	return 0;
+}
+
+Test(stage_check, going_on_with_a_finished_job_does_nothing)
+{
+	struct rung_stage_report first, again;
+	struct kept kept;
+
+	opts.resume = 1;
+	cr_assert_eq(rung_stage(&opts, &first), 0, "%s", rung_last_error());
+	cr_assert_eq(first.already_staged, 0);
+	for (int force = 0; force < 2; force++) {
+		opts.force = force;
+		cr_assert_eq(rung_stage(&opts, &again), 0, "%s", rung_last_error());
+		cr_assert(again.already_staged && again.resumed &&
+			  again.edge_count == first.edge_count);
+		cr_assert_eq(again.bytes_written, first.bytes_written);
+		no_leftovers(out);
+	}
+	for (enum damage damage = MISSING; damage < DAMAGES;
+	     damage++) { /* nothing is thrown away, whatever force says */
+		do_damage(damage, out, "score.npy", &kept);
+		assert_says(rung_stage(&opts, NULL), RUNG_E_CORRUPT, "score.npy");
+		undo_damage(&kept);
+	}
+	opts.force = 0;
+	do_damage(CHANGED, out, "manifest.json", &kept);
+	assert_says(rung_stage(&opts, NULL), RUNG_E_CORRUPT, "manifest.json");
+	undo_damage(&kept);
+	cr_assert(verifies(out));
+}
+
+Test(stage_check, going_on_with_another_job_than_the_finished_one_names_what_differs)
+{
+	struct utimbuf times = { 1000, 1000 };
+	struct rung_stage_report report;
+
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+	opts.resume = 1;
+	opts.score.method = RUNG_SCORE_DEGREE;
+	assert_says(rung_stage(&opts, NULL), RUNG_E_EXIST, "score was 'blend");
+	opts.score.method = RUNG_SCORE_DEFAULT;
+	opts.split_count = 1;
+	assert_says(rung_stage(&opts, NULL), RUNG_E_EXIST, "splits was '2', is '1'");
+	opts.split_count = 2;
+	cr_assert_eq(utime(features, &times), 0);
+	assert_says(rung_stage(&opts, NULL), RUNG_E_EXIST, "is '");
+	cr_assert(strstr(rung_last_error(), "features.npy") &&
+			  strstr(rung_last_error(), "changed at 1000."),
+		  "%s", rung_last_error());
+	opts.force = 1;   /* replaced, then */
+	cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
+	cr_assert_eq(report.already_staged, 0);
+	cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
+	cr_assert_eq(report.already_staged, 1);
+	opts.force = 0;
+	forget_job(out);
+	cr_assert(opens(out));
+	assert_says(rung_stage(&opts, NULL), RUNG_E_EXIST,
+		    "without a record of what it was staged from");
+}
+
+static bool exchanged;
+
+static void kill_behind_exchange(const char *step)
+{
+	if (exchanged)
+		kill(getpid(), SIGKILL);
+	exchanged = strcmp(step, "exchange") == 0;
+}
+
+static int stage_in_child(void (*hook)(const char *step))
+{
+	pid_t child = fork();
+	int status;
+
+	cr_assert_geq(child, 0);
+	if (child == 0) {
+		rung__stage_step_hook = hook;
+		_exit(-rung_stage(&opts, NULL));
+	}
+	cr_assert_eq(waitpid(child, &status, 0), child);
+	return WIFSIGNALED(status) ? 1 : -WEXITSTATUS(status);
+}
+
+Test(stage_check, what_was_replaced_stays_until_the_new_dataset_is_seen_to_be_whole)
+{
+	char old[400];
+	struct kept kept;
+
+	cr_assert_eq(stage_in_child(NULL), 0);
+	opts.score.method = RUNG_SCORE_DEGREE;
+	opts.force = 1;
+	if (stage_in_child(kill_behind_exchange) != 1)
+		cr_skip_test("folders cannot be exchanged here");
+	snprintf(old, sizeof(old), "%s/features.000.npy", partial);
+	cr_assert(exists(old));
+	opts.resume = 1;
+	do_damage(MISSING, out, "labels.npy", &kept);
+	cr_assert_eq(stage_in_child(NULL), RUNG_E_CORRUPT);
+	cr_assert(exists(old));
+	undo_damage(&kept);
+	opts.dry_run = 1;
+	cr_assert_eq(stage_in_child(NULL), 0);
+	cr_assert(exists(old));
+	opts.dry_run = 0;
+	cr_assert_eq(stage_in_child(NULL), 0);
+	no_leftovers(out);
+}
+
+static void put_alien(const char *step)
+{
+	char path[400];
+
+	snprintf(path, sizeof(path), "%s/alien", out);
+	if (strcmp(step, "exchange") == 0)
+		cr_assert_eq(support_write_file(path, "mine", 4), 0);
+}
+
+Test(stage_check, a_replaced_dataset_that_cannot_be_removed_is_reported)
+{
+	struct rung_stage_report report;
+
+	cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
+	cr_assert_eq(report.old_left, 0);
+	opts.score.method = RUNG_SCORE_DEGREE;
+	opts.force = 1;
+	rung__stage_step_hook = put_alien;
+	cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
+	rung__stage_step_hook = NULL;
+	cr_assert_eq(report.old_left, 1);
+	cr_assert(strstr(rung_last_error(), partial) && strstr(rung_last_error(), "'alien'"), "%s",
+		  rung_last_error());
+	cr_assert(verifies(out));
+}
+
+/* ---- inputs ---- */
+
+static const char *changing;
+
+static int change_input(void *ctx, const char *step, unsigned long long done,
+			unsigned long long total)
+{
+	struct utimbuf times = { 1000, 1000 };
+
+	(void)ctx;
+	(void)done;
+	(void)total;
+	if (strcmp(step, "features") == 0)
+		cr_assert_eq(utime(changing, &times), 0);
+	return 0;
+}
+
+Test(stage_check, an_input_that_changes_while_it_is_staged_is_named)
+{
+	const char *inputs[] = { features, edges, labels, train, scores };
+	float score[VERTICES] = { 0 };
+	char words[400];
+
+	snprintf(scores, sizeof(scores), "%s/scores.f32", dir);
+	cr_assert_eq(support_write_file(scores, score, sizeof(score)), 0);
+	snprintf(words, sizeof(words), "raw:%s,f32,%u", scores, VERTICES);
+	opts.score_spec = words;
+	opts.progress = change_input;
+	for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++) {
+		changing = inputs[i];
+		assert_says(rung_stage(&opts, NULL), RUNG_E_CORRUPT, "changed while it was staged");
+		cr_assert(strstr(rung_last_error(), inputs[i]), "%s: %s", inputs[i],
+			  rung_last_error());
+		cr_assert_not(exists(out));
+		cr_assert(exists(partial));
+		opts.force = 1;
+	}
+	opts.progress = NULL;
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Signals that end a command. SIGINT, SIGTERM, SIGHUP and SIGPIPE remove the files registered here,
+ * clear the bar, and then end the process by their default action, so that a shell sees a death by
+ * signal. One that is ignored when the command starts (nohup, `&` in a script) stays ignored;
+ * SIGQUIT keeps its default action. The library installs no handler.
+ *
+ * A command that holds nothing else ends inside the handler. A command that has more to clean up
+ * asks for a grace period: the handler then only records the signal, tool_interrupted() and with it
+ * tool_progress() ask for cancellation, and main() ends the process when the command has returned.
+ * A second signal, or the end of the grace period, ends the process at once.
+ */
+#ifndef RUNG_TOOL_INTERRUPT_H
+#define RUNG_TOOL_INTERRUPT_H
+
+#include <stdint.h>
+
+#define TOOL_GRACE_MS 700u   /* below the second within which a command has to end */
+
+/** Install the handlers. @param name  of the command, for the message, kept */
+void tool_interrupt_init(const char *name);
+
+/**
+ * From now on the command cleans up itself, within `ms` of a signal. They are counted from now when
+ * the signal has come already.
+ */
+void tool_interrupt_grace(uint32_t ms);
+
+/** The signal that ends the command; 0: none has come. */
+int tool_interrupted(void);
+
+/** The name of that signal, as in "SIGINT". */
+const char *tool_interrupt_name(void);
+
+/**
+ * Remove `path` when a signal ends the process, until tool_interrupt_forget().
+ * @return 0, or -1 when too many are registered
+ */
+int tool_interrupt_unlink(const char *path);
+void tool_interrupt_forget(const char *path);
+
+/** Print `text` when a signal ends the process and the file `path` is there. Both are kept. */
+void tool_interrupt_hint(const char *path, const char *text);
+
+/** Whether a bar is on the terminal's line. */
+void tool_interrupt_bar(int drawn);
+
+/** End the process by the signal that has come. The caller has flushed standard output. */
+_Noreturn void tool_interrupt_end(void);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loading OpenBLAS. */
+#include "blas.h"
+
+#include <dlfcn.h>
+
+#include "rung_config.h"
+
+struct train_blas train_blas;
+
+const char *train_blas_load(void)
+{
+	/* The library stays loaded: its threads run in it */
+	void *library = dlopen(RUNG_BLAS_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+
+	if (!library)
+		return dlerror();
+	*(void **)&train_blas.sgemm = dlsym(library, "cblas_sgemm");
+	*(void **)&train_blas.set_num_threads = dlsym(library, "openblas_set_num_threads");
+	return train_blas.sgemm && train_blas.set_num_threads
+	       ? NULL
+	       : RUNG_BLAS_LIBRARY ": is not OpenBLAS with CBLAS";
+}

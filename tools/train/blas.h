@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The functions of OpenBLAS that the trainer calls. They are loaded when it starts: OpenBLAS starts
+ * threads and reserves address space for them as soon as a program has it. Where an address space
+ * limit refuses those, it never returns. No other subcommand needs it.
+ */
+#ifndef RUNG_TRAIN_BLAS_H
+#define RUNG_TRAIN_BLAS_H
+
+#include <cblas.h>
+
+struct train_blas {
+	__typeof__(cblas_sgemm) *sgemm;
+	__typeof__(openblas_set_num_threads) *set_num_threads;
+};
+
+/** Set by train_blas_load(). */
+extern struct train_blas train_blas;
+
+/** @return NULL, or why there is none; once is enough */
+const char *train_blas_load(void);
+
+#endif

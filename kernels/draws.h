@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Floyd's draws without replacement (src/sampler_draw.c), by lanes side by side. Valid CUDA and C++17.
+ * Floyd's draws without replacement (src/sample/sampler_draw.c), by lanes side by side. Valid CUDA and C++17.
  *
  * Draw i takes number i of the list's stream, a position below first + i + 1 with first = degree - count, and falls back to
  * position first + i when the position was drawn before. One after the other that is a loop over draws; a group of lanes makes up
@@ -16,7 +16,7 @@
 #ifndef RUNG_KERNELS_DRAWS_H
 #define RUNG_KERNELS_DRAWS_H
 
-#include "random.h"
+#include "base/random.h"
 #include "warp.h"
 
 #define DRAW_SET_FREE UINT64_MAX   /* no position is this: a degree is at most the edge count */

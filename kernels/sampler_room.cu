@@ -3,7 +3,7 @@
 #include "sampler_layout.h"
 #include "views.h"
 
-#define POSITIONS_MAX UINT64_C(0xffffffff)   /* vertices of a batch: positions have 4 bytes, one value means none (src/sampler.c) */
+#define POSITIONS_MAX UINT64_C(0xffffffff)   /* vertices of a batch: positions have 4 bytes, one value means none (src/sample/sampler.c) */
 
 static int check_fanouts(const uint32_t *fanouts, uint32_t hop_count)
 {

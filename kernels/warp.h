@@ -5,7 +5,7 @@
 
 #include <cuda_runtime.h>
 
-#include "internal.h"
+#include "base/internal.h"
 
 #define WARP_LANES    32u
 #define WARP_ALL      0xffffffffu

@@ -8,7 +8,7 @@
 #ifndef RUNG_NUMA_MEASURE_H
 #define RUNG_NUMA_MEASURE_H
 
-#include "sysfs.h"
+#include "topology/sysfs.h"
 
 #define RUNG__MEASURE_LINE_BYTES 64u
 #define RUNG__MEASURE_HUGE_BYTES (2u << 20)

@@ -2,7 +2,7 @@
 /*
  * What GPUs read and write: memory of each node, over the link, and memory of each other and their own.
  *
- * Copies are those of the copy engines, gathers those of the store's kernel, out of memory that is several times what caches hold; src/meter.h says
+ * Copies are those of the copy engines, gathers those of the store's kernel, out of memory that is several times what caches hold; src/device/meter.h says
  * how they are timed. Rows are drawn once, in lists that take turns, so that a gather does not find the rows of the one before in a cache. Bytes are
  * counted once: those that come over, not those that are read and written.
  *

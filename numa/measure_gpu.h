@@ -4,7 +4,7 @@
 #define RUNG_NUMA_MEASURE_GPU_H
 
 #include "measure.h"
-#include "meter.h"
+#include "device/meter.h"
 
 struct rung__measure_gpu {
 	int number;                  /* CUDA's; -1: it does not show it */

@@ -2,7 +2,7 @@
 /* The GPUs that there are to measure: those of CUDA with a meter each, and those of the topology that CUDA does not show. */
 #include <string.h>
 
-#include "device.h"
+#include "device/device.h"
 #include "measure_gpu.h"
 
 static int no_memory(void)

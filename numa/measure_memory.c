@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 
 #include "measure.h"
-#include "place.h"
+#include "place/place.h"
 
 #define SHARE_MIN 0.95   /* of the pages: less is no measurement of that node */
 

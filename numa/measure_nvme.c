@@ -14,10 +14,10 @@
 #include <linux/fs.h>
 #include <unistd.h>
 
-#include "block_device.h"
-#include "direct.h"
+#include "file/block_device.h"
+#include "file/direct.h"
 #include "measure.h"
-#include "tier_list.h"
+#include "tier/tier_list.h"
 
 #define DEPTH_MAX RUNG__MEASURE_DEPTH_MAX
 #define READ_BYTES_MAX (1u << 20)

@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "measure.h"
-#include "thread.h"
+#include "base/thread.h"
 
 struct member {
 	struct rung__team *team;

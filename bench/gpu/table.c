@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "bench.h"
-#include "device.h"
+#include "device/device.h"
 #include "kernels.h"
 
 #define SEED 77u

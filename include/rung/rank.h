@@ -59,14 +59,14 @@ enum rung_score_method {
 	RUNG_SCORE_PRESAMPLE,
 	/**
 	 * Expected access: -log(1 - P), P the probability that a batch asks for u, worked out hop by hop from fanouts, batch size and train
-	 * vertices, without sampling. src/score_expected.c has the formula, docs/SCORES.md derives it.
+	 * vertices, without sampling. src/score/score_expected.c has the formula, docs/SCORES.md derives it.
 	 * L passes and up to three to find out which edges go both ways, or join vertices that the same ones draw; 4 L + 20 bytes. Where
 	 * nothing is to be sampled ahead.
 	 */
 	RUNG_SCORE_EXPECTED,
 	/**
 	 * `expected`, corrected by two sampled runs of `batches_max` batches each. The second begins with the seeds of an eighth of the first,
-	 * which shows how much of the counts is noise; the less, the more they are believed. src/blend.c has the formula, docs/SCORES.md derives it. Also -log(1 - P).
+	 * which shows how much of the counts is noise; the less, the more they are believed. src/score/blend.c has the formula, docs/SCORES.md derives it. Also -log(1 - P).
 	 * The cost of `expected` and of the sampling; 4 bytes more, and 4 for each thread. The default: on no graph measured is another better.
 	 */
 	RUNG_SCORE_BLEND

@@ -8,7 +8,7 @@
 
 #include "dataset.h"
 #include "loader_fixture.h"
-#include "loader_internal.h"
+#include "loader/loader_internal.h"
 #include "sim.h"
 
 #define POOL           4u /* batches whose rows have memory before any is used again: gathers + 2 */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "dataset.h"
-#include "radix.h"
+#include "sort/radix.h"
 #include "script_tier.h"
 #include "sim.h"
 #include "store_fixture.h"

@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cache_internal.h"
-#include "file.h"
+#include "cache/cache_internal.h"
+#include "file/file.h"
 #include "share_child.h"
 #include "share_fixture.h"
 

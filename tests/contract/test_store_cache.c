@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cache_internal.h"
+#include "cache/cache_internal.h"
 #include "fault_tier.h"
 #include "store_fixture.h"
 

@@ -5,7 +5,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#include "refill_internal.h"
+#include "refill/refill_internal.h"
 #include "script_store.h"
 
 static _Atomic int set_back_s;

@@ -5,11 +5,11 @@
  */
 #include <string.h>
 
-#include "checksum.h"
+#include "dataset/checksum.h"
 #include "fuzz.h"
-#include "internal.h"
-#include "manifest.h"
-#include "manifest_private.h"
+#include "base/internal.h"
+#include "dataset/manifest.h"
+#include "dataset/manifest_private.h"
 #include "rung/rung.h"
 
 const size_t fuzz_bytes_max = 1 << 16;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "npy.h"
+#include "source/npy.h"
 #include "rung/rung.h"
 
 const size_t fuzz_bytes_max = 1 << 16;

@@ -7,9 +7,9 @@
 #include <zip.h>
 
 #include "fuzz.h"
-#include "npy.h"
+#include "source/npy.h"
 #include "rung/rung.h"
-#include "source_private.h"
+#include "source/source_private.h"
 
 const size_t fuzz_bytes_max = 1 << 16;
 const size_t fuzz_places_max = 150;

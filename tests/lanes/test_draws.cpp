@@ -3,7 +3,7 @@
 #include <cmath>
 #include <set>
 
-#include "random.h"
+#include "base/random.h"
 #include "sampler_case.h"
 
 static random_numbers rnd = { 5 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sampler's kernels, lane by lane: the CPU's batches, whatever the graph, the fanouts and the tiers are. */
-#include "random.h"
+#include "base/random.h"
 #include "sampler_case.h"
 
 static random_numbers rnd = { 12 };

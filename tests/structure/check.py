@@ -4,7 +4,8 @@
 
 usage: check.py [--root DIR] [--shrink]
 
-  rooms      which folder may include and use which: rooms.txt, one line per room
+  rooms      which folder may include and use which, and by which header: rooms.txt, one line
+             per room
   circles    no two files use each other, directly or through others
   sizes      sources of at most 500 lines, functions of 60, lines of 100 columns (a tab is 8),
              folders of 20 source files
@@ -44,17 +45,21 @@ def read_list(path):
 
 
 class Rooms:
-    """rooms.txt: 'room: rooms it may include and use'. The longest folder name decides.
+    """rooms.txt: 'room [headers]: rooms it may include and use'. The longest folder name decides.
 
     All may include the public headers. 'public' lets a room use the functions declared there,
     wherever they are defined; without it a room only uses those of the rooms in its line.
+    Other rooms include the headers in brackets alone; without brackets the one with its name.
     """
 
     def __init__(self, lines):
-        self.allowed = {}
-        for line in lines:
-            room, _, others = line.partition(":")
-            self.allowed[room.strip()] = set(others.split())
+        self.allowed, self.open = {}, {}
+        for line in re.sub(r"\n\s+", " ", "\n".join(lines)).split("\n"):   # one may go on indented
+            name, _, others = line.partition(":")
+            room, _, headers = name.strip(" ]").partition("[")
+            room = room.strip()
+            self.allowed[room] = set(others.split())
+            self.open[room] = set(headers.split()) or {os.path.basename(room) + ".h"}
 
     def of(self, path):
         folder = os.path.dirname(path)
@@ -66,6 +71,11 @@ class Rooms:
         room, to = self.of(path), self.of(other)
         return room == to or to == "include/rung" or to in self.allowed.get(room, ())
 
+    def opens(self, path, header):
+        room = self.of(header)
+        return (room in (self.of(path), "include/rung")
+                or os.path.relpath(header, room) in self.open.get(room, ()))
+
 
 def check_rooms(tree, rooms):
     for path in tree.product(tree.c_paths):
@@ -75,7 +85,7 @@ def check_rooms(tree, rooms):
         for name, target in tree.includes(path):
             if public and target is None and name not in PUBLIC_INCLUDES:
                 yield f"include {path} -> {name}: not of a public header", 1
-            elif target and not rooms.may(path, target):
+            elif target and not (rooms.may(path, target) and rooms.opens(path, target)):
                 yield f"include {path} -> {target}", 1
     names = collections.defaultdict(set)
     public_names = tree.public_names()

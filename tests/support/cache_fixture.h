@@ -3,7 +3,7 @@
 #ifndef SUPPORT_CACHE_FIXTURE_H
 #define SUPPORT_CACHE_FIXTURE_H
 
-#include "cache_internal.h"
+#include "cache/cache_internal.h"
 
 struct cache_fixture {
 	struct rung__cache_shape shape;

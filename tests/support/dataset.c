@@ -11,7 +11,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "checksum.h"
+#include "dataset/checksum.h"
 #include "dataset.h"
 #include "rung/stage.h"
 

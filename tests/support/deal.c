@@ -7,12 +7,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checksum.h"
+#include "dataset/checksum.h"
 #include "dataset.h"
-#include "internal.h"
-#include "manifest.h"
-#include "npy.h"
-#include "tier.h"
+#include "base/internal.h"
+#include "dataset/manifest.h"
+#include "source/npy.h"
+#include "tier/tier.h"
 
 #define PATH_BYTES 4096
 

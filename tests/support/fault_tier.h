@@ -5,7 +5,7 @@
 
 #include <stdatomic.h>
 
-#include "tier_list.h"
+#include "tier/tier_list.h"
 
 enum support_fault_kind {
 	SUPPORT_FAULT_NONE,

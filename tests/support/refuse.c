@@ -7,7 +7,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-#include "internal.h"
+#include "base/internal.h"
 #include "refuse.h"
 
 bool refuse_placement(void)

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "file.h"
+#include "file/file.h"
 #include "script_tier.h"
 
 #define IN_FLIGHT_MARK 0xa5   /* fills the memory of a read that is in flight */

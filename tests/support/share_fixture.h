@@ -3,7 +3,7 @@
 #ifndef SUPPORT_SHARE_FIXTURE_H
 #define SUPPORT_SHARE_FIXTURE_H
 
-#include "share.h"
+#include "share/share.h"
 #include "store_fixture.h"
 
 #define SHARE_NOBODY 65534u

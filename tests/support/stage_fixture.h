@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "dataset.h"
-#include "internal.h"
-#include "manifest.h"
+#include "base/internal.h"
+#include "dataset/manifest.h"
 #include "rung/rung.h"
 #include "says.h"
 

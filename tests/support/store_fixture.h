@@ -3,9 +3,9 @@
 #ifndef SUPPORT_STORE_FIXTURE_H
 #define SUPPORT_STORE_FIXTURE_H
 
-#include "plan_internal.h"
+#include "plan/plan_internal.h"
 #include "rung/rung.h"
-#include "store_internal.h"
+#include "store/store_internal.h"
 
 #define FIXTURE_MEMORIES_MAX 64
 

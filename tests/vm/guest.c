@@ -18,12 +18,12 @@
 #include <unistd.h>
 
 #include "dataset.h"
-#include "engine.h"
-#include "extents.h"
-#include "file.h"
-#include "plan_internal.h"
+#include "engine/engine.h"
+#include "engine/extents.h"
+#include "file/file.h"
+#include "plan/plan_internal.h"
 #include "rung/rung.h"
-#include "store_internal.h"
+#include "store/store_internal.h"
 
 #define VERTICES 24000
 #define WIDTH 512

@@ -18,9 +18,9 @@
 #include <sys/mman.h>
 
 #include "dataset.h"
-#include "plan_internal.h"
+#include "plan/plan_internal.h"
 #include "rung/rung.h"
-#include "store_internal.h"
+#include "store/store_internal.h"
 
 #define VERTICES 48000
 #define WIDTH 512

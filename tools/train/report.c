@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "json.h"
+#include "output/json.h"
 #include "train.h"
 
 static const char *percent(char text[TOOL_TEXT_BYTES], double share)

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * NVMe passthrough: read commands of our own to the namespace's generic device (/dev/ngXnY, opened for reading), which spares the
+ * file system and the block layer.
+ *
+ * The file's place on the disk is asked for once, at open. So this is for those who ask for it: nobody may change the file while the
+ * store is open, which no other engine needs, and the device wants root or a permission of its own. What the page cache would
+ * know is not seen either: the file is written back first.
+ *
+ * A read over the border between two extents is cut there and comes back short, as it does at the end of the file.
+ */
+#include "engine/ring.h"
+
+#if RUNG_HAVE_IO_URING
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/nvme_ioctl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "engine/extents.h"
+
+#define PIECE_SHIFT 18            /* Linux 6.1 counts all pages of a registered buffer against the pages of one command */
+#define OPCODE_READ 0x02
+#define BLOCKS_MAX 65536u         /* of a command: a field of 16 bits, less 1 */
+#define STATUS_MASK 0x7ff         /* code and its type, without "do not retry" and "more" */
+#define STATUS_TYPE_MEDIA 0x200
+
+struct rung__engine {
+	struct rung__ring ring;
+	struct rung__extents extents;
+	int device_fd;
+	uint32_t namespace_id;
+	uint32_t block_shift;
+	bool ring_made;
+};
+
+static void nvme_close(struct rung__engine *engine)
+{
+	if (engine->ring_made)
+		rung__ring_close(&engine->ring);
+	if (engine->device_fd >= 0)
+		close(engine->device_fd);
+	rung__extents_free(&engine->extents);
+	rung__free(engine);
+}
+
+/* Is what stands in /dev the device of this name? */
+static bool is_device(int fd, const char *name)
+{
+	char path[96], text[32], expected[32];
+	struct stat st;
+	ssize_t got;
+	int dev_fd;
+
+	snprintf(path, sizeof(path), "/sys/class/nvme-generic/%s/dev", name);
+	dev_fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (dev_fd < 0)
+		return false;
+	got = read(dev_fd, text, sizeof(text) - 1);
+	close(dev_fd);
+	if (got <= 0 || fstat(fd, &st) != 0)
+		return false;
+	text[got] = '\0';
+	snprintf(expected, sizeof(expected), "%u:%u\n", major(st.st_rdev), minor(st.st_rdev));
+	return S_ISCHR(st.st_mode) && strcmp(text, expected) == 0;
+}
+
+static int open_device(struct rung__engine *engine, struct rung__engine_report *report)
+{
+	const struct rung__block_device *disk = &engine->extents.device;
+	unsigned controller, name_space;
+	char name[48], path[64], tail;
+	int id;
+
+	if (sscanf(disk->name, "nvme%un%u%c", &controller, &name_space, &tail) != 2)
+		return rung__engine_refuse(report, -ENOTSUP, "the file is on %s, which is no NVMe disk", disk->name);
+	snprintf(name, sizeof(name), "ng%un%u", controller, name_space);
+	snprintf(path, sizeof(path), "/dev/%s", name);
+	engine->device_fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (engine->device_fd < 0)
+		return rung__engine_refuse(report, -errno, "%s, the generic device of %s, cannot be opened for reading", path, disk->name);
+	if (!is_device(engine->device_fd, name))
+		return rung__engine_refuse(report, -ENODEV, "%s is not the generic device of %s", path, disk->name);
+	id = ioctl(engine->device_fd, NVME_IOCTL_ID);
+	if (id <= 0)
+		return rung__engine_refuse(report, id < 0 ? -errno : -ENODEV, "%s does not tell its namespace", path);
+	engine->namespace_id = (uint32_t)id;
+	return 0;
+}
+
+static int check_blocks(struct rung__engine *engine, struct rung__engine_report *report)
+{
+	const struct rung__block_device *disk = &engine->extents.device;
+
+	if (disk->block_bytes < 512 || disk->block_bytes > RUNG__PAGE_BYTES || (disk->block_bytes & (disk->block_bytes - 1)))
+		return rung__engine_refuse(report, -ENOTSUP, "%s has blocks of %u bytes", disk->name, disk->block_bytes);
+	engine->block_shift = (uint32_t)__builtin_ctz(disk->block_bytes);
+	for (uint64_t i = 0; i < engine->extents.count; i++) {
+		const struct rung__extent *extent = &engine->extents.list[i];
+
+		if ((extent->at | extent->bytes) & (disk->block_bytes - 1))
+			return rung__engine_refuse(report, -ENOTSUP, "the file does not lie on whole blocks of %s", disk->name);
+	}
+	return 0;
+}
+
+static int nvme_open(const struct rung__engine_args *args, struct rung__engine **engine_out, struct rung__engine_report *report)
+{
+	struct rung__engine *engine = rung__zalloc(sizeof(*engine));
+	char why[RUNG__EXTENTS_WHY_BYTES];
+	int rc;
+
+	if (!engine)
+		return rung__engine_refuse(report, -ENOMEM, "out of memory");
+	engine->device_fd = -1;
+	rc = rung__extents_load(args->fd, &engine->extents, why);
+	if (rc < 0)
+		rung__engine_refuse(report, rc, "%s", why);
+	if (rc == 0)
+		rc = open_device(engine, report);
+	if (rc == 0)
+		rc = check_blocks(engine, report);
+	if (rc == 0) {
+		rc = rung__ring_open(&engine->ring, args, engine->device_fd, IORING_SETUP_SQE128 | IORING_SETUP_CQE32, PIECE_SHIFT, report);
+		engine->ring_made = rc == 0;
+	}
+	if (rc < 0) {
+		nvme_close(engine);
+		return rc;
+	}
+	*engine_out = engine;
+	return 0;
+}
+
+/* What is asked for and lies in one piece: a command of whole blocks, and how many of its bytes are the file's. */
+static uint32_t cut(const struct rung__engine *engine, const struct rung__fetch *fetch, uint64_t *at_out, uint32_t *of_file_out)
+{
+	const struct rung__extent *extent = rung__extent_at(&engine->extents, fetch->offset);
+	uint64_t inside = fetch->offset - extent->offset;
+	uint64_t bytes = RUNG__MIN(fetch->bytes, RUNG__MIN(extent->bytes - inside, (uint64_t)BLOCKS_MAX << engine->block_shift));
+
+	*at_out = extent->at + inside;
+	*of_file_out = (uint32_t)RUNG__MIN(bytes, engine->extents.file_bytes - fetch->offset);
+	return (uint32_t)bytes;
+}
+
+static void prepare(struct rung__engine *engine, struct io_uring_sqe *sqe, const struct rung__fetch *fetch)
+{
+	struct rung__ring *ring = &engine->ring;
+	uint32_t block = 1u << engine->block_shift, bytes = 0, of_file = 0;
+	int piece = rung__ring_piece(ring, fetch);
+	struct nvme_uring_cmd cmd = { .opcode = OPCODE_READ, .nsid = engine->namespace_id };
+	uint64_t at = 0;
+
+	if (fetch->offset < engine->extents.file_bytes)
+		bytes = cut(engine, fetch, &at, &of_file);
+	if (bytes == 0 || ((at | bytes | fetch->to) & (block - 1))) {   /* as a file system answers */
+		io_uring_prep_nop(sqe);
+		io_uring_sqe_set_data64(sqe, (bytes ? (uint64_t)UINT32_MAX << 32 : 0) | fetch->token);
+		return;
+	}
+	cmd.addr = (uint64_t)(uintptr_t)(ring->pool + fetch->to);
+	cmd.data_len = bytes;
+	cmd.cdw10 = (uint32_t)(at >> engine->block_shift);
+	cmd.cdw11 = (uint32_t)(at >> engine->block_shift >> 32);
+	cmd.cdw12 = (bytes >> engine->block_shift) - 1;
+	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, ring->fd, NULL, 0, 0);
+	sqe->cmd_op = NVME_URING_CMD_IO;
+	if (piece >= 0) {
+		sqe->uring_cmd_flags = IORING_URING_CMD_FIXED;
+		sqe->buf_index = (uint16_t)piece;
+	}
+	memcpy(sqe->cmd, &cmd, sizeof(cmd));
+	io_uring_sqe_set_flags(sqe, ring->sqe_flags);
+	io_uring_sqe_set_data64(sqe, (uint64_t)of_file << 32 | fetch->token);
+}
+
+static int nvme_submit(struct rung__engine *engine, const struct rung__fetch *fetch)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&engine->ring.ring);
+
+	if (!sqe)
+		return -EAGAIN;
+	prepare(engine, sqe, fetch);
+	return 0;
+}
+
+/* A completion has 0, the status of the command, or -errno; user_data has the bytes that a success stands for. */
+static int32_t result_of(int32_t res, uint32_t bytes)
+{
+	if (res < 0)
+		return res;
+	if (res > 0)
+		return (res & STATUS_MASK & 0x700) == STATUS_TYPE_MEDIA ? -ENODATA : -EIO;   /* as the block layer would say */
+	return bytes == UINT32_MAX ? -EINVAL : (int32_t)bytes;
+}
+
+static uint32_t take(struct rung__engine *engine, struct rung__fetched *fetched, uint32_t max)
+{
+	struct io_uring *ring = &engine->ring.ring;
+	struct io_uring_cqe *cqe;
+	uint32_t count = 0;
+	unsigned head;
+
+	io_uring_for_each_cqe(ring, head, cqe) {
+		uint64_t data = io_uring_cqe_get_data64(cqe);
+
+		if (count == max)
+			break;
+		fetched[count].token = (uint32_t)data;
+		fetched[count++].result = result_of(cqe->res, (uint32_t)(data >> 32));
+	}
+	io_uring_cq_advance(ring, count);
+	return count;
+}
+
+static int nvme_reap(struct rung__engine *engine, uint32_t want, uint64_t timeout_ns, struct rung__fetched *fetched, uint32_t max)
+{
+	int rc = max == 0 ? rung__ring_send(&engine->ring) : rung__ring_wait(&engine->ring, want, timeout_ns);
+
+	return rc < 0 ? rc : (int)take(engine, fetched, max);
+}
+
+const struct rung__engine_ops rung__engine_nvme = {
+	.name = "nvme",
+	.id = RUNG_ENGINE_NVME,
+	.unasked = "not asked for: it reads the disk under the file, which nobody may change meanwhile",
+	.direct = true,
+	.maps = true,
+	.open = nvme_open,
+	.close = nvme_close,
+	.submit = nvme_submit,
+	.reap = nvme_reap,
+};
+#endif

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pread engine: a pool of threads, one blocking read each. For kernels and containers that refuse io_uring.
+ * It reaches the same reads a second as io_uring at about twice the CPU.
+ *
+ * Lock: one mutex over both queues; the reads themselves run outside it.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/engine.h"
+#include "base/thread.h"
+
+#define THREADS_MAX 32u
+
+struct rung__engine {
+	struct rung__engine_args args;
+	pthread_mutex_t lock;
+	pthread_cond_t work;            /* a read is queued, or stop */
+	pthread_cond_t done;            /* a read has ended */
+	struct rung__fetch *queue;      /* ring of queue_depth */
+	struct rung__fetched *ended;    /* likewise: no more than queue_depth are in flight */
+	uint32_t queue_head, queue_count;
+	uint32_t ended_head, ended_count;
+	uint32_t thread_count;
+	bool stop;
+	pthread_t threads[THREADS_MAX];
+};
+
+static int32_t read_once(const struct rung__engine_args *args, const struct rung__fetch *fetch)
+{
+	unsigned char *to = args->pool + fetch->to;
+	ssize_t got;
+
+	do
+		got = pread(args->fd, to, fetch->bytes, (off_t)fetch->offset);
+	while (got < 0 && errno == EINTR);
+	return got < 0 ? -errno : (int32_t)got;
+}
+
+static void *worker(void *ctx)
+{
+	struct rung__engine *engine = ctx;
+	uint32_t depth = engine->args.queue_depth;
+
+	pthread_mutex_lock(&engine->lock);
+	for (;;) {
+		struct rung__fetch fetch;
+		int32_t result;
+
+		while (engine->queue_count == 0 && !engine->stop)
+			pthread_cond_wait(&engine->work, &engine->lock);
+		if (engine->queue_count == 0)
+			break;
+		fetch = engine->queue[engine->queue_head];
+		engine->queue_head = (engine->queue_head + 1) % depth;
+		engine->queue_count--;
+		pthread_mutex_unlock(&engine->lock);
+		result = read_once(&engine->args, &fetch);
+		pthread_mutex_lock(&engine->lock);
+		engine->ended[(engine->ended_head + engine->ended_count++) % depth] =
+			(struct rung__fetched){ .token = fetch.token, .result = result };
+		pthread_cond_signal(&engine->done);
+	}
+	pthread_mutex_unlock(&engine->lock);
+	return NULL;
+}
+
+static void pread_close(struct rung__engine *engine)
+{
+	pthread_mutex_lock(&engine->lock);
+	engine->stop = true;
+	pthread_cond_broadcast(&engine->work);
+	pthread_mutex_unlock(&engine->lock);
+	for (uint32_t i = 0; i < engine->thread_count; i++)
+		pthread_join(engine->threads[i], NULL);
+	pthread_cond_destroy(&engine->done);
+	pthread_cond_destroy(&engine->work);
+	pthread_mutex_destroy(&engine->lock);
+	rung__free(engine->ended);
+	rung__free(engine->queue);
+	rung__free(engine);
+}
+
+static int pread_open(const struct rung__engine_args *args, struct rung__engine **engine_out, struct rung__engine_report *report)
+{
+	struct rung__engine *engine = rung__zalloc(sizeof(*engine));
+	pthread_condattr_t monotonic;
+	uint32_t wanted = RUNG__MIN(args->queue_depth, THREADS_MAX);
+
+	if (!engine)
+		return rung__engine_refuse(report, -ENOMEM, "out of memory");
+	engine->args = *args;
+	pthread_mutex_init(&engine->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&engine->done, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	pthread_cond_init(&engine->work, NULL);
+	engine->queue = rung__malloc_array(args->queue_depth, sizeof(*engine->queue));
+	engine->ended = rung__malloc_array(args->queue_depth, sizeof(*engine->ended));
+	if (engine->queue && engine->ended) {
+		while (engine->thread_count < wanted && rung__thread_start(&engine->threads[engine->thread_count], worker, engine) == 0)
+			engine->thread_count++;
+	}
+	if (engine->thread_count == 0) {   /* fewer than wanted will do */
+		pread_close(engine);
+		return rung__engine_refuse(report, -EAGAIN, "no thread could be started");
+	}
+	*engine_out = engine;
+	return 0;
+}
+
+static int pread_submit(struct rung__engine *engine, const struct rung__fetch *fetch)
+{
+	uint32_t depth = engine->args.queue_depth;
+	int rc = -EAGAIN;
+
+	pthread_mutex_lock(&engine->lock);
+	if (engine->queue_count < depth) {
+		engine->queue[(engine->queue_head + engine->queue_count++) % depth] = *fetch;
+		pthread_cond_signal(&engine->work);
+		rc = 0;
+	}
+	pthread_mutex_unlock(&engine->lock);
+	return rc;
+}
+
+static int pread_reap(struct rung__engine *engine, uint32_t want, uint64_t timeout_ns, struct rung__fetched *fetched, uint32_t max)
+{
+	uint32_t depth = engine->args.queue_depth;
+	uint64_t until = rung__now_ns() + timeout_ns;
+	struct timespec ts = { .tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u) };
+	uint32_t count = 0;
+
+	pthread_mutex_lock(&engine->lock);
+	while (engine->ended_count < want) {
+		if (pthread_cond_timedwait(&engine->done, &engine->lock, &ts) == ETIMEDOUT)
+			break;
+	}
+	while (count < max && engine->ended_count > 0) {
+		fetched[count++] = engine->ended[engine->ended_head];
+		engine->ended_head = (engine->ended_head + 1) % depth;
+		engine->ended_count--;
+	}
+	pthread_mutex_unlock(&engine->lock);
+	return (int)count;
+}
+
+const struct rung__engine_ops rung__engine_pread = {
+	.name = "pread",
+	.id = RUNG_ENGINE_PREAD,
+	.open = pread_open,
+	.close = pread_close,
+	.submit = pread_submit,
+	.reap = pread_reap,
+};

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Extents by FS_IOC_FIEMAP.
+ *
+ * Only file systems whose answers are places on the one device they are mounted from are asked, and only extents whose bytes on the disk
+ * are the file's are taken: none that is compressed, encrypted, inline, not yet written, or of the real-time device of an XFS.
+ * Extents shared with another file are all right: writing to the other copies them first.
+ */
+#include <errno.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+
+#include "engine/extents.h"
+
+#define EXTENTS_MAX (1u << 20)
+#define ASK_MAX 512u            /* a call */
+#define XFS_MAGIC 0x58465342
+#define FLAGS_REFUSED (FIEMAP_EXTENT_UNKNOWN | FIEMAP_EXTENT_DELALLOC | FIEMAP_EXTENT_ENCODED | FIEMAP_EXTENT_DATA_ENCRYPTED | \
+                       FIEMAP_EXTENT_NOT_ALIGNED | FIEMAP_EXTENT_DATA_INLINE | FIEMAP_EXTENT_DATA_TAIL | FIEMAP_EXTENT_UNWRITTEN)
+
+static int say(char *why_out, int err, const char *what)
+{
+	snprintf(why_out, RUNG__EXTENTS_WHY_BYTES, "%s", what);
+	return -err;
+}
+
+static int say_errno(char *why_out, int err, const char *what)
+{
+	snprintf(why_out, RUNG__EXTENTS_WHY_BYTES, "%s: %s", what, strerror(err));
+	return -err;
+}
+
+static int check_file_system(int fd, char *why_out)
+{
+	struct statfs fs;
+	struct fsxattr attr;
+
+	if (fstatfs(fd, &fs) != 0)
+		return say_errno(why_out, errno, "the file system cannot be asked what it is");
+	if ((unsigned long)fs.f_type == EXT4_SUPER_MAGIC)
+		return 0;
+	if ((unsigned long)fs.f_type != XFS_MAGIC)
+		return say(why_out, ENOTSUP, "the file is neither on ext4 nor on XFS");
+	if (ioctl(fd, FS_IOC_FSGETXATTR, &attr) != 0)
+		return say_errno(why_out, errno, "XFS does not tell the file's attributes");
+	if (attr.fsx_xflags & FS_XFLAG_REALTIME)
+		return say(why_out, ENOTSUP, "the file is on the real-time device of its XFS");
+	return 0;
+}
+
+const char *rung__extents_join(struct rung__extents *extents)
+{
+	uint64_t end = 0, count = 0;
+
+	for (uint64_t i = 0; i < extents->count && end < extents->file_bytes; i++) {
+		struct rung__extent extent = extents->list[i], *last = &extents->list[count - (count > 0)];
+
+		if (extent.offset != end || extent.bytes == 0)
+			break;
+		if (count > 0 && last->at + last->bytes == extent.at)
+			last->bytes += extent.bytes;
+		else
+			extents->list[count++] = extent;
+		end += extent.bytes;
+	}
+	extents->count = count;
+	return end < extents->file_bytes ? "the file has holes, which are nowhere on the disk" : NULL;
+}
+
+static int add_all(struct rung__extents *extents, const struct fiemap *map, char *why_out)
+{
+	struct rung__extent *list = rung__realloc_array(extents->list, extents->count + map->fm_mapped_extents, sizeof(*list));
+
+	if (!list)
+		return say(why_out, ENOMEM, "out of memory");
+	extents->list = list;
+	for (unsigned i = 0; i < map->fm_mapped_extents; i++) {
+		const struct fiemap_extent *from = &map->fm_extents[i];
+
+		if (from->fe_flags & FLAGS_REFUSED)
+			return say(why_out, ENOTSUP, "the file is stored in a way that the disk's own bytes do not show");
+		list[extents->count++] = (struct rung__extent){ from->fe_logical, extents->device.partition_at + from->fe_physical,
+		                                                from->fe_length };
+	}
+	return extents->count <= EXTENTS_MAX ? 0 : say(why_out, ENOTSUP, "the file is in too many pieces");
+}
+
+static int ask(int fd, struct rung__extents *extents, struct fiemap *map, char *why_out)
+{
+	uint64_t from = 0;
+
+	while (from < extents->file_bytes) {
+		const struct fiemap_extent *last;
+		int rc;
+
+		*map = (struct fiemap){ .fm_start = from, .fm_length = extents->file_bytes - from, .fm_flags = FIEMAP_FLAG_SYNC,
+		                        .fm_extent_count = ASK_MAX };
+		if (ioctl(fd, FS_IOC_FIEMAP, map) != 0)
+			return say_errno(why_out, errno, "the file system does not tell where the file lies");
+		if (map->fm_mapped_extents == 0)
+			break;
+		rc = add_all(extents, map, why_out);
+		if (rc < 0)
+			return rc;
+		last = &map->fm_extents[map->fm_mapped_extents - 1];
+		from = last->fe_logical + last->fe_length;
+		if (last->fe_flags & FIEMAP_EXTENT_LAST)
+			break;
+	}
+	return 0;
+}
+
+int rung__extents_load(int fd, struct rung__extents *extents_out, char *why_out)
+{
+	struct rung__extents extents = { .list = NULL };
+	struct fiemap *map;
+	const char *against;
+	struct stat st;
+	int rc = check_file_system(fd, why_out);
+
+	if (rc < 0)
+		return rc;
+	if (fstat(fd, &st) != 0)
+		return say_errno(why_out, errno, "the file cannot be asked for its size");
+	if (!rung__block_device("/sys", major(st.st_dev), minor(st.st_dev), &extents.device))
+		return say(why_out, ENOTSUP, "/sys knows no disk under the file system");
+	extents.file_bytes = (uint64_t)st.st_size;
+	map = rung__malloc(sizeof(*map) + ASK_MAX * sizeof(map->fm_extents[0]));
+	rc = map ? ask(fd, &extents, map, why_out) : say(why_out, ENOMEM, "out of memory");
+	rung__free(map);
+	if (rc == 0) {
+		against = rung__extents_join(&extents);
+		if (against)
+			rc = say(why_out, ENOTSUP, against);
+	}
+	if (rc < 0) {
+		rung__extents_free(&extents);
+		return rc;
+	}
+	*extents_out = extents;
+	return 0;
+}
+
+void rung__extents_free(struct rung__extents *extents)
+{
+	rung__free(extents->list);
+	extents->list = NULL;
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rings.
+ *
+ * The best set-up is tried first and each part falls back on its own: DEFER_TASKRUN with SINGLE_ISSUER (completions are worked
+ * off when we ask, not by interrupting the thread), then COOP_TASKRUN, then no flags; registered pool, file and ring, each left
+ * out when the kernel or RLIMIT_MEMLOCK refuses it. With DEFER_TASKRUN completions appear only inside a waiting call, so waiting always
+ * enters the kernel.
+ */
+#include "engine/ring.h"
+
+#if RUNG_HAVE_IO_URING
+#include <errno.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#define MEMORY_TRIES_MAX 100u   /* a ring that the kernel has no memory for: 0.2 s in all */
+#define MEMORY_PAUSE_NS 2000000
+#define PIECES_MAX 16384u   /* registered buffers that the kernel takes */
+
+static const struct setup {
+	unsigned flags;
+	const char *why;        /* not the best: a kernel of before */
+} setups[] = {
+	{ IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SUBMIT_ALL, "" },
+	{ IORING_SETUP_COOP_TASKRUN | IORING_SETUP_SUBMIT_ALL, "this kernel has only IORING_SETUP_COOP_TASKRUN (Linux 6.1 has it)" },
+	{ 0, "this kernel has neither it nor IORING_SETUP_COOP_TASKRUN (Linux 6.1 has it)" },
+};
+
+static void add_part(struct rung__engine_report *report, const char *name, const char *why)
+{
+	report->parts[report->part_count++] = (struct rung_engine_step){ name, why };
+}
+
+static const char *refusal(int err)
+{
+	switch (err) {
+	case EPERM: case EACCES: return "io_uring is refused here (EPERM: a container's seccomp profile, or sysctl kernel.io_uring_disabled)";
+	case ENOSYS: return "this kernel has no io_uring, or one too old (5.11 is needed)";
+	case ENOMEM: return "no memory for the ring:"
+		" RLIMIT_MEMLOCK may be too low for all rings of this user; raise ulimit -l";
+	case EINVAL: return "this kernel's io_uring does not know of this way of reading";
+	default: return strerror(err);
+	}
+}
+
+/*
+ * Linux counts the pages of all rings of a user against RLIMIT_MEMLOCK. A worker subtracts those of
+ * a closed ring after close() has returned, and a ring opened in between is refused.
+ */
+static int init_ring(struct io_uring *ring, uint32_t depth, unsigned flags,
+                     struct io_uring_params *params)
+{
+	const struct timespec pause = { .tv_nsec = MEMORY_PAUSE_NS };
+	int rc;
+
+	for (unsigned tries = 1; ; tries++) {
+		*params = (struct io_uring_params){ .flags = flags };
+		rc = io_uring_queue_init_params(depth, ring, params);
+		if (rc != -ENOMEM || tries == MEMORY_TRIES_MAX)
+			return rc;
+		nanosleep(&pause, NULL);
+	}
+}
+
+static int make_ring(struct io_uring *ring, uint32_t depth, unsigned flags, struct rung__engine_report *report)
+{
+	int rc = -EINVAL;
+
+	for (unsigned i = 0; i < RUNG__ARRAY_LEN(setups) && rc == -EINVAL; i++) {
+		struct io_uring_params params;
+
+		rc = init_ring(ring, depth, flags | setups[i].flags, &params);
+		if (rc == 0 && !(params.features & IORING_FEAT_EXT_ARG)) {   /* waits with a bound: Linux 5.11 */
+			io_uring_queue_exit(ring);
+			rc = -ENOSYS;
+		}
+		if (rc == 0)
+			add_part(report, "deferred completions", setups[i].why);
+	}
+	return rc < 0 ? rung__engine_refuse(report, rc, "%s", refusal(-rc)) : 0;
+}
+
+static const char *register_pool(struct rung__ring *ring, const struct rung__engine_args *args)
+{
+	uint64_t piece_bytes = 1ull << ring->piece_shift;
+	uint64_t count = RUNG__MIN((args->pool_bytes + piece_bytes - 1) / piece_bytes, PIECES_MAX);
+	struct iovec *iovecs = rung__malloc_array(count, sizeof(*iovecs));
+	int rc = -ENOMEM;
+
+	for (uint64_t i = 0; iovecs && i < count; i++) {
+		uint64_t at = i * piece_bytes;
+
+		iovecs[i].iov_base = args->pool + at;
+		iovecs[i].iov_len = (size_t)RUNG__MIN(piece_bytes, args->pool_bytes - at);
+	}
+	if (iovecs)
+		rc = io_uring_register_buffers(&ring->ring, iovecs, (unsigned)count);
+	rung__free(iovecs);
+	if (rc < 0)
+		return rc == -ENOMEM ? "RLIMIT_MEMLOCK does not allow it" : "the kernel does not take the pool's memory";
+	ring->piece_count = count;
+	return "";
+}
+
+static const char *register_file(struct rung__ring *ring, int fd)
+{
+	ring->fd = fd;
+	if (io_uring_register_files(&ring->ring, &fd, 1) != 0)
+		return "the kernel refuses it";
+	ring->fd = 0;
+	ring->sqe_flags = IOSQE_FIXED_FILE;
+	return "";
+}
+
+int rung__ring_open(struct rung__ring *ring, const struct rung__engine_args *args, int fd, unsigned flags, unsigned piece_shift,
+                    struct rung__engine_report *report)
+{
+	int rc;
+
+	*ring = (struct rung__ring){ .pool = args->pool, .piece_shift = piece_shift };
+	rc = make_ring(&ring->ring, args->queue_depth, flags, report);
+	if (rc < 0)
+		return rc;
+	io_uring_ring_dontfork(&ring->ring);
+	add_part(report, "registered memory", register_pool(ring, args));
+	add_part(report, "registered file", register_file(ring, fd));
+	add_part(report, "registered ring", io_uring_register_ring_fd(&ring->ring) == 1 ? "" : "this kernel has none (Linux 5.18 has it)");
+	return 0;
+}
+
+void rung__ring_close(struct rung__ring *ring)
+{
+	io_uring_queue_exit(&ring->ring);
+}
+
+/* EBUSY and EAGAIN: the completion side or memory is full for the moment; what is there is taken and the rest sent next time. */
+static int end_of_wait(int rc)
+{
+	return rc < 0 && rc != -ETIME && rc != -EINTR && rc != -EAGAIN && rc != -EBUSY ? rc : 0;
+}
+
+int rung__ring_send(struct rung__ring *ring)
+{
+	return end_of_wait(io_uring_submit(&ring->ring));
+}
+
+int rung__ring_wait(struct rung__ring *ring, uint32_t want, uint64_t timeout_ns)
+{
+	struct __kernel_timespec ts = {
+		.tv_sec = (int64_t)(timeout_ns / 1000000000u),
+		.tv_nsec = (long long)(timeout_ns % 1000000000u),
+	};
+	struct io_uring_cqe *cqe;
+
+	return end_of_wait(io_uring_submit_and_wait_timeout(&ring->ring, &cqe, want, &ts, NULL));
+}
+
+uint32_t rung__ring_take(struct rung__ring *ring, struct rung__fetched *fetched, uint32_t max)
+{
+	struct io_uring_cqe *cqe;
+	uint32_t count = 0;
+	unsigned head;
+
+	io_uring_for_each_cqe(&ring->ring, head, cqe) {
+		if (count == max)
+			break;
+		fetched[count].token = (uint32_t)io_uring_cqe_get_data64(cqe);
+		fetched[count++].result = cqe->res;
+	}
+	io_uring_cq_advance(&ring->ring, count);
+	return count;
+}
+int rung__ring_poll(struct rung__ring *ring, uint32_t want, uint64_t timeout_ns, struct rung__fetched *fetched, uint32_t max)
+{
+	uint64_t until_ns = rung__now_ns() + timeout_ns;
+	uint32_t count = 0;
+	int rc;
+
+	do {   /* taken at once: the kernel does not look at the device while completions lie there */
+		rc = end_of_wait(io_uring_submit_and_get_events(&ring->ring));
+		count += rung__ring_take(ring, fetched + count, max - count);
+	} while (rc == 0 && count < want && count < max && rung__now_ns() < until_ns);
+	return count > 0 ? (int)count : rc;
+}
+#endif

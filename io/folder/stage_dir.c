@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The folder that staging writes. Whatever moment the process is killed at, OUT is absent, the old dataset or the new one:
+ * files are made and synced in OUT.partial, its manifest gets its name last, and one rename makes OUT of it. The lock is on
+ * the folder itself (flock), so it ends with the process and moves with the folder. The journal moves with it, too, and is removed then:
+ * killed in between, the next run finds it in OUT and knows that this was all that was left to do.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/internal.h"
+#include "folder/stage_dir.h"
+
+#define ACQUIRE_TRIES 8 /* each lost to a process that removed or renamed the folder in between */
+
+void (*rung__stage_step_hook)(const char *step);
+
+static int make_paths(struct rung__stage_dir *dir, const char *out_dir)
+{
+	size_t len = strlen(out_dir);
+
+	while (len > 1 && out_dir[len - 1] == '/')
+		len--;
+	dir->path = rung__format("%.*s", (int)len, out_dir);
+	dir->partial_path = rung__format("%.*s.partial", (int)len, out_dir);
+	dir->aside_path = rung__format("%.*s.replaced.partial", (int)len, out_dir);
+	if (!dir->path || !dir->partial_path || !dir->aside_path)
+		return rung__fail(RUNG_E_NOMEM, "%s", out_dir);
+	while (len > 0 && out_dir[len - 1] != '/')
+		len--;
+	dir->name = dir->path + len;
+	dir->partial_name = dir->partial_path + len;
+	dir->aside_name = dir->aside_path + len;
+	return 0;
+}
+
+static int check_name(const struct rung__stage_dir *dir)
+{
+	size_t len = strlen(dir->name);
+
+	if (len == 0 || strcmp(dir->name, ".") == 0 || strcmp(dir->name, "..") == 0)
+		return rung__fail(RUNG_E_INVAL, "output '%s': names no new folder; give one that does not exist yet", dir->path);
+	if (len >= 8 && strcmp(dir->name + len - 8, ".partial") == 0)
+		return rung__fail(RUNG_E_INVAL,
+				  "output '%s': names ending in .partial are kept for unfinished work; choose another",
+				  dir->path);
+	return 0;
+}
+
+static int open_parent(struct rung__stage_dir *dir)
+{
+	size_t len = (size_t)(dir->name - dir->path);
+	char *parent = len > 0 ? rung__format("%.*s", (int)len, dir->path) : rung__format(".");
+	int rc = 0;
+
+	if (!parent)
+		return rung__fail(RUNG_E_NOMEM, "%s", dir->path);
+	dir->parent_fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir->parent_fd < 0)
+		rc = rung__fail_errno(errno, "output '%s': its parent folder %s; make it first", dir->path, parent);
+	else if (faccessat(dir->parent_fd, ".", W_OK | X_OK, 0) < 0)
+		rc = rung__fail_errno(errno, "output '%s': its parent folder %s cannot be written to", dir->path, parent);
+	rung__free(parent);
+	return rc;
+}
+
+/* The folder has longer names while it is made, and while it is replaced. */
+static int check_length(const struct rung__stage_dir *dir)
+{
+	const long name_max = fpathconf(dir->parent_fd, _PC_NAME_MAX);
+	const size_t bytes = strlen(dir->name), more = strlen(dir->aside_name) - bytes;
+
+	if (name_max <= 0 || bytes + more <= (size_t)name_max)
+		return 0;
+	return rung__fail(RUNG_E_INVAL,
+			  "output '%s': its name has %zu bytes; at most %zu are possible, choose a "
+			  "shorter one",
+			  dir->path, bytes, (size_t)name_max - more);
+}
+
+static bool holds(const struct rung__stage_dir *dir, const char *folder, const char *name)
+{
+	char path[2 * NAME_MAX];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	return fstatat(dir->parent_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* Half-done work that is to replace OUT comes before OUT itself. */
+static bool may_be_finished(const struct rung__stage_dir *dir)
+{
+	return dir->resume && holds(dir, dir->name, RUNG__MANIFEST) &&
+	       (!dir->force || holds(dir, dir->name, RUNG__JOURNAL) ||
+		!holds(dir, dir->partial_name, RUNG__JOURNAL));
+}
+
+static int fail_exists(const struct rung__stage_dir *dir)
+{
+	return rung__fail(RUNG_E_EXIST,
+			  "%s: exists; choose another output, or replace it with --force",
+			  dir->path);
+}
+
+int rung__stage_dir_check_out(struct rung__stage_dir *dir, int *fd_out)
+{
+	struct stat st;
+	int fd, rc;
+
+	dir->replaces = dir->staged = false;
+	if (fd_out)
+		*fd_out = -1;
+	if (fstatat(dir->parent_fd, dir->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : rung__fail_errno(errno, "%s", dir->path);
+	dir->staged = may_be_finished(dir);
+	if (!dir->force)
+		return dir->staged ? 0 : fail_exists(dir);
+	fd = openat(dir->parent_fd, dir->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return rung__fail(RUNG_E_EXIST, "%s: exists and is no folder, so it is not replaced; choose another output",
+				  dir->path);
+	rc = rung__stage_entries_check_dataset(fd, dir->path);
+	if (rc < 0 || !fd_out)
+		close(fd);
+	else
+		*fd_out = fd;
+	dir->replaces = rc == 0;
+	return rc;
+}
+
+int rung__stage_dir_init(struct rung__stage_dir *dir, const char *out_dir, bool force, bool resume)
+{
+	int rc;
+
+	*dir = (struct rung__stage_dir){ .parent_fd = -1, .fd = -1, .force = force, .resume = resume };
+	if ((rc = make_paths(dir, out_dir)) < 0 || (rc = check_name(dir)) < 0 ||
+	    (rc = open_parent(dir)) < 0 || (rc = check_length(dir)) < 0)
+		return rc;
+	return rung__stage_dir_check_out(dir, NULL);
+}
+
+int rung__stage_dir_lock(int fd, const char *path)
+{
+	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+		return 0;
+	if (errno == EWOULDBLOCK)
+		return rung__fail(RUNG_E_BUSY, "%s: another process is staging into it; wait for it, or choose another output",
+				  path);
+	return rung__fail_errno(errno, "%s: cannot be locked", path);
+}
+
+bool rung__stage_dir_still_partial(const struct rung__stage_dir *dir, int fd)
+{
+	struct stat named, held;
+
+	return fstatat(dir->parent_fd, dir->partial_name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       fstat(fd, &held) == 0 && named.st_ino == held.st_ino && named.st_dev == held.st_dev;
+}
+
+/* What an earlier run left: is it worth keeping? */
+static int settle_leftover(struct rung__stage_dir *dir, int fd, struct rung__journal *journal)
+{
+	int rc = rung__stage_entries_check(fd, dir->partial_path);
+
+	rung__journal_fini(journal);
+	if (rc == 0)
+		rc = rung__journal_read(journal, fd, dir->partial_path);
+	if (rc < 0)
+		return rc;
+	dir->keep = rung__journal_last(journal, RUNG__JOURNAL_RANKED) != NULL;
+	if (dir->keep && dir->resume)
+		return 0;
+	if (dir->keep && !dir->force)
+		return rung__fail(RUNG_E_EXIST,
+				  "%s: holds the half-done work of a run that was stopped; finish "
+				  "it with --resume, or "
+				  "throw it away and start from scratch with --force",
+				  dir->partial_path);
+	dir->keep = false;
+	rung__journal_fini(journal);
+	rc = rung__stage_entries_remove(fd, dir->partial_path);
+	return rc < 0 ? rc : rung__journal_read(journal, fd, dir->partial_path);
+}
+
+/* @return 0 with fd set or, when the name was lost meanwhile, with fd -1 */
+static int acquire_once(struct rung__stage_dir *dir, struct rung__journal *journal)
+{
+	int fd, rc;
+
+	rung__stage_step("mkdir");
+	if (mkdirat(dir->parent_fd, dir->partial_name, 0777) < 0 && errno != EEXIST)
+		return rung__fail_errno(errno, "%s: cannot be made", dir->partial_path);
+	fd = openat(dir->parent_fd, dir->partial_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0 && errno == ENOENT)
+		return 0;
+	if (fd < 0)
+		return rung__fail(RUNG_E_EXIST, "%s: exists and is no folder; move it away or choose another output",
+				  dir->partial_path);
+	rc = rung__stage_dir_lock(fd, dir->partial_path);
+	if (rc == 0 && rung__stage_dir_still_partial(dir, fd)) {
+		rc = settle_leftover(dir, fd, journal);
+		if (rc == 0) {
+			dir->fd = fd;
+			return 0;
+		}
+		unlinkat(dir->parent_fd, dir->partial_name, AT_REMOVEDIR); /* if it is empty: we made it */
+	}
+	close(fd);
+	return rc;
+}
+
+int rung__stage_dir_acquire(struct rung__stage_dir *dir, struct rung__journal *journal)
+{
+	int rc = 0;
+
+	for (int i = 0; i < ACQUIRE_TRIES && rc == 0 && dir->fd < 0; i++)
+		rc = acquire_once(dir, journal);
+	if (rc == 0 && dir->fd < 0)
+		return rung__fail(RUNG_E_BUSY, "%s: comes and goes, other processes are staging into it; choose another output",
+				  dir->partial_path);
+	if (rc == 0)
+		rc = rung__stage_dir_settle_aside(dir);
+	if (rc == 0)
+		rc = rung__stage_dir_check_out(dir, NULL);
+	return rc == 0 && dir->staged && !dir->force ? fail_exists(dir)
+						     : rc; /* since it was first looked at */
+}
+
+int rung__stage_dir_open_out(struct rung__stage_dir *dir)
+{
+	dir->fd = openat(dir->parent_fd, dir->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (dir->fd < 0)
+		return rung__fail_errno(errno, "%s: cannot be opened", dir->path);
+	dir->published = holds(dir, dir->name, RUNG__JOURNAL);
+	return dir->published ? rung__stage_dir_lock(dir->fd, dir->path) : 0;
+}
+
+void rung__stage_dir_close_out(struct rung__stage_dir *dir)
+{
+	if (dir->fd >= 0)
+		close(dir->fd);
+	dir->fd = -1;
+	dir->published = false;
+}
+
+void rung__stage_dir_fini(struct rung__stage_dir *dir)
+{
+	const uint64_t least = rung_last_error_least();
+	char text[RUNG__ERROR_BYTES];
+
+	/* the failure that led here is what the caller is to read */
+	snprintf(text, sizeof(text), "%s", rung_last_error());
+	if (dir->fd >= 0 && !dir->keep && rung__stage_dir_still_partial(dir, dir->fd) &&
+	    rung__stage_entries_remove(dir->fd, dir->partial_path) == 0)
+		unlinkat(dir->parent_fd, dir->partial_name, AT_REMOVEDIR);
+	if (least)
+		rung__fail_least(least, "%s", text);
+	else
+		rung__fail_text(0, text);
+	if (dir->fd >= 0)
+		close(dir->fd);
+	if (dir->parent_fd >= 0)
+		close(dir->parent_fd);
+	rung__free(dir->path);
+	rung__free(dir->partial_path);
+	rung__free(dir->aside_path);
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What lies in the folder that staging writes, or in one that it replaces: what rung wrote is removed, anything else never. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/internal.h"
+#include "folder/stage_dir.h"
+
+#define FORMAT_LINE "{\n \"format\": \"" RUNG__FORMAT_NAME "\""
+
+/* Temporary files that have a name for a moment, or while they are written: edges in files make them. */
+static bool is_temporary(const char *name)
+{
+	return strcmp(name, RUNG__INDPTR ".partial") == 0 || strcmp(name, RUNG__INDICES ".partial") == 0 ||
+	       (strncmp(name, "rung-", 5) == 0 && strlen(name) == 5 + 6);
+}
+
+static bool is_features(const char *name)
+{
+	const size_t prefix = strlen(RUNG__FEATURES_PREFIX);
+
+	return strncmp(name, RUNG__FEATURES_PREFIX, prefix) == 0 && strspn(name + prefix, "0123456789") == 3 &&
+	       strcmp(name + prefix + 3, ".npy") == 0;
+}
+
+/* prefix, NAME, ".npy" */
+static bool is_named(const char *name, const char *prefix)
+{
+	const size_t prefix_len = strlen(prefix), len = strlen(name), end_len = strlen(".npy");
+	char inner[RUNG__SPLIT_NAME_BYTES];
+
+	if (len < prefix_len + end_len || len - prefix_len - end_len >= sizeof(inner) || strncmp(name, prefix, prefix_len) != 0 ||
+	    strcmp(name + len - end_len, ".npy") != 0)
+		return false;
+	snprintf(inner, sizeof(inner), "%.*s", (int)(len - prefix_len - end_len), name + prefix_len);
+	return rung__split_name_ok(inner);
+}
+
+static bool is_ours(const char *name)
+{
+	static const char *const fixed[] = { RUNG__MANIFEST,       RUNG__MANIFEST_PARTIAL, RUNG__CHECKSUMS,
+					     RUNG__INDPTR,         RUNG__INDICES,
+					     RUNG__VERTEX_OF_RANK, RUNG__RANK_OF_VERTEX,   RUNG__SCORE,
+					     RUNG__LABELS,         RUNG__JOURNAL };
+
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(fixed); i++) {
+		if (strcmp(name, fixed[i]) == 0)
+			return true;
+	}
+	return is_temporary(name) || is_features(name) || is_named(name, RUNG__SPLIT_PREFIX) || is_named(name, RUNG__ARRAY_PREFIX);
+}
+
+/* Call `each` for the entries of a folder. */
+static int for_entries(int fd, const char *path, int (*each)(int fd, const char *path, const char *name, void *ctx), void *ctx)
+{
+	int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
+	DIR *entries = copy >= 0 ? fdopendir(copy) : NULL;
+	struct dirent *entry;
+
+	if (!entries) {
+		rc = rung__fail_errno(errno, "%s: cannot be listed", path);
+		if (copy >= 0)
+			close(copy);
+		return rc;
+	}
+	while (rc == 0 && (entry = readdir(entries)) != NULL) {
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+			rc = each(fd, path, entry->d_name, ctx);
+	}
+	closedir(entries);
+	return rc;
+}
+
+static int check_entry(int fd, const char *path, const char *name, void *ctx)
+{
+	char target[PATH_MAX];
+	struct stat st;
+
+	(void)ctx;
+	if (is_ours(name) && fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    (S_ISREG(st.st_mode) || (S_ISLNK(st.st_mode) && is_features(name) && rung__stripe_link_ok(fd, name, target))))
+		return 0;
+	return rung__fail(RUNG_E_EXIST, "%s: holds '%s', which rung did not write; move it away or choose another output", path,
+			  name);
+}
+
+static int remove_entry(int fd, const char *path, const char *name, void *ctx)
+{
+	int rc;
+
+	(void)ctx;
+	rung__stage_step("unlink");
+	rc = is_features(name) ? rung__stripe_remove(fd, name) : 0;
+	if (rc < 0)
+		return rc;
+	if (unlinkat(fd, name, 0) < 0 && errno != ENOENT)
+		return rung__fail_errno(errno, "%s/%s: cannot be removed", path, name);
+	return 0;
+}
+
+int rung__stage_entries_check(int fd, const char *path)
+{
+	return for_entries(fd, path, check_entry, NULL);
+}
+
+int rung__stage_entry_remove(int fd, const char *path, const char *name)
+{
+	return remove_entry(fd, path, name, NULL);
+}
+
+int rung__stage_entries_remove(int fd, const char *path)
+{
+	int rc = rung__stage_entries_check(fd, path);
+
+	if (rc == 0)
+		rc = remove_entry(fd, path, RUNG__MANIFEST, NULL);
+	return rc < 0 ? rc : for_entries(fd, path, remove_entry, NULL);
+}
+
+int rung__stage_entries_check_dataset(int fd, const char *path)
+{
+	char line[sizeof(FORMAT_LINE)];
+	int file = openat(fd, RUNG__MANIFEST, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+	ssize_t got = file >= 0 ? pread(file, line, sizeof(FORMAT_LINE) - 1, 0) : -1;
+
+	if (file >= 0)
+		close(file);
+	if (got != (ssize_t)sizeof(FORMAT_LINE) - 1 || memcmp(line, FORMAT_LINE, sizeof(FORMAT_LINE) - 1) != 0)
+		return rung__fail(RUNG_E_EXIST,
+				  "%s: exists and is no staged dataset, so it is not replaced; choose another output", path);
+	return rung__stage_entries_check(fd, path);
+}
+
+static bool is_finished(const struct rung__journal *journal, const char *name)
+{
+	const bool features = strncmp(name, RUNG__FEATURES_PREFIX, strlen(RUNG__FEATURES_PREFIX)) == 0;
+	const char *first = features ? RUNG__FEATURES : name;   /* lines of rows name the first of their files */
+
+	if (strcmp(name, RUNG__INDPTR) == 0)   /* the two are made together */
+		name = RUNG__INDICES;
+	return strcmp(name, RUNG__JOURNAL) == 0 || rung__journal_last_of(journal, "file", name) ||
+	       rung__journal_last_of(journal, "dealt", first) || rung__journal_last_of(journal, "rows", first);
+}
+
+static int remove_unfinished(int fd, const char *path, const char *name, void *ctx)
+{
+	return is_finished(ctx, name) ? 0 : remove_entry(fd, path, name, NULL);
+}
+
+int rung__stage_dir_drop_unfinished(struct rung__stage_dir *dir, struct rung__journal *journal)
+{
+	return for_entries(dir->fd, dir->partial_path, remove_unfinished, journal);
+}
+
+static int add_taken(int fd, const char *path, const char *name, void *ctx)
+{
+	uint64_t *bytes = ctx;
+	struct stat st;
+
+	(void)path;
+	if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+		*bytes += (uint64_t)st.st_blocks * 512;
+	return 0;
+}
+
+int rung__stage_dir_free_bytes(const struct rung__stage_dir *dir, uint64_t *free_out)
+{
+	struct statvfs vfs;
+	uint64_t taken = 0;
+	int rc;
+
+	if (fstatvfs(dir->parent_fd, &vfs) < 0)
+		return rung__fail_errno(errno, "%s: free space is not known", dir->path);
+	rc = dir->fd >= 0 ? for_entries(dir->fd, dir->partial_path, add_taken, &taken) : 0;
+	if (!rung__mul(vfs.f_bavail, vfs.f_frsize, free_out) || !rung__add(*free_out, taken, free_out))
+		*free_out = UINT64_MAX;
+	return rc;
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The journal of a run: appended, synced, read again. Each line is the checksum of its text, a space, and the text. */
+#include "folder/stage_journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "dataset/checksum.h"
+#include "file/file.h"
+#include "base/internal.h"
+#include "stage/stage_private.h"
+
+#define HEAD_BYTES (RUNG__CHECKSUM_DIGITS + 1u)   /* checksum and space */
+#define SUMS_A_LINE 32u
+#define JOURNAL_BYTES_MAX (UINT64_C(1) << 30)     /* some 60 TB of blocks */
+
+/* Move the texts of good lines together to the front. @return their bytes in the file */
+static uint64_t keep_good(char *text, uint64_t bytes)
+{
+	uint64_t at = 0, to = 0;
+	char digits[RUNG__CHECKSUM_DIGITS + 1];
+
+	while (at < bytes) {
+		char *line = text + at, *end = memchr(line, '\n', (size_t)(bytes - at));
+
+		if (!end || (size_t)(end - line) < HEAD_BYTES || line[HEAD_BYTES - 1] != ' ')
+			break;
+		rung__checksum_text(rung__checksum(line + HEAD_BYTES, (size_t)(end - line) - HEAD_BYTES), digits);
+		if (memcmp(line, digits, RUNG__CHECKSUM_DIGITS) != 0)
+			break;
+		memmove(text + to, line + HEAD_BYTES, (size_t)(end + 1 - line) - HEAD_BYTES);
+		to += (uint64_t)(end + 1 - line) - HEAD_BYTES;
+		at += (uint64_t)(end + 1 - line);
+	}
+	text[to] = '\0';
+	return at;
+}
+
+static int read_text(struct rung__journal *journal, int fd)
+{
+	struct stat st;
+	int rc;
+
+	if (fstat(fd, &st) < 0)
+		return rung__fail_errno(errno, "%s", journal->path);
+	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > JOURNAL_BYTES_MAX)
+		return rung__fail(RUNG_E_EXIST, "%s: is no journal of rung's; move it away or choose another output", journal->path);
+	journal->text = rung__malloc((size_t)st.st_size + 1);
+	if (!journal->text)
+		return rung__fail(RUNG_E_NOMEM, "%s: %jd bytes", journal->path, (intmax_t)st.st_size);
+	rc = rung__pread_all(fd, journal->path, journal->text, (uint64_t)st.st_size, 0);
+	if (rc == 0)
+		journal->bytes = keep_good(journal->text, (uint64_t)st.st_size);
+	return rc;
+}
+
+int rung__journal_read(struct rung__journal *journal, int dir_fd, const char *dir)
+{
+	int fd, rc;
+
+	*journal = (struct rung__journal){ .fd = -1, .path = rung__format("%s/" RUNG__JOURNAL, dir) };
+	if (!journal->path)
+		return rung__fail(RUNG_E_NOMEM, "%s", dir);
+	fd = openat(dir_fd, RUNG__JOURNAL, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+	if (fd < 0 && errno == ENOENT) {
+		journal->text = rung__strdup("");
+		return journal->text ? 0 : rung__fail(RUNG_E_NOMEM, "%s", journal->path);
+	}
+	if (fd < 0)
+		return rung__fail_errno(errno, "%s: cannot be opened", journal->path);
+	rc = read_text(journal, fd);
+	close(fd);
+	return rc;
+}
+
+int rung__journal_begin(struct rung__journal *journal, int dir_fd)
+{
+	rung__stage_step("journal");
+	journal->fd = openat(dir_fd, RUNG__JOURNAL, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+	if (journal->fd < 0)
+		return rung__fail_errno(errno, "%s: cannot be made", journal->path);
+	if (ftruncate(journal->fd, (off_t)journal->bytes) < 0)
+		return rung__fail_errno(errno, "%s: cannot be cut to its last good line", journal->path);
+	return 0;
+}
+
+/* Behind a word at the start of `line`; NULL: another word is there. */
+static const char *behind(const char *line, const char *word)
+{
+	const size_t len = strlen(word);
+
+	if (strncmp(line, word, len) != 0 || (line[len] != ' ' && line[len] != '\n'))
+		return NULL;
+	return line + len + (line[len] == ' ');
+}
+
+const char *rung__lines_last(const char *text, const char *key)
+{
+	const char *found = NULL, *here;
+
+	for (const char *line = text; line && *line; line = strchr(line, '\n') + 1) {
+		here = behind(line, key);
+		found = here ? here : found;
+	}
+	return found;
+}
+
+const char *rung__journal_last(const struct rung__journal *journal, const char *key)
+{
+	return rung__lines_last(journal->text, key);
+}
+
+const char *rung__journal_last_of(const struct rung__journal *journal, const char *kind, const char *name)
+{
+	const char *found = NULL, *here;
+
+	for (const char *line = journal->text; line && *line; line = strchr(line, '\n') + 1) {
+		here = behind(line, kind);
+		here = here ? behind(here, name) : NULL;
+		found = here ? here : found;
+	}
+	return found;
+}
+
+static int make_room(struct rung__journal *journal, uint64_t bytes)
+{
+	uint64_t room = journal->pending_room ? journal->pending_room : 4096;
+	char *pending;
+
+	if (journal->pending_bytes + bytes <= journal->pending_room)
+		return 0;
+	while (room < journal->pending_bytes + bytes)
+		room *= 2;
+	pending = rung__realloc_array(journal->pending, room, 1);
+	if (!pending)
+		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " bytes", journal->path, room);
+	journal->pending = pending;
+	journal->pending_room = room;
+	return 0;
+}
+
+static int add_text(struct rung__journal *journal, const char *text, size_t bytes)
+{
+	char digits[RUNG__CHECKSUM_DIGITS + 1], *to;
+	int rc = make_room(journal, HEAD_BYTES + bytes + 1);
+
+	if (rc < 0)
+		return rc;
+	to = journal->pending + journal->pending_bytes;
+	rung__checksum_text(rung__checksum(text, bytes), digits);
+	memcpy(to, digits, RUNG__CHECKSUM_DIGITS);
+	to[HEAD_BYTES - 1] = ' ';
+	memcpy(to + HEAD_BYTES, text, bytes);
+	to[HEAD_BYTES + bytes] = '\n';
+	journal->pending_bytes += HEAD_BYTES + bytes + 1;
+	journal->lines_added++;
+	return 0;
+}
+
+int rung__journal_add(struct rung__journal *journal, const char *format, ...)
+{
+	char *text = NULL;
+	va_list args;
+	int bytes, rc;
+
+	va_start(args, format);
+	bytes = vsnprintf(NULL, 0, format, args);
+	va_end(args);
+	if (bytes >= 0)
+		text = rung__malloc((size_t)bytes + 1);
+	if (!text)
+		return rung__fail(RUNG_E_NOMEM, "%s: a line", journal->path);
+	va_start(args, format);
+	vsnprintf(text, (size_t)bytes + 1, format, args);
+	va_end(args);
+	for (char *c = text; *c; c++) {
+		if (*c == '\n')   /* in a file's name */
+			*c = '?';
+	}
+	rc = add_text(journal, text, (size_t)bytes);
+	rung__free(text);
+	return rc;
+}
+
+int rung__journal_add_sums(struct rung__journal *journal, uint64_t first, uint64_t count, const uint64_t *sums)
+{
+	char text[32 + SUMS_A_LINE * HEAD_BYTES];
+	int rc = 0;
+
+	for (uint64_t done = 0; done < count && rc == 0; done += SUMS_A_LINE) {
+		int at = snprintf(text, sizeof(text), "sums %" PRIu64, first + done);
+
+		for (uint64_t i = done; i < RUNG__MIN(count, done + SUMS_A_LINE); i++) {
+			text[at++] = ' ';
+			rung__checksum_text(sums[i], text + at);
+			at += RUNG__CHECKSUM_DIGITS;
+		}
+		rc = add_text(journal, text, (size_t)at);
+	}
+	return rc;
+}
+
+void rung__journal_take_sums(const struct rung__journal *journal, uint64_t block_count, uint64_t *sums)
+{
+	for (const char *line = journal->text; line && *line; line = strchr(line, '\n') + 1) {
+		char *at;
+		uint64_t block;
+
+		if (strncmp(line, "sums ", 5) != 0)
+			continue;
+		block = strtoull(line + 5, &at, 10);
+		while (*at == ' ' && block < block_count)
+			sums[block++] = strtoull(at + 1, &at, 16);
+	}
+}
+
+int rung__journal_commit(struct rung__journal *journal, int dir_fd)
+{
+	int rc;
+
+	rung__stage_step("journal");
+	if (dir_fd >= 0 && fsync(dir_fd) < 0 && errno != EINVAL)   /* EINVAL: a file system without it */
+		return rung__fail_errno(errno, "%s: its folder cannot be synced to the device", journal->path);
+	rc = rung__pwrite_all(journal->fd, journal->path, journal->pending, journal->pending_bytes, journal->bytes);
+	rung__stage_step("sync journal");
+	if (rc == 0 && fdatasync(journal->fd) < 0)
+		rc = rung__fail_errno(errno, "%s: cannot be synced to the device", journal->path);
+	if (rc < 0)
+		return rc;
+	journal->bytes += journal->pending_bytes;
+	journal->pending_bytes = 0;
+	return 0;
+}
+
+void rung__journal_fini(struct rung__journal *journal)
+{
+	if (journal->fd >= 0)
+		close(journal->fd);
+	rung__free(journal->path);
+	rung__free(journal->text);
+	rung__free(journal->pending);
+	*journal = (struct rung__journal){ .fd = -1 };
+}

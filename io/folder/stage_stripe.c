@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Features files in other folders, on other devices: NAME.features.NNN-DIGITS.npy there, a symbolic link in the dataset's folder. The
+ * link is made first, so that whatever there is can be found, and removed, through the folder; the digits are drawn, so that
+ * a dataset that is to be replaced keeps its files until the new one is whole.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "file/direct.h"
+#include "base/internal.h"
+#include "stage/stage_private.h"
+
+#define DIGITS 16u
+#define ENDING ".npy"
+#define NAME_FORMAT "%s.features.%03" PRIu32 "-%016" PRIx64 ENDING
+
+/* The part of a path behind its last "/", when it is one of ours. */
+static bool is_stripe(const char *path)
+{
+	const char *name = strrchr(path, '/'), *at = name ? strstr(name, "." RUNG__FEATURES_PREFIX) : NULL, *next = at;
+
+	while ((next = next ? strstr(next + 1, "." RUNG__FEATURES_PREFIX) : NULL) != NULL)
+		at = next;
+	if (path[0] != '/' || !at)
+		return false;
+	at += strlen("." RUNG__FEATURES_PREFIX);
+	return strspn(at, "0123456789") == 3 && at[3] == '-' && strspn(at + 4, "0123456789abcdef") == DIGITS &&
+	       strcmp(at + 4 + DIGITS, ENDING) == 0;
+}
+
+bool rung__stripe_link_ok(int dir_fd, const char *name, char target_out[PATH_MAX])
+{
+	const ssize_t bytes = readlinkat(dir_fd, name, target_out, PATH_MAX - 1);
+
+	if (bytes <= 0)
+		return false;
+	target_out[bytes] = '\0';
+	return is_stripe(target_out);
+}
+
+int rung__stripe_remove(int dir_fd, const char *name)
+{
+	char target[PATH_MAX];
+
+	if (!rung__stripe_link_ok(dir_fd, name, target))
+		return 0;
+	if (unlink(target) < 0 && errno != ENOENT)
+		return rung__fail_errno(errno, "%s: cannot be removed", target);
+	return 0;
+}
+
+static int sync_dir(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
+
+	if (fd < 0 || (fsync(fd) < 0 && errno != EINVAL))
+		rc = rung__fail_errno(errno, "%s: cannot be synced to the device", path);
+	if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
+static int make_in(const struct rung__stage *stage, const char *dir, uint32_t file, const char *name)
+{
+	const uint64_t draw = rung__mix64(rung__now_ns() ^ (uint64_t)getpid() << 32 ^ file);
+	char *target = rung__format("%s/" NAME_FORMAT, dir, stage->dir.name, file, draw);
+	int fd = -1;
+
+	if (!target)
+		return rung__fail(RUNG_E_NOMEM, "%s", name);
+	rung__stage_step("link");
+	if (symlinkat(target, stage->dir.fd, name) < 0 ||
+	    (fsync(stage->dir.fd) < 0 && errno != EINVAL)) {
+		fd = rung__fail_errno(errno, "%s/%s: cannot be made as a link", stage->dir.partial_path, name);
+	} else {
+		rung__stage_step("create");
+		fd = open(target, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+		if (fd < 0)
+			fd = rung__fail_errno(errno, "%s: cannot be made", target);
+	}
+	rung__free(target);
+	return fd;
+}
+
+int rung__stripe_make(const struct rung__stage *stage, uint32_t file, const char *name)
+{
+	char *dir = realpath(stage->opts.stripe_dirs[file], NULL);
+	int fd, rc;
+
+	if (!dir)
+		return rung__fail_errno(errno, "%s: folder for rows", stage->opts.stripe_dirs[file]);
+	fd = make_in(stage, dir, file, name);
+	rc = fd < 0 ? fd : sync_dir(dir);
+	free(dir);
+	if (rc < 0 && fd >= 0)
+		close(fd);
+	return rc < 0 ? rc : fd;
+}
+
+/* The names of features files are longer than that of the dataset: what does not fit is known
+ * before the graph is read. */
+static int check_name(const struct rung__stage *stage, const char *given, const char *real)
+{
+	const int bytes = snprintf(NULL, 0, NAME_FORMAT, stage->dir.name, 0u, UINT64_MAX),
+		  more = bytes - (int)strlen(stage->dir.name);
+	const long name_max = pathconf(real, _PC_NAME_MAX);
+
+	if (name_max > 0 && bytes > name_max)
+		return rung__fail(RUNG_E_INVAL,
+				  "output '%s': its name has %zu bytes; for files in %s at most "
+				  "%ld are possible, choose a shorter one",
+				  stage->dir.path, strlen(stage->dir.name), given, name_max - more);
+	if (strlen(real) + 1 + (size_t)bytes >= PATH_MAX)
+		return rung__fail(RUNG_E_INVAL,
+				  "%s: its path has %zu bytes, and a link into it more than %d; "
+				  "give a folder with a shorter path",
+				  given, strlen(real), PATH_MAX - 1);
+	return 0;
+}
+
+static int check_folder(const struct rung__stage *stage, const char *given)
+{
+	char *real = realpath(given, NULL);
+	struct stat st;
+	int rc;
+
+	if (!real || stat(real, &st) < 0)
+		rc = rung__fail_errno(
+			errno, "%s: rows cannot be put there; give a folder that can be written to",
+			given);
+	else if (!S_ISDIR(st.st_mode))
+		rc = rung__fail(RUNG_E_INVAL,
+				"%s: is not a folder; give one that rows can be put into", given);
+	else
+		rc = check_name(stage, given, real);
+	free(real);
+	return rc;
+}
+
+int rung__stripes_check_folders(const struct rung__stage *stage)
+{
+	int rc = 0;
+
+	for (uint32_t f = 0; f < stage->opts.stripe_count && rc == 0; f++)
+		rc = check_folder(stage, stage->opts.stripe_dirs[f]);
+	return rc;
+}
+
+int rung__stripes_check(const struct rung__stage *stage)
+{
+	for (uint32_t f = 0; f < stage->opts.stripe_count; f++) {
+		const char *dir = stage->opts.stripe_dirs[f];
+
+		if (access(dir, W_OK | X_OK) < 0)
+			return rung__fail_errno(errno, "%s: rows cannot be put there; give a folder that can be written to", dir);
+	}
+	return 0;
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Presets: what all of them are made with. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "file/file.h"
+#include "base/internal.h"
+#include "preset/preset_private.h"
+
+#define LIST_BYTES 700u
+
+const char *rung__preset_text(struct rung__preset *p, const char *format, ...)
+{
+	va_list args, again;
+	char *text;
+	int length;
+
+	va_start(args, format);
+	va_copy(again, args);
+	length = vsnprintf(NULL, 0, format, args);
+	va_end(args);
+	text = length >= 0 && p->text_count < RUNG__PRESET_TEXTS_MAX ? rung__malloc((size_t)length + 1) : NULL;
+	if (text) {
+		vsnprintf(text, (size_t)length + 1, format, again);
+		p->texts[p->text_count++] = text;
+	} else {
+		rung__fail(RUNG_E_NOMEM, "%s: no memory for its specs", p->root);
+	}
+	va_end(again);
+	return text;
+}
+
+int rung__preset_add_graph(struct rung__preset *p, const char *spec)
+{
+	if (!spec)
+		return RUNG_E_NOMEM;
+	p->graphs[p->made.graph_count++] = spec;
+	return 0;
+}
+
+int rung__preset_add_split(struct rung__preset *p, const char *name, const char *spec)
+{
+	if (!name || !spec)
+		return RUNG_E_NOMEM;
+	p->splits[p->made.split_count++] = (struct rung_stage_split){ .name = name, .spec = spec };
+	return 0;
+}
+
+int rung__preset_set_year(struct rung__preset *p, const char *spec)
+{
+	if (!spec)
+		return RUNG_E_NOMEM;
+	p->year = (struct rung_stage_array){ .name = "year", .spec = spec };
+	p->made.arrays = &p->year;
+	p->made.array_count = 1;
+	return 0;
+}
+
+bool rung__preset_there(const char *path, uint64_t *bytes_out)
+{
+	struct stat st;
+
+	if (stat(path, &st) < 0 || !S_ISREG(st.st_mode))
+		return false;
+	*bytes_out = (uint64_t)st.st_size;
+	return true;
+}
+
+int rung__preset_find(struct rung__preset *p, const char *const *inside, const char *file)
+{
+	char list[LIST_BYTES] = "";
+	uint64_t bytes;
+
+	for (size_t used = 0; *inside; inside++) {
+		const char *slash = **inside ? "/" : "";
+		const char *path = rung__preset_text(p, "%s%s%s/%s", p->root, slash, *inside, file);
+
+		if (!path)
+			return RUNG_E_NOMEM;
+		if (rung__preset_there(path, &bytes)) {
+			p->dir = rung__preset_text(p, "%s%s%s", p->root, slash, *inside);
+			return p->dir ? 0 : RUNG_E_NOMEM;
+		}
+		if (used < LIST_BYTES)
+			used += (size_t)snprintf(list + used, LIST_BYTES - used, "%s%s", used ? ", " : "", path);
+	}
+	return rung__fail(RUNG_E_NOENT, "%s: is no folder of %s: there is no %s; give the folder that it was unpacked to, or unpack it again",
+			  p->root, p->option, list);
+}
+
+int rung__preset_file(struct rung__preset *p, const char *name, const char *why, const char **path_out)
+{
+	const char *path = rung__preset_text(p, "%s/%s", p->dir, name);
+	uint64_t bytes;
+
+	if (!path)
+		return RUNG_E_NOMEM;
+	if (!rung__preset_there(path, &bytes))
+		return rung__fail(RUNG_E_NOENT, "%s: is missing: %s of %s; unpack the data set again, or say with an option of its own where they are",
+				  path, why, p->option);
+	*path_out = path;
+	return 0;
+}
+
+static int is_npy(const char *path, bool *npy_out)
+{
+	unsigned char magic[6] = { 0 };
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc = 0;
+	struct stat st;
+
+	if (fd < 0)
+		return rung__fail_errno(errno, "%s: cannot be opened", path);
+	if (fstat(fd, &st) < 0)
+		rc = rung__fail_errno(errno, "%s", path);
+	else if (st.st_size >= (off_t)sizeof(magic))
+		rc = rung__pread_all(fd, path, magic, sizeof(magic), 0);
+	close(fd);
+	*npy_out = memcmp(magic, "\x93NUMPY", sizeof(magic)) == 0;
+	return rc;
+}
+
+static int npy_rows(const char *path, uint64_t *rows_out)
+{
+	struct rung_source *src;
+	int rc = rung_source_open(path, &src);
+
+	if (rc < 0)
+		return rc;
+	*rows_out = rung_source_info(src)->row_count;
+	rung_source_close(src);
+	return 0;
+}
+
+int rung__preset_npy_or_raw(struct rung__preset *p, const char *path, enum rung_dtype dtype, uint64_t row_items, const char **spec_out,
+			    uint64_t *rows_out)
+{
+	const uint64_t row_bytes = row_items * rung_dtype_bytes(dtype);
+	uint64_t bytes = 0;
+	bool npy = false;
+	int rc = is_npy(path, &npy);
+
+	*spec_out = path;
+	if (rc < 0 || npy)
+		return rc < 0 ? rc : npy_rows(path, rows_out);
+	rung__preset_there(path, &bytes);
+	if (bytes == 0 || bytes % row_bytes)
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: has no .npy header, and its %" PRIu64 " bytes are no whole number of rows of %" PRIu64 " (%" PRIu64
+				  " of %s); copy it again", path, bytes, row_bytes, row_items, rung_dtype_name(dtype));
+	*rows_out = bytes / row_bytes;
+	if (row_items == 1)
+		*spec_out = rung__preset_text(p, "raw:%s,%s,%" PRIu64, path, rung_dtype_name(dtype), *rows_out);
+	else
+		*spec_out = rung__preset_text(p, "raw:%s,%s,%" PRIu64 "x%" PRIu64, path, rung_dtype_name(dtype), *rows_out, row_items);
+	return *spec_out ? 0 : RUNG_E_NOMEM;
+}
+
+int rung_preset_open(enum rung_preset_kind kind, const char *root, const char *part, unsigned wanted, struct rung_preset **preset_out)
+{
+	static int (*const makers[])(struct rung__preset *) = {
+		[RUNG_PRESET_OGB_PAPERS100M] = rung__preset_papers100m,
+		[RUNG_PRESET_OGB_MAG240M] = rung__preset_mag240m,
+		[RUNG_PRESET_IGB] = rung__preset_igb,
+	};
+	static const char *const names[] = {
+		[RUNG_PRESET_OGB_PAPERS100M] = "ogbn-papers100M", [RUNG_PRESET_OGB_MAG240M] = "MAG240M", [RUNG_PRESET_IGB] = "IGB",
+	};
+	struct rung__preset *p;
+	int rc;
+
+	if (!root || !root[0] || !preset_out || kind < RUNG_PRESET_OGB_PAPERS100M || kind > RUNG_PRESET_IGB)
+		return rung__fail(RUNG_E_INVAL, "rung_preset_open: no folder, or %d is no data set", (int)kind);
+	p = rung__zalloc(sizeof(*p));
+	if (!p)
+		return rung__fail(RUNG_E_NOMEM, "%s", root);
+	*p = (struct rung__preset){ .option = names[kind], .root = root, .part = part, .wanted = wanted };
+	p->made.graphs = p->graphs;
+	p->made.splits = p->splits;
+	rc = makers[kind](p);
+	if (rc < 0) {
+		rung_preset_close(&p->made);
+		return rc;
+	}
+	*preset_out = &p->made;
+	return 0;
+}
+
+void rung_preset_close(struct rung_preset *preset)
+{
+	struct rung__preset *p = (struct rung__preset *)preset;
+
+	if (!p)
+		return;
+	for (size_t i = 0; i < p->text_count; i++)
+		rung__free(p->texts[i]);
+	rung__free(p);
+}

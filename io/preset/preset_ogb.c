@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Data sets of OGB: ogbn-papers100M, and MAG240M of its large-scale challenge. */
+#include <string.h>
+
+#include "base/internal.h"
+#include "dataset/manifest.h"
+#include "source/pickle.h"
+#include "preset/preset_private.h"
+#include "source/source_private.h"
+
+/* ---- ogbn-papers100M ---- */
+
+static int papers100m_splits(struct rung__preset *p)
+{
+	static const char *const names[] = { "train", "valid", "test" };
+	char name[64];
+	const char *path;
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < RUNG__ARRAY_LEN(names); i++) {
+		memcpy(name, "split/time/", 12);
+		strcat(strcat(name, names[i]), ".csv.gz");
+		rc = rung__preset_file(p, name, "ids of a split", &path);
+		if (rc == 0)
+			rc = rung__preset_add_split(p, names[i], path);
+	}
+	return rc;
+}
+
+int rung__preset_papers100m(struct rung__preset *p)
+{
+	static const char *const inside[] = { "", "papers100M-bin", "ogbn_papers100M", NULL };
+	const char *path;
+	int rc;
+
+	if (p->part)
+		return rung__fail(RUNG_E_INVAL, "%s: %s has no part '%s'", p->root, p->option, p->part);
+	rc = rung__preset_find(p, inside, "raw/data.npz");
+	if (rc < 0)
+		return rc;
+	p->made.title = "ogbn-papers100M";
+	if (p->wanted & RUNG_PRESET_GRAPH)
+		rc = rung__preset_add_graph(p, rung__preset_text(p, "%s/raw/data.npz:edge_index", p->dir));
+	if (rc == 0 && p->wanted & RUNG_PRESET_FEATURES) {
+		p->made.features = rung__preset_text(p, "%s/raw/data.npz:node_feat", p->dir);
+		rc = p->made.features ? 0 : RUNG_E_NOMEM;
+	}
+	if (rc == 0 && p->wanted & RUNG_PRESET_LABELS) {
+		rc = rung__preset_file(p, "raw/node-label.npz", "labels", &path);
+		p->made.labels = rc == 0 ? rung__preset_text(p, "%s:node_label", path) : NULL;
+		rc = rc == 0 && !p->made.labels ? RUNG_E_NOMEM : rc;
+	}
+	if (rc == 0 && p->wanted & RUNG_PRESET_ARRAYS)
+		rc = rung__preset_set_year(p, rung__preset_text(p, "%s/raw/data.npz:node_year", p->dir));
+	return rc == 0 && p->wanted & RUNG_PRESET_SPLITS ? papers100m_splits(p) : rc;
+}
+
+/* ---- MAG240M ---- */
+
+#define FEATURE_ITEMS 768u
+
+struct counts {
+	uint64_t papers, authors, institutions;   /* papers alone: the two others are 0 */
+	uint64_t all;
+};
+
+static int count_of(const struct rung__pickle_dict *meta, const char *path, const char *key, uint64_t *count_out)
+{
+	for (uint32_t i = 0; i < meta->count; i++) {
+		const struct rung__pickle_item *item = &meta->items[i];
+
+		if (strcmp(item->key, key) == 0 && !item->is_array && item->number > 0 && item->number < INT64_MAX / 4) {
+			*count_out = (uint64_t)item->number;
+			return 0;
+		}
+	}
+	return rung__fail(RUNG_E_FORMAT, "%s: does not say how many vertices '%s' there are; unpack the data set again", path, key);
+}
+
+static int read_counts(struct rung__preset *p, struct counts *counts)
+{
+	struct rung__pickle_dict *meta = rung__malloc(sizeof(*meta));
+	const char *path;
+	int rc = meta ? rung__preset_file(p, "meta.pt", "numbers of vertices", &path) : rung__fail(RUNG_E_NOMEM, "%s", p->dir);
+
+	if (rc == 0)
+		rc = rung__torch_read(path, meta);
+	if (rc == 0)
+		rc = count_of(meta, path, "paper", &counts->papers);
+	if (rc == 0)
+		rc = count_of(meta, path, "author", &counts->authors);
+	if (rc == 0)
+		rc = count_of(meta, path, "institution", &counts->institutions);
+	counts->all = counts->papers + counts->authors + counts->institutions;
+	rung__free(meta);
+	return rc;
+}
+
+/* full_feat.npy, where it may lie; NULL when there is none. */
+static int find_full(struct rung__preset *p, const char **path_out)
+{
+	static const char *const places[] = { "full_feat.npy", "../full_feat.npy", "../mag240m/full_feat.npy" };
+	uint64_t bytes;
+
+	*path_out = NULL;
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(places); i++) {
+		const char *path = rung__preset_text(p, "%s/%s", p->dir, places[i]);
+
+		if (!path)
+			return RUNG_E_NOMEM;
+		if (rung__preset_there(path, &bytes)) {
+			*path_out = path;
+			return 0;
+		}
+	}
+	return 0;
+}
+
+/* The file has its size from the first moment on, so only the flag tells whether the hours of making it came to their end. */
+static int check_full(struct rung__preset *p, const char *path, const struct counts *counts)
+{
+	const char *flag = rung__preset_text(p, "%.*s_done.txt", (int)(strlen(path) - strlen(".npy")), path);
+	uint64_t wanted, bytes = 0;
+
+	if (!flag)
+		return RUNG_E_NOMEM;
+	if (!rung__preset_there(flag, &bytes))
+		return rung__fail(RUNG_E_FORMAT, "%s: may be half-done: there is no %s, which the script that makes it writes last; make it again, "
+				  "make that file if you know better, or take the papers alone", path, flag);
+	rung__preset_there(path, &bytes);
+	if (rung__mul(counts->all, FEATURE_ITEMS * 2, &wanted) && bytes == wanted)
+		return 0;
+	return rung__fail(RUNG_E_FORMAT,
+			  "%s: has %" PRIu64 " bytes, not those of float16 [%" PRIu64
+			  ", %u] without a header; make it again, or take the papers alone",
+			  path, bytes, counts->all, FEATURE_ITEMS);
+}
+
+static int mag_graph(struct rung__preset *p, const struct counts *counts)
+{
+	const uint64_t papers = counts->papers, authors = counts->authors, institutions = counts->institutions;
+	const char *path;
+	int rc = rung__preset_file(p, "processed/paper___cites___paper/edge_index.npy", "citations", &path);
+
+	p->made.undirected = p->made.dedup = 1;
+	if (rc == 0)
+		rc = rung__preset_add_graph(p, papers ? rung__preset_text(p, "%s+0:%" PRIu64 ",0:%" PRIu64, path, papers, papers) : path);
+	if (rc < 0 || authors == 0)
+		return rc;
+	rc = rung__preset_file(p, "processed/author___writes___paper/edge_index.npy", "authors of papers", &path);
+	if (rc == 0)
+		rc = rung__preset_add_graph(p, rung__preset_text(p, "%s+%" PRIu64 ":%" PRIu64 ",0:%" PRIu64, path, papers, authors, papers));
+	if (rc == 0)
+		rc = rung__preset_file(p, "processed/author___affiliated_with___institution/edge_index.npy", "institutions of authors", &path);
+	if (rc == 0)
+		rc = rung__preset_add_graph(p, rung__preset_text(p, "%s+%" PRIu64 ":%" PRIu64 ",%" PRIu64 ":%" PRIu64, path, papers, authors,
+								 papers + authors, institutions));
+	return rc;
+}
+
+static bool has_array(const struct rung__pickle_dict *dict, const char *key)
+{
+	for (uint32_t i = 0; i < dict->count; i++) {
+		if (dict->items[i].is_array && strcmp(dict->items[i].key, key) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * What split_test() of ogb/lsc/utils.py makes of the one list that the first version of the file
+ * has: entries 0, 1 and 2 of every 5 are for development, 3 and 4 for the challenge.
+ */
+static int mag_split_test(struct rung__preset *p, const char *path)
+{
+	int rc = rung__preset_add_split(p, "test-whole", rung__preset_text(p, "%s:test", path));
+
+	if (rc == 0)
+		rc = rung__preset_add_split(
+			p, "test-dev",
+			rung__preset_text(p, RUNG__EVERY_PREFIX "5,0,3,%s:test", path));
+	if (rc == 0)
+		rc = rung__preset_add_split(
+			p, "test-challenge",
+			rung__preset_text(p, RUNG__EVERY_PREFIX "5,3,5,%s:test", path));
+	return rc;
+}
+
+/* All arrays of the dict: train, valid, and the parts of the test set. */
+static int mag_splits(struct rung__preset *p)
+{
+	struct rung__pickle_dict *dict = rung__malloc(sizeof(*dict));
+	const char *path;
+	int rc = dict ? rung__preset_file(p, "split_dict.pt", "ids of the splits", &path) : rung__fail(RUNG_E_NOMEM, "%s", p->dir);
+
+	if (rc == 0)
+		rc = rung__torch_read(path, dict);
+	for (uint32_t i = 0; rc == 0 && i < dict->count; i++) {
+		const char *key = dict->items[i].key;
+
+		if (!dict->items[i].is_array || !rung__split_name_ok(key))
+			rc = rung__fail(
+				RUNG_E_FORMAT,
+				"%s: '%s' is not a split; give the splits one by one with --split",
+				path, key);
+		else if (strcmp(key, "test") == 0 && !has_array(dict, "test-dev"))
+			rc = mag_split_test(p, path);
+		else
+			rc = rung__preset_add_split(p, rung__preset_text(p, "%s", key),
+						    rung__preset_text(p, "%s:%s", path, key));
+	}
+	rung__free(dict);
+	return rc;
+}
+
+/* An array of papers, with nothing known behind it for the others. */
+static int of_papers(struct rung__preset *p, const struct counts *counts, const char *name, const char *why, const char **spec_out)
+{
+	int rc = rung__preset_file(p, name, why, spec_out);
+
+	if (rc == 0 && counts->authors > 0)
+		*spec_out = rung__preset_text(p, "pad:%" PRIu64 ",%s", counts->all, *spec_out);
+	return rc == 0 && !*spec_out ? RUNG_E_NOMEM : rc;
+}
+
+static int mag_year(struct rung__preset *p, const struct counts *counts)
+{
+	const char *spec;
+	int rc = of_papers(p, counts, "processed/paper/node_year.npy", "years", &spec);
+
+	return rc < 0 ? rc : rung__preset_set_year(p, spec);
+}
+
+static int mag_features(struct rung__preset *p, const struct counts *counts, const char *full)
+{
+	if (!full)
+		return rung__preset_file(p, "processed/paper/node_feat.npy", "features", &p->made.features);
+	p->made.features = rung__preset_text(p, "raw:%s,f16,%" PRIu64 "x%u", full, counts->all, FEATURE_ITEMS);
+	return p->made.features ? 0 : RUNG_E_NOMEM;
+}
+
+static int mag_part(struct rung__preset *p, const char **full_out, struct counts *counts)
+{
+	const bool papers = p->part && strcmp(p->part, "papers") == 0, all = p->part && strcmp(p->part, "all") == 0;
+	int rc;
+
+	if (p->part && !papers && !all)
+		return rung__fail(RUNG_E_INVAL, "%s: %s has no part '%s'; its parts are papers and all", p->root, p->option, p->part);
+	rc = papers ? 0 : find_full(p, full_out);
+	if (rc < 0 || (!*full_out && !all))
+		return rc;
+	if (!*full_out)
+		return rung__fail(RUNG_E_NOENT, "%s/full_feat.npy: is missing: features of authors and institutions; make it with the R-GNN "
+				  "baseline of OGB, or take the papers alone", p->dir);
+	rc = read_counts(p, counts);
+	return rc < 0 ? rc : check_full(p, *full_out, counts);
+}
+
+int rung__preset_mag240m(struct rung__preset *p)
+{
+	static const char *const inside[] = { "", "mag240m_kddcup2021", NULL };
+	struct counts counts = { 0 };
+	const char *full = NULL;
+	int rc = rung__preset_find(p, inside, "processed/paper___cites___paper/edge_index.npy");
+
+	if (rc == 0)
+		rc = mag_part(p, &full, &counts);
+	if (rc < 0)
+		return rc;
+	p->made.title = full ? "MAG240M, papers, authors and institutions" : "MAG240M, papers";
+	p->made.vertex_count = counts.all;
+	if (p->wanted & RUNG_PRESET_GRAPH)
+		rc = mag_graph(p, &counts);
+	if (rc == 0 && p->wanted & RUNG_PRESET_FEATURES)
+		rc = mag_features(p, &counts, full);
+	if (rc == 0 && p->wanted & RUNG_PRESET_LABELS)
+		rc = of_papers(p, &counts, "processed/paper/node_label.npy", "labels", &p->made.labels);
+	if (rc == 0 && p->wanted & RUNG_PRESET_ARRAYS)
+		rc = mag_year(p, &counts);
+	return rc == 0 && p->wanted & RUNG_PRESET_SPLITS ? mag_splits(p) : rc;
+}

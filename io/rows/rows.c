@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows of a source in another order. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/internal.h"
+#include "rows/rows.h"
+#include "source/source_place.h"
+
+#define GAP_BYTES 4096u /* read and dropped rather than starting another read */
+
+struct rung__row_place {
+	uint64_t row; /* in the source */
+	uint64_t at;  /* in the output */
+};
+
+struct failure {
+	int rc;
+	char text[RUNG__ERROR_BYTES]; /* the last error belongs to a thread: carried to the one that called */
+};
+
+int rung__rows_init(struct rung__rows *rows, const struct rung_source *src, uint64_t count_max, int threads)
+{
+	if (rung__source_place(src).streamed)   /* in order alone */
+		threads = 1;
+	*rows = (struct rung__rows){ .src = src, .count_max = count_max, .threads = threads };
+	rows->order = rung__malloc_array(count_max, sizeof(*rows->order));
+	rows->bounce = rung__malloc_array((uint64_t)threads, RUNG__ROWS_BOUNCE_BYTES);
+	if (!rows->order || !rows->bounce) {
+		rung__rows_fini(rows);
+		return rung__fail(RUNG_E_NOMEM, "%s: order of %" PRIu64 " rows", rung_source_spec(src), count_max);
+	}
+	return 0;
+}
+
+void rung__rows_fini(struct rung__rows *rows)
+{
+	rung__free(rows->order);
+	rung__free(rows->bounce);
+	rows->order = NULL;
+	rows->bounce = NULL;
+}
+
+static int compare_places(const void *a, const void *b)
+{
+	const struct rung__row_place *x = a, *y = b;
+
+	return (x->row > y->row) - (x->row < y->row);
+}
+
+/* How many places from `first` on one read into the bounce buffer can serve. */
+static uint64_t run_length(const struct rung__rows *rows, uint64_t first, uint64_t end)
+{
+	const struct rung__row_place *order = rows->order;
+	const uint64_t row_bytes = rung_source_info(rows->src)->row_bytes;
+	const uint64_t rows_max = RUNG__ROWS_BOUNCE_BYTES / row_bytes, gap_max = GAP_BYTES / row_bytes + 1;
+	uint64_t i = first + 1;
+
+	while (i < end && order[i].row - order[i - 1].row <= gap_max && order[i].row - order[first].row < rows_max)
+		i++;
+	return i - first;
+}
+
+static int gather_part(const struct rung__rows *rows, uint64_t first, uint64_t end, unsigned char *bounce, unsigned char *out)
+{
+	const struct rung__row_place *order = rows->order;
+	const uint64_t row_bytes = rung_source_info(rows->src)->row_bytes;
+	uint64_t run;
+	int rc;
+
+	for (uint64_t i = first; i < end; i += run) {
+		uint64_t row = order[i].row;
+
+		run = run_length(rows, i, end);
+		if (run == 1) {
+			rc = rung_source_read(rows->src, row, 1, out + order[i].at * row_bytes);
+			if (rc < 0)
+				return rc;
+			continue;
+		}
+		rc = rung_source_read(rows->src, row, order[i + run - 1].row - row + 1, bounce);
+		if (rc < 0)
+			return rc;
+		for (uint64_t j = i; j < i + run; j++)
+			memcpy(out + order[j].at * row_bytes, bounce + (order[j].row - row) * row_bytes, (size_t)row_bytes);
+	}
+	return 0;
+}
+
+int rung__rows_gather(struct rung__rows *rows, const void *ids, unsigned id_bytes, uint64_t first, uint64_t count,
+		      unsigned char *out)
+{
+	struct failure failure = { .rc = 0 };
+
+	for (uint64_t i = 0; i < count; i++)
+		rows->order[i] = (struct rung__row_place){ .row = rung__id_get(ids, id_bytes, first + i), .at = i };
+	qsort(rows->order, (size_t)count, sizeof(*rows->order), compare_places);
+#pragma omp parallel for num_threads(rows->threads) schedule(static, 1)
+	for (int part = 0; part < rows->threads; part++) {
+		uint64_t share = count / (uint64_t)rows->threads + 1, from = RUNG__MIN(share * (uint64_t)part, count);
+		int rc = gather_part(rows, from, RUNG__MIN(from + share, count),
+				     rows->bounce + (size_t)part * RUNG__ROWS_BOUNCE_BYTES, out);
+
+		if (rc < 0) {
+#pragma omp critical(rung_rows_failure)
+			if (failure.rc == 0) {
+				failure.rc = rc;
+				memcpy(failure.text, rung_last_error(), strlen(rung_last_error()) + 1);
+			}
+		}
+	}
+	return failure.rc < 0 ? rung__fail_text(failure.rc, failure.text) : 0;
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How rows are brought into order when they do not all fit memory. With F bytes of features, read at r and written at w bytes a second:
+ *
+ *   passes  the output in B ranges that fit memory; for each, all rows are read and those of the range kept       B F/r +  F/w
+ *   deal    all rows read once and written to the range they belong to, as they come; then each range is put      2 F/r + 2 F/w
+ *           in order. What is dealt lies in the output file itself, one range further on
+ *   gather  the rows of a range read where they lie, a read for each or for neighbours together             rows/rate +  F/w
+ *
+ * On one device reads and writes add up; on two the longer counts.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "dataset/checksum.h"
+#include "base/internal.h"
+#include "source/npy.h"
+#include "source/source_place.h"
+#include "stage/stage_private.h"
+
+#define READ_BYTES (UINT64_C(4) << 20)
+#define READERS 4u
+#define PASSES_UNMEASURED 2u   /* without figures: as many cost no more than dealing */
+
+uint64_t rung__stage_range_rows_max;
+
+static const char *const names[] = { "auto", "passes", "deal", "gather" };
+
+const char *rung_stage_plan_name(enum rung_stage_plan plan)
+{
+	return (unsigned)plan < RUNG__ARRAY_LEN(names) ? names[plan] : NULL;
+}
+
+int rung_stage_plan_parse(const char *name, enum rung_stage_plan *plan_out)
+{
+	for (unsigned i = 0; name && i < RUNG__ARRAY_LEN(names); i++) {
+		if (strcmp(name, names[i]) == 0) {
+			*plan_out = (enum rung_stage_plan)i;
+			return 0;
+		}
+	}
+	return rung__fail(RUNG_E_INVAL, "plan '%s': there are auto, passes, deal and gather", name ? name : "");
+}
+
+/* What is to be planned. */
+struct given {
+	const struct rung__layout *layout;
+	uint64_t row_count, memory_bytes;
+	unsigned index_bytes;
+	bool in_memory;        /* the source */
+	bool streamed;         /* it is made as it is read: its rows cannot be read one by one */
+	uint64_t range_rows;   /* as the rows were dealt that are to be gone on with; 0: as fits */
+};
+
+/* How an earlier run has begun. @return the plan that can go on with it, AUTO when any can */
+static enum rung_stage_plan begun_plan(const struct rung__stage *stage, const char *name, uint64_t *range_rows_out)
+{
+	const char *words = rung__journal_last_of(&stage->journal, "dealt", name);
+
+	*range_rows_out = 0;
+	if (words) {
+		*range_rows_out = RUNG__MIN(RUNG__MAX(strtoull(words, NULL, 10), 1u), stage->manifest->vertex_count);
+		return RUNG_STAGE_PLAN_DEAL;
+	}
+	return rung__journal_last_of(&stage->journal, "rows", name) ? RUNG_STAGE_PLAN_PASSES : RUNG_STAGE_PLAN_AUTO;
+}
+
+/* Reads are large where memory allows; a row fits one. */
+static void size_reads(const struct given *given, struct rung__rows_plan *plan)
+{
+	const uint64_t share = given->memory_bytes / 8;
+	uint64_t bytes = plan->kind == RUNG_STAGE_PLAN_GATHER ? RUNG__ROW_READ_BYTES : READ_BYTES;
+
+	plan->reader_count = plan->kind == RUNG_STAGE_PLAN_GATHER ? RUNG__ROW_READS : READERS;
+	while (bytes > RUNG__PAGE_BYTES && plan->reader_count * bytes > share)
+		bytes /= 2;
+	bytes = RUNG__MAX(bytes, rung__align_up(given->layout->row_bytes, RUNG__PAGE_BYTES)) + 2 * RUNG__PAGE_BYTES;
+	while (plan->reader_count > 1 && plan->reader_count * bytes > share)
+		plan->reader_count /= 2;
+	plan->read_bytes = bytes;
+}
+
+/* While rows are dealt, an area holds a piece of every bucket, with a page at both ends, and a table has their places. */
+static bool can_deal(const struct given *given, const struct rung__rows_plan *plan)
+{
+	const uint64_t ends = plan->range_count * 2 * RUNG__PAGE_BYTES;
+	const uint64_t chunks = plan->area_bytes / (plan->read_bytes - 2 * RUNG__PAGE_BYTES) + 2;
+	uint64_t table;
+
+	return ends + given->layout->row_bytes <= plan->area_bytes && rung__mul(chunks * sizeof(uint32_t), plan->range_count, &table) &&
+	       table <= given->memory_bytes / 16;
+}
+
+/* @return 0, or the least bytes that it takes */
+static uint64_t size_plan(const struct given *given, enum rung_stage_plan kind, struct rung__rows_plan *plan)
+{
+	const struct rung__layout *layout = given->layout;
+	const uint64_t area_rest = rung__image_bytes(layout, 0);
+	uint64_t left = given->memory_bytes, reads, each, rest;
+
+	*plan = (struct rung__rows_plan){ .kind = kind, .area_count = kind == RUNG_STAGE_PLAN_PASSES ? 1 : 2 };
+	size_reads(given, plan);
+	reads = given->in_memory ? 0 : plan->reader_count * plan->read_bytes;
+	each = plan->area_count * layout->row_stride + (kind == RUNG_STAGE_PLAN_PASSES ? 0 : given->index_bytes);
+	if (kind == RUNG_STAGE_PLAN_DEAL)
+		left -= left / 16;   /* the table */
+	rest = reads + plan->area_count * area_rest + layout->file_count * RUNG__BLOCK_BYTES;   /* tails */
+	if (left < rest + each * RUNG__MAX(given->range_rows, 1u))
+		return (rest + each * RUNG__MAX(given->range_rows, 1u)) / 13 * 16 + RUNG__PAGE_BYTES;
+	plan->range_rows = RUNG__MIN((left - rest) / each, RUNG__MIN(given->row_count, UINT32_MAX));
+	if (rung__stage_range_rows_max)
+		plan->range_rows = RUNG__MIN(plan->range_rows, rung__stage_range_rows_max);
+	if (given->range_rows)
+		plan->range_rows = given->range_rows;
+	plan->range_count = (given->row_count + plan->range_rows - 1) / plan->range_rows;
+	if (plan->range_count == 1 && kind == RUNG_STAGE_PLAN_GATHER)
+		plan->area_count = 1;
+	plan->area_bytes = rung__image_bytes(layout, plan->range_rows);
+	plan->memory_bytes = rest - plan->area_count * area_rest + plan->area_count * plan->area_bytes +
+			     (kind == RUNG_STAGE_PLAN_PASSES ? 0 : given->index_bytes * plan->range_rows);
+	if (kind == RUNG_STAGE_PLAN_DEAL)
+		plan->memory_bytes += given->memory_bytes / 16;
+	return kind == RUNG_STAGE_PLAN_DEAL && !can_deal(given, plan) ? 2 * given->memory_bytes : 0;
+}
+
+static void count_bytes(const struct given *given, struct rung__rows_plan *plan)
+{
+	const struct rung__layout *layout = given->layout;
+	const uint64_t in = given->row_count * layout->row_bytes, out = given->row_count * layout->row_stride;
+
+	plan->bytes_read = in;
+	plan->bytes_written = out;
+	if (plan->kind == RUNG_STAGE_PLAN_PASSES)
+		plan->bytes_read = plan->range_count * in;
+	if (plan->kind != RUNG_STAGE_PLAN_DEAL)
+		return;
+	plan->bytes_read += in;
+	plan->bytes_written += in;
+	for (uint32_t f = 0; f < layout->file_count; f++)
+		plan->temp_bytes += rung__dealt_file_bytes(layout, plan, given->row_count, f) - layout->data_offset -
+				    rung__file_rows(layout, given->row_count, f) * layout->row_stride;
+}
+
+static void predict(const struct rung__figures *figures, uint64_t row_count, struct rung__rows_plan *plan)
+{
+	double reading, writing;
+
+	if (figures->read_bytes_per_s <= 0 || figures->write_bytes_per_s <= 0 ||
+	    (plan->kind == RUNG_STAGE_PLAN_GATHER && figures->row_reads_per_s <= 0))
+		return;
+	reading = (double)plan->bytes_read / figures->read_bytes_per_s;
+	writing = (double)plan->bytes_written / figures->write_bytes_per_s;
+	if (plan->kind == RUNG_STAGE_PLAN_GATHER)
+		reading = (double)row_count / figures->row_reads_per_s;
+	plan->seconds = figures->one_device ? reading + writing : RUNG__MAX(reading, writing);
+}
+
+static bool is_better(const struct rung__rows_plan *plan, const struct rung__rows_plan *best)
+{
+	if (best->kind == RUNG_STAGE_PLAN_AUTO)
+		return true;
+	if (plan->seconds > 0 && best->seconds > 0)
+		return plan->seconds < best->seconds;
+	return plan->kind == RUNG_STAGE_PLAN_DEAL && best->range_count > PASSES_UNMEASURED;
+}
+
+int rung__rows_plan(struct rung__stage *stage, const struct rung_source *src, const char *name, const struct rung__layout *layout,
+		    struct rung__rows_plan *plan_out)
+{
+	const uint64_t others = rung__stage_fixed_bytes(stage) + rung__stage_map_bytes(stage, 1);
+	const bool features = src == stage->features;
+	struct given given = {
+		.layout = layout, .row_count = stage->manifest->vertex_count, .index_bytes = stage->manifest->index_bytes,
+		.memory_bytes = stage->memory_bytes > others ? stage->memory_bytes - others : 0, .in_memory = rung__source_place(src).data,
+		.streamed = rung__source_place(src).streamed,
+	};
+	const enum rung_stage_plan begun = begun_plan(stage, name, &given.range_rows);
+	const enum rung_stage_plan wanted = begun != RUNG_STAGE_PLAN_AUTO ? begun : features ? stage->opts.plan : RUNG_STAGE_PLAN_AUTO;
+	uint64_t least = UINT64_MAX;
+
+	*plan_out = (struct rung__rows_plan){ .kind = RUNG_STAGE_PLAN_AUTO };
+	for (enum rung_stage_plan kind = RUNG_STAGE_PLAN_PASSES; kind <= RUNG_STAGE_PLAN_GATHER; kind++) {
+		struct rung__rows_plan plan;
+		uint64_t needs;
+
+		if (kind == RUNG_STAGE_PLAN_GATHER && (given.in_memory || given.streamed))
+			continue;
+		needs = size_plan(&given, kind, &plan);
+		if (needs == 0) {
+			count_bytes(&given, &plan);
+			predict(&stage->figures, given.row_count, &plan);
+			if (features)
+				stage->report.plan_seconds[kind] = plan.seconds;
+		}
+		if (wanted != RUNG_STAGE_PLAN_AUTO && wanted != kind)
+			continue;
+		least = RUNG__MIN(least, needs);
+		if (needs == 0 && is_better(&plan, plan_out))
+			*plan_out = plan;
+	}
+	if (plan_out->kind != RUNG_STAGE_PLAN_AUTO)
+		return 0;
+	if (least == UINT64_MAX)
+		return rung__fail(RUNG_E_INVAL,
+				  "%s: its rows are deflated, text or put together, and cannot be "
+				  "read one by one; choose "
+				  "another plan, or write it with numpy.save()",
+				  rung_source_spec(src));
+	return rung__fail_least(least, "staging: too little memory for its rows: at least %" PRIu64 " bytes", least);
+}

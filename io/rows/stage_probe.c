@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the devices do, measured in the way that rows are moved: large reads of the source and large writes to a nameless file beside the
+ * output, a few at a time, and reads of single rows at random places. Each for a tenth of a second or a little more.
+ */
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "file/direct.h"
+#include "base/internal.h"
+#include "base/jobs.h"
+#include "source/source_place.h"
+#include "stage/stage_private.h"
+
+#define SOURCE_BYTES_MIN (UINT64_C(256) << 20)   /* less is staged in seconds, whichever way */
+#define LARGE_BYTES (UINT64_C(4) << 20)
+#define LARGE_JOBS 4u
+#define ROUND_JOBS 4u                            /* for each thread, between two looks at the clock */
+#define PROBE_NS 120000000u
+
+struct probe {
+	const struct rung__direct *file;
+	uint64_t bytes;            /* of a read or write */
+	uint64_t places, first;    /* they are at `first`, and `bytes` from each other */
+	uint64_t done;             /* jobs of earlier rounds */
+	bool writes;
+	unsigned char *buffers;    /* [threads][bytes] */
+};
+
+static int move(void *ctx, uint64_t job, uint32_t worker)
+{
+	const struct probe *probe = ctx;
+	const uint64_t offset = probe->first + (probe->done + job) % probe->places * probe->bytes;
+	unsigned char *buffer = probe->buffers + worker * probe->bytes;
+
+	if (probe->writes)
+		return rung__direct_write(probe->file, buffer, probe->bytes, offset);
+	return rung__direct_read(probe->file, buffer, probe->bytes, offset);
+}
+
+/* @return jobs a second; 0 when the device cannot be asked */
+static double rate(struct probe *probe, uint32_t threads)
+{
+	const uint64_t begin_ns = rung__now_ns();
+	uint64_t ns = 0;
+
+	probe->buffers = rung__malloc_aligned(RUNG__PAGE_BYTES, threads * probe->bytes);
+	for (uint64_t i = 0; probe->buffers && probe->writes && i < threads * probe->bytes; i += 8)
+		*(uint64_t *)(void *)(probe->buffers + i) = rung__mix64(i);   /* not what a device could shrink */
+	while (probe->buffers && ns < PROBE_NS) {
+		struct rung__jobs *jobs;
+
+		if (rung__jobs_start(threads, threads * ROUND_JOBS, move, probe, &jobs) < 0 || rung__jobs_end(jobs) < 0) {
+			probe->done = 0;
+			break;
+		}
+		probe->done += threads * ROUND_JOBS;
+		ns = rung__now_ns() - begin_ns;
+	}
+	if (probe->writes && probe->done && fdatasync(probe->file->fd) < 0)
+		probe->done = 0;
+	ns = rung__now_ns() - begin_ns;
+	rung__free(probe->buffers);
+	return (double)probe->done * 1e9 / (double)RUNG__MAX(ns, 1u);
+}
+
+/* Reads of single rows, as they are gathered. */
+struct row_probe {
+	uint64_t bytes, first, places;   /* of a read; places are pages */
+	uint64_t begin_ns, sent, ended;
+};
+
+static bool next_row(void *ctx, uint32_t slot, uint64_t *offset_out, uint64_t *bytes_out)
+{
+	struct row_probe *probe = ctx;
+
+	(void)slot;
+	if (rung__now_ns() - probe->begin_ns > PROBE_NS)
+		return false;
+	*offset_out = probe->first + rung__mix64(probe->sent++) % probe->places * RUNG__PAGE_BYTES;
+	*bytes_out = probe->bytes;
+	return true;
+}
+
+static int count_row(void *ctx, uint32_t slot, const unsigned char *at)
+{
+	struct row_probe *probe = ctx;
+
+	(void)slot;
+	(void)at;
+	probe->ended++;
+	return 0;
+}
+
+static double row_rate(const struct rung__direct *file, struct row_probe *probe)
+{
+	const struct rung__row_reads_job job = { .next = next_row, .done = count_row, .ctx = probe };
+	unsigned char *buffers = rung__malloc_aligned(RUNG__PAGE_BYTES, RUNG__ROW_READS * probe->bytes);
+	struct rung__row_reads reads = { .depth = 0 };
+	bool lost;
+	int rc = buffers ? rung__row_reads_open(&reads, file, buffers, probe->bytes, RUNG__ROW_READS) : RUNG_E_NOMEM;
+
+	probe->begin_ns = rung__now_ns();
+	if (rc == 0)
+		rc = rung__row_reads_run(&reads, &job);
+	lost = reads.lost;
+	rung__row_reads_close(&reads);
+	if (!lost)
+		rung__free(buffers);
+	return rc < 0 ? 0 : (double)probe->ended * 1e9 / (double)(rung__now_ns() - probe->begin_ns);
+}
+
+static void measure_source(const struct rung__direct *file, uint64_t offset, uint64_t bytes, uint64_t row_bytes,
+			   struct rung__figures *figures)
+{
+	const uint64_t row_read = rung__align_up(row_bytes, RUNG__PAGE_BYTES), first = rung__align_up(offset, RUNG__PAGE_BYTES);
+	struct probe large = { .file = file, .bytes = LARGE_BYTES, .first = first, .places = bytes / LARGE_BYTES - 1 };
+	struct row_probe rows = { .bytes = row_read, .first = first, .places = (bytes - row_read) / RUNG__PAGE_BYTES - 1 };
+
+	figures->read_bytes_per_s = LARGE_BYTES * rate(&large, LARGE_JOBS);
+	figures->row_reads_per_s = row_rate(file, &rows);
+}
+
+/* From the first row on, for as long as it takes. */
+static void measure_inflating(const struct rung_source *src, uint64_t row_bytes, struct rung__figures *figures)
+{
+	const uint64_t rows = RUNG__MAX(LARGE_BYTES / row_bytes, 1u), begin_ns = rung__now_ns();
+	unsigned char *buffer = rung__malloc_array(rows, (size_t)row_bytes);
+	uint64_t done = 0, ns = 0;
+
+	while (buffer && ns < PROBE_NS && done + rows <= rung_source_info(src)->row_count &&
+	       rung_source_read(src, done, rows, buffer) == 0) {
+		done += rows;
+		ns = rung__now_ns() - begin_ns;
+	}
+	figures->read_bytes_per_s = (double)(done * row_bytes) * 1e9 / (double)RUNG__MAX(ns, 1u);
+	rung__free(buffer);
+}
+
+static void measure_output(const struct rung__stage *stage, struct rung__figures *figures)
+{
+	struct probe probe = { .bytes = LARGE_BYTES, .places = UINT64_MAX / LARGE_BYTES / 2, .writes = true };
+	char *parent = rung__format("%.*s.", (int)(stage->dir.name - stage->dir.path), stage->dir.path);
+	struct rung__direct file;
+
+	if (parent && rung__direct_temp(&file, parent, "a file to measure with", 0) == 0) {
+		probe.file = &file;
+		figures->write_bytes_per_s = LARGE_BYTES * rate(&probe, LARGE_JOBS);
+		rung__direct_close(&file);
+	}
+	rung__free(parent);
+}
+
+static bool same_device(const struct rung__stage *stage, int source_fd)
+{
+	struct stat source, output;
+
+	return fstat(source_fd, &source) == 0 && fstat(stage->dir.parent_fd, &output) == 0 && source.st_dev == output.st_dev;
+}
+
+void rung__stage_probe(const struct rung__stage *stage, const struct rung_source *src, struct rung__figures *figures_out)
+{
+	const struct rung__source_place place = rung__source_place(src);
+	const struct rung_array_info *info = rung_source_info(src);
+	const uint64_t bytes = info->row_count * info->row_bytes;
+	struct rung__direct file;
+
+	*figures_out = (struct rung__figures){ .one_device = true };
+	if (bytes < SOURCE_BYTES_MIN || info->row_bytes > bytes / 8 || place.data)
+		return;
+	if (place.streamed) {   /* a processor does it, beside the device that is written to */
+		figures_out->one_device = false;
+		measure_inflating(src, info->row_bytes, figures_out);
+		measure_output(stage, figures_out);
+		return;
+	}
+	if (rung__direct_open(&file, place.fd, place.path) < 0)
+		return;
+	figures_out->one_device = same_device(stage, place.fd);
+	measure_source(&file, place.offset, bytes, info->row_bytes, figures_out);
+	rung__direct_close(&file);
+	measure_output(stage, figures_out);
+}

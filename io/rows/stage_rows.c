@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows in rank order, a range of the output at a time: filled, while the one before is written, and noted in the journal. */
+#include "stage/stage_private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "dataset/checksum.h"
+#include "file/file.h"
+#include "base/internal.h"
+#include "base/jobs.h"
+#include "source/npy.h"
+#include "source/source_place.h"
+
+struct filling {
+	struct rung__stage_rows *rows;
+	const struct rung__image *image;
+};
+
+
+/* ---- passes ---- */
+
+static void keep_rows(void *ctx, uint64_t chunk, uint64_t first, uint64_t count, const unsigned char *data)
+{
+	const struct filling *filling = ctx;
+	const struct rung__stage *stage = filling->rows->stage;
+	const unsigned index_bytes = stage->manifest->index_bytes;
+
+	(void)chunk;
+	for (uint64_t i = 0; i < count; i++) {
+		const uint64_t rank = rung__id_get(stage->rank_of_vertex, index_bytes, first + i);
+
+		if (rank - filling->image->first < filling->image->end - filling->image->first)
+			rung__image_put(filling->image, &filling->rows->layout, rank, data + i * filling->rows->layout.row_bytes);
+	}
+}
+
+/* ---- of dealt rows ---- */
+
+/* The vertices of a range, ascending: the order in which its rows were dealt. */
+static void list_vertices(const struct rung__stage_rows *rows, const struct rung__image *image)
+{
+	const struct rung__stage *stage = rows->stage;
+	const unsigned index_bytes = stage->manifest->index_bytes;
+	const uint64_t count = image->end - image->first;
+	uint64_t found = 0;
+
+	for (uint64_t v = 0; v < rows->row_count && found < count; v++) {
+		if (rung__id_get(stage->rank_of_vertex, index_bytes, v) - image->first < count)
+			rung__id_set(rows->vertices, index_bytes, found++, v);
+	}
+}
+
+static void put_dealt(void *ctx, uint64_t chunk, uint64_t first, uint64_t count, const unsigned char *data)
+{
+	const struct filling *filling = ctx;
+	uint64_t sum = 0;
+
+	(void)chunk;
+	for (uint64_t i = 0; i < count; i++) {
+		const uint64_t vertex = rung__rows_vertex(filling->rows, first + i);
+		const unsigned char *row = data + i * filling->rows->layout.row_bytes;
+
+		sum += rung__row_sum(filling->rows, vertex, row);
+		rung__image_put_vertex(filling->rows, filling->image, vertex, row);
+	}
+	atomic_fetch_sub(&filling->rows->dealt_sum, sum);
+}
+
+/* ---- a range ---- */
+
+static int fill(struct rung__stage_rows *rows, const struct rung__image *image)
+{
+	struct filling filling = { rows, image };
+	const uint64_t count = image->end - image->first;
+	struct rung__row_span span = rung__source_span(rows);
+	uint64_t bucket;
+
+	if (rows->plan.kind == RUNG_STAGE_PLAN_PASSES)
+		return rung__scan(rows, &span, 0, rows->row_count, keep_rows, &filling);
+	list_vertices(rows, image);
+	if (rows->plan.kind == RUNG_STAGE_PLAN_GATHER)
+		return rung__stage_gather(rows, image);
+	bucket = image->first / rows->plan.range_rows;
+	span = (struct rung__row_span){ .file = &rows->out[rung__bucket_file(rows, bucket)], .offset = rung__bucket_offset(rows, bucket) };
+	return rung__scan(rows, &span, 0, count, put_dealt, &filling);
+}
+
+static int commit(const struct rung__stage_rows *rows)
+{
+	int rc = rung__rows_sync(rows);
+
+	return rc < 0 ? rc : rung__journal_commit(&rows->stage->journal, -1);
+}
+
+/* Wait until a range is written, and note it. */
+static int settle(struct rung__stage_rows *rows, struct rung__jobs **jobs, const struct rung__image *image)
+{
+	int rc = rung__jobs_end(*jobs);
+
+	*jobs = NULL;
+	if (rc == 0)
+		rc = rung__image_note(rows, image);
+	/* the last is synced with the files, unless it has to be noted before they are cut: its bucket lies behind their ends */
+	if (rc == 0 && (image->end < rows->row_count || rows->plan.kind == RUNG_STAGE_PLAN_DEAL))
+		rc = commit(rows);
+	return rc < 0 ? rc : rung__stage_advance(rows->stage, rows->what, (image->end - image->first) * rows->layout.row_stride);
+}
+
+static int write_ranges(struct rung__stage_rows *rows)
+{
+	struct rung__image images[2];
+	struct rung__jobs *jobs = NULL;   /* that write the range before */
+	int rc = 0, failed;
+
+	for (uint64_t i = 0, first = rows->done; first < rows->row_count && rc == 0; i++) {
+		struct rung__image *image = &images[i % 2], *before = &images[(i + 1) % 2];
+		const uint64_t end = RUNG__MIN(first + rows->plan.range_rows, rows->row_count);
+
+		if (jobs && rows->plan.area_count == 1)
+			rc = settle(rows, &jobs, before);
+		if (rc == 0)
+			rc = rung__image_begin(rows, first, end, rows->areas[i % rows->plan.area_count], image);
+		if (rc == 0)
+			rc = fill(rows, image);
+		image->dealt_sum = rows->dealt_sum;
+		if (rc == 0 && jobs)
+			rc = settle(rows, &jobs, before);
+		if (rc == 0) {
+			rung__image_keep_tails(rows, image);
+			rc = rung__image_write(rows, image, &jobs);
+		}
+		if (rc == 0 && end == rows->row_count)
+			rc = settle(rows, &jobs, image);
+		first = end;
+	}
+	failed = rung__jobs_end(jobs);
+	return failed < 0 ? failed : rc;
+}
+
+/* ---- the whole ---- */
+
+static int open_begun(const struct rung__stage_rows *rows, uint32_t f)
+{
+	int fd = openat(rows->stage->dir.fd, rows->files[f].name, O_RDWR | O_CLOEXEC);
+
+	if (fd < 0 && errno == ENOENT)
+		return rung__fail(RUNG_E_CORRUPT, "%s: is missing; " RUNG__STAGE_CURE,
+				  rows->paths[f]);
+	return fd < 0 ? rung__fail_errno(errno, "%s: cannot be opened", rows->paths[f]) : fd;
+}
+
+/* Reserving would make a file that was cut as long as it was, with zeros. @return RUNG_E_CORRUPT
+ * when rows that are done are not there */
+static int check_begun(const struct rung__stage_rows *rows, uint32_t f)
+{
+	const struct rung__layout *layout = &rows->layout;
+	const uint64_t done = rung__file_rows(layout, rows->done, f),
+		       least = done ? layout->data_offset + done * layout->row_stride : 0;
+	struct stat st;
+
+	if (fstat(rows->out[f].fd, &st) < 0)
+		return rung__fail_errno(errno, "%s", rows->paths[f]);
+	if ((uint64_t)st.st_size >= least)
+		return 0;
+	return rung__fail(RUNG_E_CORRUPT,
+			  "%s: has %jd bytes, %" PRIu64 " were written; " RUNG__STAGE_CURE,
+			  rows->paths[f], (intmax_t)st.st_size, least);
+}
+
+static int make_file(const struct rung__stage_rows *rows, uint32_t f)
+{
+	const struct rung__stage *stage = rows->stage;
+	int fd;
+
+	if (rows->src == stage->features && stage->opts.stripe_count)
+		return rung__stripe_make(stage, f, rows->files[f].name);
+	rung__stage_step("create");
+	fd = openat(stage->dir.fd, rows->files[f].name, O_RDWR | O_CLOEXEC | O_CREAT | O_EXCL, 0666);
+	return fd < 0 ? rung__fail_errno(errno, "%s: cannot be made", rows->paths[f]) : fd;
+}
+
+static int open_file(struct rung__stage_rows *rows, uint32_t f, bool begun)
+{
+	const uint64_t bytes = rows->plan.kind == RUNG_STAGE_PLAN_DEAL
+				       ? rung__dealt_file_bytes(&rows->layout, &rows->plan, rows->row_count, f)
+				       : rows->files[f].bytes;
+	const struct rung__stage *stage = rows->stage;
+	int fd, rc;
+
+	rows->paths[f] = rung__format("%s/%s", stage->dir.partial_path, rows->files[f].name);
+	if (!rows->paths[f])
+		return rung__fail(RUNG_E_NOMEM, "%s", rows->files[f].name);
+	fd = begun ? open_begun(rows, f) : make_file(rows, f);
+	if (fd < 0)
+		return fd;
+	rc = rung__direct_open_write(&rows->out[f], fd, rows->paths[f]);
+	close(fd);
+	rows->out[f].bytes_needed = bytes;
+	rc = rc == 0 && begun ? check_begun(rows, f) : rc;
+	rung__stage_step("reserve");
+	if (rc == 0)
+		rc = rung__reserve(rows->out[f].fd, rows->paths[f], bytes);
+	return rc;
+}
+
+static int take_memory(struct rung__stage_rows *rows)
+{
+	const struct rung__rows_plan *plan = &rows->plan;
+	const struct rung__source_place place = rung__source_place(rows->src);
+	int rc;
+
+	for (uint32_t i = 0; i < plan->area_count; i++) {
+		rows->areas[i] = rung__map_pages(plan->area_bytes);
+		if (!rows->areas[i])
+			return rung__fail(RUNG_E_NOMEM, "%s: a range of %" PRIu64 " bytes", rows->what, plan->area_bytes);
+	}
+	rows->tails = rung__malloc_array(rows->layout.file_count, RUNG__BLOCK_BYTES);
+	if (!rows->tails)
+		return rung__fail(RUNG_E_NOMEM, "%s: the ends of %" PRIu64 " files", rows->what, rows->layout.file_count);
+	if (plan->kind != RUNG_STAGE_PLAN_PASSES)
+		rows->vertices = rung__malloc_array(plan->range_rows, rows->stage->manifest->index_bytes);
+	if (plan->kind != RUNG_STAGE_PLAN_PASSES && !rows->vertices)
+		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " vertices", rows->what, plan->range_rows);
+	if (place.data && plan->kind == RUNG_STAGE_PLAN_PASSES)
+		return 0;
+	rows->read_buffers = rung__malloc_aligned(RUNG__PAGE_BYTES, plan->reader_count * plan->read_bytes);
+	if (!rows->read_buffers)
+		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu32 " reads of %" PRIu64 " bytes", rows->what, plan->reader_count, plan->read_bytes);
+	if (place.data || place.streamed)
+		return 0;
+	rc = rung__direct_open(&rows->source, place.fd, place.path);
+	if (rc < 0 || plan->kind != RUNG_STAGE_PLAN_GATHER)
+		return rc;
+	return rung__row_reads_open(&rows->reads, &rows->source, rows->read_buffers, plan->read_bytes, plan->reader_count);
+}
+
+/* Word number `word` of a line, a number of 16 digits; 0 when there is none. */
+static uint64_t hex_word(const char *words, uint64_t word)
+{
+	while (word > 0 && *words != '\n') {
+		words += strcspn(words, " \n");
+		words += *words == ' ';
+		word--;
+	}
+	return strtoull(words, NULL, 16);
+}
+
+/* Rows that an earlier run finished, and the plan that it dealt them by. */
+static int go_on(struct rung__stage_rows *rows, bool *begun_out)
+{
+	struct rung__journal *journal = &rows->stage->journal;
+	const char *words = rung__journal_last_of(journal, "rows", rows->files[0].name);
+	const char *dealt = rung__journal_last_of(journal, "dealt", rows->files[0].name);
+
+	rows->done = words ? strtoull(words, NULL, 10) : 0;
+	rows->dealt_sum = words   ? hex_word(words, 1 + rows->layout.file_count)
+			  : dealt ? hex_word(dealt, 2)
+				  : 0;
+	*begun_out = words || dealt;
+	if (rows->done < rows->row_count && rows->done % (rows->plan.kind == RUNG_STAGE_PLAN_DEAL ? rows->plan.range_rows : 1) == 0)
+		return 0;
+	return rows->done == rows->row_count
+		       ? 0
+		       : rung__fail(RUNG_E_FORMAT, "%s: '%.*s' is not what this job has", journal->path, (int)strcspn(words, "\n"), words);
+}
+
+/* Cut to their length, which they pass while they hold dealt rows. */
+static int end_files(struct rung__stage_rows *rows)
+{
+	int rc = 0;
+
+	for (uint32_t f = 0; f < rows->layout.file_count && rc == 0; f++) {
+		rung__stage_step("cut");
+		if (ftruncate(rows->out[f].fd, (off_t)rows->files[f].bytes) < 0 || fsync(rows->out[f].fd) < 0)
+			rc = rung__fail_errno(errno, "%s: cannot be cut to %" PRIu64 " bytes and synced", rows->paths[f], rows->files[f].bytes);
+		else
+			rc = rung__journal_add(&rows->stage->journal, "file %s", rows->files[f].name);
+	}
+	return rc < 0 ? rc : rung__journal_commit(&rows->stage->journal, -1);
+}
+
+static void note_resumed(const struct rung__stage_rows *rows, uint64_t row_count)
+{
+	if (rows->src == rows->stage->features)
+		rows->stage->report.rows_resumed = row_count;
+}
+
+static int write_all(struct rung__stage_rows *rows)
+{
+	bool begun;
+	int rc = go_on(rows, &begun);
+
+	note_resumed(rows, rows->done);
+	rows->stage->step_done = (uint64_t)((double)rows->stage->step_total * (double)rows->done / (double)rows->row_count);
+	for (uint32_t f = 0; f < rows->layout.file_count && rc == 0; f++)
+		rc = open_file(rows, f, begun);
+	if (rc == 0 && !begun && fsync(rows->stage->dir.fd) < 0 && errno != EINVAL)   /* the names are there before anything is said of them */
+		rc = rung__fail_errno(errno, "%s: cannot be synced to the device", rows->stage->dir.partial_path);
+	if (rc == 0)
+		rc = take_memory(rows);
+	if (rc == 0 && rows->plan.kind == RUNG_STAGE_PLAN_DEAL)
+		rc = rung__stage_deal(rows);
+	if (rc == 0)
+		rc = write_ranges(rows);
+	if (rc == 0 && rows->dealt_sum != 0)
+		rc = rung__fail(RUNG_E_CORRUPT,
+				"%s: rows that were dealt into it were changed before they were "
+				"put in order; start from scratch with --force",
+				rows->paths[0]);
+	return rc < 0 ? rc : end_files(rows);
+}
+
+static void close_all(struct rung__stage_rows *rows)
+{
+	for (uint32_t f = 0; f < rows->layout.file_count; f++) {
+		rung__direct_close(&rows->out[f]);
+		rung__free(rows->paths[f]);
+	}
+	for (int i = 0; i < 2; i++)
+		rung__unmap_pages(rows->areas[i], rows->plan.area_bytes);
+	const bool lost = rows->reads.lost;
+
+	rung__row_reads_close(&rows->reads);
+	rung__direct_close(&rows->source);
+	if (!lost)
+		rung__free(rows->read_buffers);
+	rung__free(rows->vertices);
+	rung__free(rows->tails);
+}
+
+int rung__stage_write_rows(struct rung__stage *stage, const struct rung_source *src, const char *what, const char *name,
+			   const struct rung__layout *layout, const struct rung__rows_plan *plan)
+{
+	struct rung__stage_rows rows = {
+		.stage = stage, .what = what, .src = src, .files = rung__manifest_file(stage->manifest, name), .layout = *layout, .plan = *plan,
+		.source.fd = -1, .row_count = stage->manifest->vertex_count,
+	};
+	int rc;
+
+	for (uint32_t f = 0; f < layout->file_count; f++)
+		rows.out[f].fd = -1;
+	if (rung__stage_file_done(stage, rows.files[layout->file_count - 1].name)) {
+		note_resumed(&rows, rows.row_count);
+		return 0;
+	}
+	stage->step_done = 0;
+	stage->step_total = plan->bytes_read + plan->bytes_written;
+	rc = write_all(&rows);
+	close_all(&rows);
+	return rc;
+}

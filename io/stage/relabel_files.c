@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A graph in files under new names: its edges, both ends mapped, sorted into two .npy files. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "edges/edges_internal.h"
+#include "edges/edges_sort.h"
+#include "file/file.h"
+#include "source/npy.h"
+#include "graph/relabel.h"
+
+#define MEMORY_BYTES_DEFAULT (UINT64_C(256) << 20)
+
+/* An output, under its temporary name or without a name. */
+struct output {
+	const char *path;    /* NULL: without a name */
+	char *partial;
+	const char *name;    /* for messages */
+	int fd;
+	uint64_t bytes;
+	unsigned char *head; /* [RUNG__NPY_DATA_OFFSET] */
+};
+
+static int create(struct output *out, const char *path)
+{
+	out->path = path;
+	out->name = out->partial = rung__format("%s.partial", path);
+	if (!out->partial)
+		return rung__fail(RUNG_E_NOMEM, "%s", path);
+	if (access(path, F_OK) == 0)
+		return rung__fail(RUNG_E_EXIST, "%s: exists; choose another output, or remove it",
+				  path);
+	out->fd = open(out->partial, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	return out->fd < 0 ? rung__fail_errno(errno, "%s: cannot be created", out->partial) : 0;
+}
+
+static int prepare(struct output *out, enum rung_dtype dtype, uint64_t count)
+{
+	struct rung_array_info array = { .dtype = dtype, .dim_count = 1, .dims = { count } };
+
+	if (!rung__array_measure(&array, &out->bytes) ||
+	    !rung__add(out->bytes, RUNG__NPY_DATA_OFFSET, &out->bytes))
+		return rung__fail(RUNG_E_INVAL,
+				  "%s: %" PRIu64 " entries are more than a file holds", out->name,
+				  count);
+	out->head = rung__malloc(RUNG__NPY_DATA_OFFSET);
+	if (!out->head)
+		return rung__fail(RUNG_E_NOMEM, "%s", out->name);
+	rung__npy_format(&array, out->head);
+	return rung__reserve(out->fd, out->name, out->bytes);
+}
+
+static int sync_output(const struct output *out)
+{
+	return fsync(out->fd) == 0 ? 0 : rung__fail_errno(errno, "%s: cannot be synced to the device", out->partial);
+}
+
+/* Under its name, which nobody has taken meanwhile. */
+static int publish(const struct output *out)
+{
+	return link(out->partial, out->path) == 0 ? 0 : rung__fail_errno(errno, "%s: cannot be given its name", out->path);
+}
+
+static void close_output(const struct output *out)
+{
+	if (out->fd >= 0 && out->partial)
+		unlink(out->partial);
+	if (out->fd >= 0)
+		close(out->fd);
+	rung__free(out->partial);
+	rung__free(out->head);
+}
+
+/* Written past the page cache where that can be. */
+static int begin(const struct output *out, struct rung__sorted *sorted)
+{
+	sorted->head = out->head;
+	sorted->head_bytes = RUNG__NPY_DATA_OFFSET;
+	return rung__direct_open_write(&sorted->file, out->fd, out->name);
+}
+
+static int sort(struct rung_edges *edges, const void *rank_of_vertex, const struct rung_relabel_opts *opts,
+		const struct output outputs[2])
+{
+	struct rung__sort_job job = {
+		.memory_bytes = opts->memory_bytes,
+		.temp_dir = opts->temp_dir,
+		.threads = opts->threads,
+		.progress = opts->progress,
+		.progress_ctx = opts->progress_ctx,
+		.indptr.file.fd = -1,
+		.indices.file.fd = -1,
+	};
+	struct rung__edge_input input;
+	int rc = rung__edge_input_open_relabelled(&input, edges, rank_of_vertex);
+
+	if (rc == 0 && (rc = begin(&outputs[0], &job.indptr)) == 0 && (rc = begin(&outputs[1], &job.indices)) == 0)
+		rc = rung__sort(&input, &job);
+	rung__direct_close(&job.indptr.file);
+	rung__direct_close(&job.indices.file);
+	rung__edge_input_close(&input);
+	return rc;
+}
+
+/* To two open files. */
+static int write_graph(struct rung_edges *edges, const void *rank_of_vertex,
+		       const struct rung_relabel_opts *opts, struct output outputs[2])
+{
+	const struct rung_edges_info *info = &edges->info;
+	const enum rung_dtype id_dtype = info->index_bytes == 4 ? RUNG_U32 : RUNG_U64;
+	int rc = prepare(&outputs[0], RUNG_U64, info->vertex_count + 1);
+
+	if (rc == 0)
+		rc = prepare(&outputs[1], id_dtype, info->edge_count);
+	return rc == 0 ? sort(edges, rank_of_vertex, opts, outputs) : rc;
+}
+
+static int write_named(struct rung_edges *edges, const void *rank_of_vertex,
+		       const struct rung_relabel_opts *opts, const char *indptr_path,
+		       const char *indices_path)
+{
+	struct output outputs[2] = { { .fd = -1 }, { .fd = -1 } };
+	int rc;
+
+	if ((rc = create(&outputs[0], indptr_path)) == 0 &&
+	    (rc = create(&outputs[1], indices_path)) == 0 &&
+	    (rc = write_graph(edges, rank_of_vertex, opts, outputs)) == 0 &&
+	    (rc = sync_output(&outputs[0])) == 0 && (rc = sync_output(&outputs[1])) == 0 &&
+	    (rc = publish(&outputs[0])) == 0) {
+		rc = publish(&outputs[1]);
+		if (rc < 0)
+			unlink(indptr_path);
+	}
+	close_output(&outputs[0]);
+	close_output(&outputs[1]);
+	return rc;
+}
+
+/* Defaults set, the maps checked. */
+static int take_opts(const struct rung_edges *edges, const void *vertex_of_rank,
+		     const void *rank_of_vertex, const struct rung_relabel_opts *caller_opts,
+		     struct rung_relabel_opts *opts)
+{
+	const struct rung_edges_info *info = &edges->info;
+	int rc = rung__opts_take(opts, sizeof(*opts), caller_opts, "rung_relabel_opts");
+
+	if (rc < 0)
+		return rc;
+	if (opts->memory_bytes == 0)
+		opts->memory_bytes = MEMORY_BYTES_DEFAULT;
+	if (!opts->temp_dir)
+		opts->temp_dir = getenv("TMPDIR") ? getenv("TMPDIR") : "/var/tmp";
+	rc = rung__sort_memory_check(opts->memory_bytes);
+	return rc < 0 ? rc
+		      : rung__maps_check(vertex_of_rank, rank_of_vertex, info->vertex_count,
+					 info->index_bytes, rung__threads(opts->threads));
+}
+
+int rung_edges_relabel(struct rung_edges *edges, const void *vertex_of_rank,
+		       const void *rank_of_vertex, const struct rung_relabel_opts *caller_opts,
+		       const char *indptr_path, const char *indices_path)
+{
+	struct rung_relabel_opts opts = RUNG_RELABEL_OPTS_INIT;
+	int rc = take_opts(edges, vertex_of_rank, rank_of_vertex, caller_opts, &opts);
+
+	return rc < 0 ? rc : write_named(edges, rank_of_vertex, &opts, indptr_path, indices_path);
+}
+
+int rung__edges_relabel_temp(struct rung_edges *edges, const void *vertex_of_rank,
+			     const void *rank_of_vertex,
+			     const struct rung_relabel_opts *caller_opts, int fds_out[2])
+{
+	static const char *const names[] = { "temporary file of indptr",
+					     "temporary file of indices" };
+	struct rung_relabel_opts opts = RUNG_RELABEL_OPTS_INIT;
+	struct output outputs[2] = { { .fd = -1 }, { .fd = -1 } };
+	int rc = take_opts(edges, vertex_of_rank, rank_of_vertex, caller_opts, &opts);
+
+	for (int i = 0; i < 2 && rc == 0; i++) {
+		struct rung__direct file;
+
+		outputs[i].name = names[i];
+		rc = rung__direct_temp(&file, opts.temp_dir, names[i], 0);
+		outputs[i].fd = file.fd;
+	}
+	if (rc == 0)
+		rc = write_graph(edges, rank_of_vertex, &opts, outputs);
+	for (int i = 0; i < 2 && rc == 0; i++) {
+		fds_out[i] = rung__reopen(outputs[i].fd, 0);   /* without O_DIRECT */
+		if (fds_out[i] < 0)
+			rc = rung__fail_errno(errno, "%s: cannot be opened again", names[i]);
+		if (rc < 0 && i == 1)
+			close(fds_out[0]);
+	}
+	close_output(&outputs[0]);
+	close_output(&outputs[1]);
+	return rc;
+}

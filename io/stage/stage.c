@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Staging: inputs, graph, score, ranks, relabelled graph, rows, publication, in this order; and what is told of it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "graph/graph_internal.h"
+#include "base/internal.h"
+#include "stage/stage_private.h"
+
+int rung__stage_progress(const struct rung__stage *stage, const char *what, uint64_t done, uint64_t total)
+{
+	const struct rung_stage_opts *opts = &stage->opts;
+
+	if (opts->progress && opts->progress(opts->progress_ctx, what, done, total))
+		return rung__fail(RUNG_E_CANCELED, "staging %s: canceled at %s, %" PRIu64 " of %" PRIu64, opts->out_dir, what,
+				  done, total);
+	return 0;
+}
+
+int rung__stage_advance(struct rung__stage *stage, const char *what, uint64_t bytes)
+{
+	stage->step_done = RUNG__MIN(stage->step_done + bytes, stage->step_total);
+	return rung__stage_progress(stage, what, stage->step_done, stage->step_total);
+}
+
+/* Bytes that the process has read and written through system calls; 0 where the kernel does not count them. */
+static void process_bytes(uint64_t *read_out, uint64_t *written_out)
+{
+	FILE *file = fopen("/proc/self/io", "re");
+
+	*read_out = *written_out = 0;
+	if (file && fscanf(file, "rchar: %" SCNu64 " wchar: %" SCNu64, read_out, written_out) != 2)
+		*read_out = *written_out = 0;
+	if (file)
+		fclose(file);
+}
+
+void rung__stage_phase(struct rung__stage *stage, const char *name)
+{
+	struct rung_stage_report *report = &stage->report;
+	uint64_t read_bytes, written_bytes;
+
+	process_bytes(&read_bytes, &written_bytes);
+	if (report->phase_count) {
+		struct rung_stage_phase *phase = &report->phases[report->phase_count - 1];
+
+		phase->seconds = (double)(rung__now_ns() - stage->phase_ns) * 1e-9;
+		phase->bytes_read = read_bytes - stage->phase_read_bytes;
+		phase->bytes_written = written_bytes - stage->phase_written_bytes;
+	}
+	stage->phase_ns = rung__now_ns();
+	stage->phase_read_bytes = read_bytes;
+	stage->phase_written_bytes = written_bytes;
+	if (name && report->phase_count < RUNG_STAGE_PHASES_MAX)
+		report->phases[report->phase_count++].name = name;
+}
+
+static void report_rows(struct rung__stage *stage)
+{
+	const struct rung__rows_plan *plan = &stage->features_plan;
+	struct rung_stage_report *report = &stage->report;
+
+	report->plan = plan->kind;
+	report->range_count = plan->range_count;
+	report->rows_bytes_read = plan->bytes_read;
+	report->rows_bytes_written = plan->bytes_written;
+	report->temp_bytes = plan->temp_bytes;
+	report->rows_seconds = plan->seconds;
+	report->read_bytes_per_s = stage->figures.read_bytes_per_s;
+	report->write_bytes_per_s = stage->figures.write_bytes_per_s;
+	report->row_reads_per_s = stage->figures.row_reads_per_s;
+}
+
+static int fill_report(struct rung__stage *stage)
+{
+	struct rung_stage_report *report = &stage->report;
+	struct rung__manifest *m = stage->manifest;
+	char *text;
+	int rc = rung__manifest_format(m, &text); /* for its length: checksums have a fixed one */
+
+	if (rc < 0)
+		return rc;
+	rung__free(text);
+	report->vertex_count = m->vertex_count;
+	report->edge_count = m->edge_count;
+	report->row_bytes = m->features.row_bytes;
+	report->feature_bytes = m->vertex_count * m->features.row_bytes;
+	report->memory_bytes = rung__stage_memory_of(stage);
+	report->bytes_written = m->text_bytes + m->checksums.bytes;
+	for (uint32_t i = 0; i < m->file_count; i++)
+		report->bytes_written += m->files[i].bytes;
+	report_rows(stage);
+	return 0;
+}
+
+int rung__stage_take_sums(struct rung__stage *stage)
+{
+	stage->buffer = rung__malloc_aligned(RUNG__PAGE_BYTES, RUNG__STAGE_BUFFER_BYTES);
+	stage->sums = rung__zalloc_array(stage->manifest->block_count, sizeof(*stage->sums));
+	if (!stage->buffer || !stage->sums)
+		return rung__fail(RUNG_E_NOMEM, "checksums of %" PRIu64 " blocks", stage->manifest->block_count);
+	rung__journal_take_sums(&stage->journal, stage->manifest->block_count, stage->sums);
+	return 0;
+}
+
+/* Rows of the features, the labels and the arrays. */
+static int write_rows(struct rung__stage *stage)
+{
+	const struct rung__layout features = rung__manifest_features_layout(stage->manifest);
+	const char *phase = NULL;
+	int rc = 0;
+
+	if (!stage->opts.in_place) {
+		rung__stage_phase(stage, "features");
+		rc = rung__stage_write_rows(stage, stage->features, "features", RUNG__FEATURES, &features, &stage->features_plan);
+	}
+	for (uint32_t i = 0; rc == 0 && i < stage->carried_count; i++) {
+		const struct rung__carried *carried = &stage->carried[i];
+
+		if (carried->what != phase)   /* one phase for all arrays */
+			rung__stage_phase(stage, carried->what);
+		phase = carried->what;
+		rc = rung__stage_write_rows(stage, carried->src, carried->what, carried->name, &carried->layout, &carried->plan);
+	}
+	return rc;
+}
+
+static void begin_files(struct rung__stage *stage)
+{
+	const struct rung__manifest *m = stage->manifest;
+
+	stage->step_done = 0;
+	stage->step_total = m->checksums.bytes;
+	for (uint32_t i = m->feature_file_count; i < m->file_count; i++)
+		stage->step_total += m->files[i].bytes;
+}
+
+static int write_all(struct rung__stage *stage)
+{
+	int rc;
+
+	if ((rc = rung__stage_take_sums(stage)) < 0 ||
+	    (stage->report.resumed && (rc = rung__stage_check_done(stage)) < 0))
+		return rc;
+	begin_files(stage);
+	if ((rc = rung__stage_rank(stage)) < 0 || (rc = rung__stage_relabel(stage)) < 0 ||
+	    (rc = write_rows(stage)) < 0)
+		return rc;
+	rung__stage_phase(stage, "files");
+	begin_files(stage);
+	rc = rung__stage_write_splits(stage);
+	return rc < 0 ? rc : rung__stage_write_manifest(stage);
+}
+
+/* What an earlier run left is of this job: go on behind it. */
+static int go_on(struct rung__stage *stage)
+{
+	int rc = rung__stage_job_check(stage);
+
+	stage->report.resumed = 1;
+	if (rc == 0)
+		rc = rung__stage_dir_drop_unfinished(&stage->dir, &stage->journal);
+	if (rc == 0)
+		rc = rung__journal_begin(&stage->journal, stage->dir.fd);
+	return rc < 0 ? rc : rung__stage_plan_memory(stage);   /* rows go on as they were begun */
+}
+
+/* Nothing gets its name, and nothing is replaced, before all that was written is seen to be there
+ * and to be of one state of the inputs. */
+static int check_written(struct rung__stage *stage)
+{
+	int rc = rung__stage_job_unchanged(stage);
+
+	if (rc == 0)
+		rc = rung__stage_check_all(stage, stage->dir.partial_path, RUNG__STAGE_CURE);
+	return rc < 0 ? rc : rung__stage_check_manifest(stage);
+}
+
+static int stage_anew_or_on(struct rung__stage *stage)
+{
+	int rc = rung__stage_dir_acquire(&stage->dir, &stage->journal);
+
+	if (rc == 0)
+		rc = stage->dir.keep ? go_on(stage) : rung__stage_job_note(stage);
+	/* the features are most of it: no need to read the graph to see that they do not fit */
+	if (rc < 0 || (rc = rung__stage_check_space(stage)) < 0 ||
+	    (rc = rung__stage_settle_counts(stage)) < 0 ||
+	    (rc = rung__stage_check_space(stage)) < 0 || (rc = write_all(stage)) < 0 ||
+	    (rc = fill_report(stage)) < 0 || (rc = check_written(stage)) < 0)
+		return rc;
+	return rung__stage_dir_publish(&stage->dir);
+}
+
+/* A graph that stays in files would be sorted to count its edges: then it is told how many there are at most. */
+static int dry_run(struct rung__stage *stage)
+{
+	int rc = 0;
+
+	if (stage->in_files)
+		stage->manifest->edge_count = stage->edge_count_max;
+	else
+		rc = rung__stage_load_graph(stage);
+	if (rc == 0)
+		rc = rung__stage_check_space(stage);
+	return rc < 0 ? rc : fill_report(stage);
+}
+
+static int run(struct rung__stage *stage)
+{
+	bool finished = false;
+	int rc;
+
+	if ((rc = rung__stage_open_inputs(stage)) < 0 ||
+	    (rc = rung__stage_count_edges(stage)) < 0 || (rc = rung__stage_job_describe(stage)) < 0)
+		return rc;
+	if (stage->dir.staged && ((rc = rung__stage_finished(stage, &finished)) < 0 || finished))
+		return rc < 0 ? rc : fill_report(stage);
+	if (!stage->opts.in_place)
+		rung__stage_probe(stage, stage->features, &stage->figures);
+	rc = rung__stripes_check_folders(stage);
+	if (rc == 0)
+		rc = rung__stage_plan_memory(stage);
+	if (rc == 0 && !stage->opts.resume)
+		rc = rung__stripes_check(stage);
+	if (rc < 0)
+		return rc;
+	return stage->opts.dry_run ? dry_run(stage) : stage_anew_or_on(stage);
+}
+
+static void fini(struct rung__stage *stage)
+{
+	rung__stage_drop_graph(stage);
+	rung__stage_dir_fini(&stage->dir);
+	rung__stage_close_inputs(stage);
+	rung__journal_fini(&stage->journal);
+	rung__manifest_destroy(stage->manifest);
+	rung__free(stage->score);
+	rung__free(stage->vertex_of_rank);
+	rung__free(stage->rank_of_vertex);
+	rung__free(stage->sums);
+	rung__free(stage->buffer);
+	rung__free(stage->job);
+	rung__free(stage->job_inputs);
+}
+
+int rung_stage(const struct rung_stage_opts *opts, struct rung_stage_report *report_out)
+{
+	struct rung__stage stage = { .opts = RUNG_STAGE_OPTS_INIT, .dir = { .parent_fd = -1, .fd = -1 }, .journal.fd = -1 };
+	const uint64_t start_ns = rung__now_ns();
+	int rc = rung__opts_take(&stage.opts, sizeof(stage.opts), opts, "rung_stage_opts");
+
+	if (rc < 0)
+		return rc;
+	if (!stage.opts.features || !stage.opts.out_dir)
+		return rung__fail(RUNG_E_INVAL, "staging: features and out_dir are both needed");
+	if (!rung_stage_plan_name(stage.opts.plan))
+		return rung__fail(RUNG_E_INVAL, "staging: %d is no plan", (int)stage.opts.plan);
+	stage.threads = rung__threads(stage.opts.threads);
+	stage.manifest = rung__zalloc(sizeof(*stage.manifest));
+	rc = stage.manifest ? rung__stage_dir_init(&stage.dir, stage.opts.out_dir, stage.opts.force, stage.opts.resume)
+			    : rung__fail(RUNG_E_NOMEM, "staging %s", stage.opts.out_dir);
+	if (rc == 0)
+		rc = run(&stage);
+	rung__stage_phase(&stage, NULL);
+	if (rc == 0 && stage.dir.left[0]) {
+		stage.report.old_left = 1;
+		rung__fail_text(0, stage.dir.left);
+	}
+	fini(&stage);
+	if (rc == 0 && report_out) {
+		stage.report.seconds = (double)(rung__now_ns() - start_ns) * 1e-9;
+		*report_out = stage.report;
+	}
+	return rc;
+}

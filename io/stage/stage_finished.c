@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A run that is to go on where OUT is there already: by this very job, and whole, it is what the
+ * run was to make. */
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "file/file.h"
+#include "base/internal.h"
+#include "source/npy.h"
+#include "stage/stage_private.h"
+
+#define CURE "repair it with rung verify --repair, or stage it again with --force"
+
+/* Not rung__stage_take_sums(): the journal's checksums are gone with the journal. */
+static int read_sums(struct rung__stage *stage)
+{
+	const struct rung__manifest *m = stage->manifest;
+	char *path = rung__format("%s/" RUNG__CHECKSUMS, stage->dir.path);
+	int fd, rc;
+
+	if (!path)
+		return rung__fail(RUNG_E_NOMEM, RUNG__CHECKSUMS);
+	rc = fd = rung__open_regular(stage->dir.fd, RUNG__CHECKSUMS, path, O_NOFOLLOW);
+	if (fd >= 0) {
+		rc = rung__pread_all(fd, path, stage->sums, m->block_count * sizeof(*stage->sums),
+				     RUNG__NPY_DATA_OFFSET);
+		close(fd);
+	}
+	rung__free(path);
+	return rc == RUNG_E_NOMEM || rc == 0
+		       ? rc
+		       : rung__fail(RUNG_E_CORRUPT, "%s; " CURE, rung_last_error());
+}
+
+/* The manifest that was found is of this job: from here on it is the run's own. */
+static int check_found(struct rung__stage *stage)
+{
+	int rc = rung__stage_take_sums(stage);
+
+	if (rc == 0)
+		rc = read_sums(stage);
+	if (rc == 0)
+		rc = rung__stage_check_all(stage, stage->dir.path,
+					   stage->dir.published ? RUNG__STAGE_CURE : CURE);
+	if (rc == RUNG_E_CORRUPT && stage->dir.published &&
+	    faccessat(stage->dir.parent_fd, stage->dir.partial_name, F_OK, 0) == 0)
+		return rung__fail(rc, "%s; the dataset that it replaced is still in %s",
+				  rung_last_error(), stage->dir.partial_path);
+	return rc;
+}
+
+static int open_found(struct rung__stage *stage, struct rung__manifest **found_out)
+{
+	int rc = rung__stage_dir_open_out(&stage->dir);
+
+	if (rc == 0)
+		rc = rung__manifest_read(stage->dir.fd, stage->dir.path, found_out);
+	return rc < 0 ? rc : rung__stage_job_check_finished(stage, (*found_out)->job);
+}
+
+int rung__stage_finished(struct rung__stage *stage, bool *finished_out)
+{
+	struct rung__manifest *found = NULL;
+	int rc = open_found(stage, &found);
+
+	*finished_out = false;
+	if (rc < 0) {
+		rung__manifest_destroy(found);
+		rung__stage_dir_close_out(&stage->dir);
+		return stage->dir.force && rc != RUNG_E_BUSY && rc != RUNG_E_NOMEM
+			       ? 0
+			       : rc; /* to be replaced */
+	}
+	rung__manifest_destroy(stage->manifest);
+	stage->manifest = found;
+	stage->report.score.iterations = found->score_iterations;
+	stage->report.score.batches_sampled = found->score_batches;
+	stage->report.resumed = stage->report.already_staged = 1;
+	*finished_out = true;
+	rc = check_found(stage);
+	return rc < 0 || !stage->dir.published || stage->opts.dry_run
+		       ? rc
+		       : rung__stage_dir_finish(&stage->dir);
+}

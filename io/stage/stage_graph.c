@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Graph, score, ranks, relabelled graph: in memory where that fits, else in files, with the same result. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "edges/edges_input.h"
+#include "graph/graph_internal.h"
+#include "base/internal.h"
+#include "graph/relabel.h"
+#include "stage/stage_private.h"
+
+#define EDGES_CHUNKS 12u                 /* of a pass: those read ahead, and what they are read through */
+#define CHUNK_BYTES_MIN 4096u
+#define CHUNK_BYTES_MAX (UINT64_C(16) << 20)
+#define EDGES_SPARE_BYTES (UINT64_C(2) << 20)
+#define COUNT_BYTES (UINT64_C(4) << 20)  /* while edges are counted; less than any budget that works */
+
+struct step {
+	const struct rung__stage *stage;
+	const char *name;
+};
+
+/* The steps of loading and scoring have names of their own; the caller sees "graph", "score" and "relabel". */
+static int forward_progress(void *ctx, const char *inner, unsigned long long done, unsigned long long total)
+{
+	const struct step *step = ctx;
+
+	(void)inner;
+	return rung__stage_progress(step->stage, step->name, done, total) < 0;
+}
+
+static struct rung_graph_opts graph_opts(const struct rung__stage *stage, struct step *step)
+{
+	struct rung_graph_opts opts = stage->opts.graph;
+
+	opts.vertex_count = stage->manifest->vertex_count;
+	opts.progress = forward_progress;
+	opts.progress_ctx = step;
+	return opts;
+}
+
+int rung__stage_count_edges(struct rung__stage *stage)
+{
+	struct step step = { stage, "graph" };
+	const struct rung_graph_opts opts = graph_opts(stage, &step);
+	struct rung__edge_input input;
+	int rc = rung__graph_opts_check(&opts);
+
+	if (rc < 0)
+		return rc;
+	rc = rung__edge_input_open(&input, &opts, COUNT_BYTES);
+	stage->edge_count_max = input.pair_count_max;
+	stage->graph_source_bytes = input.source_bytes;
+	rung__edge_input_close(&input);
+	return rc;
+}
+
+static uint64_t left_bytes(const struct rung__stage *stage, uint64_t taken)
+{
+	taken += rung__stage_fixed_bytes(stage);
+	return stage->memory_bytes > taken ? stage->memory_bytes - taken : 1;
+}
+
+static int open_edges(struct rung__stage *stage, const struct rung_graph_opts *graph)
+{
+	const uint64_t chunk = rung__align_down(rung__stage_edges_bytes(stage) / EDGES_CHUNKS, RUNG__PAGE_BYTES);
+	struct rung_edges_opts opts = RUNG_EDGES_OPTS_INIT;
+	uint64_t least;
+	int rc;
+
+	opts.graph = *graph;
+	opts.memory_bytes = left_bytes(stage, 0);
+	opts.chunk_bytes = RUNG__MIN(RUNG__MAX(chunk, CHUNK_BYTES_MIN), CHUNK_BYTES_MAX);
+	opts.temp_dir = stage->dir.partial_path;
+	rc = rung_edges_open(&opts, &stage->edges);
+	least = rc < 0 ? rung_last_error_least() : 0;
+	if (least == 0)
+		return rc;
+	least += rung__stage_fixed_bytes(stage);
+	return rung__fail_least(least, "staging %s: a memory budget of %" PRIu64 " bytes is too little for this graph; give at least %" PRIu64
+				" with --memory", stage->opts.out_dir, stage->memory_bytes, least);
+}
+
+static struct rung_edges_info edges_info(const struct rung__stage *stage)
+{
+	struct rung_edges_info info = { .size = sizeof(info) };
+
+	rung_edges_info(stage->edges, &info);
+	return info;
+}
+
+int rung__stage_load_graph(struct rung__stage *stage)
+{
+	struct step step = { stage, "graph" };
+	const struct rung_graph_opts opts = graph_opts(stage, &step);
+	int rc;
+
+	if (stage->graph || stage->edges)
+		return 0;
+	rung__stage_phase(stage, "graph");
+	rc = rung__stage_progress(stage, "graph", 0, 0);
+	if (rc == 0)
+		rc = stage->in_files ? open_edges(stage, &opts) : rung_graph_load(&opts, &stage->graph);
+	if (rc == 0)
+		stage->manifest->edge_count = stage->in_files ? edges_info(stage).edge_count : rung_graph_csc(stage->graph)->edge_count;
+	return rc;
+}
+
+void rung__stage_drop_graph(struct rung__stage *stage)
+{
+	rung_graph_destroy(stage->graph);
+	rung_edges_close(stage->edges);
+	stage->graph = NULL;
+	stage->edges = NULL;
+}
+
+/* ---- score ---- */
+
+static int score_edges(struct rung__stage *stage, struct rung_score_opts *opts)
+{
+	uint64_t least;
+	int rc;
+
+	opts->memory_bytes = left_bytes(stage, edges_info(stage).memory_bytes);
+	rc = rung_score_edges(stage->edges, opts, stage->score, &stage->report.score);
+	least = rung_last_error_least();
+	if (rc == 0 || least == 0)
+		return rc;
+	least = least / 3 * 4 + EDGES_SPARE_BYTES + rung__stage_fixed_bytes(stage);   /* of more, the graph's buffers take a quarter */
+	return rung__fail_least(least, "staging %s: a memory budget of %" PRIu64 " bytes is too little for this score; give at least %" PRIu64
+				" with --memory, or choose another score", stage->opts.out_dir, stage->memory_bytes, least);
+}
+
+static int score_graph(struct rung__stage *stage)
+{
+	struct rung_score_opts opts = stage->opts.score;
+	struct rung__manifest *m = stage->manifest;
+	struct step step = { stage, "score" };
+	int rc;
+
+	opts.progress = forward_progress;
+	opts.progress_ctx = &step;
+	opts.fanouts = m->fanouts;
+	opts.hop_count = m->fanout_count;
+	opts.batch_size = m->batch_size;
+	opts.draws = m->draws;
+	if (opts.threads == 0)
+		opts.threads = stage->opts.threads;
+	for (uint32_t i = 0; i < m->split_count; i++) {
+		if (strcmp(m->splits[i].name, "train") == 0) {
+			opts.train = stage->splits[i].ids;
+			opts.train_count = stage->splits[i].count;
+		}
+	}
+	rc = stage->in_files ? score_edges(stage, &opts)
+			     : rung_score_compute(rung_graph_csc(stage->graph), &opts, stage->score, &stage->report.score);
+	if (rc < 0)
+		return rc;
+	if (m->score_damping > 0)
+		m->score_iterations = stage->report.score.iterations;
+	m->score_batches = stage->report.score.batches_sampled;
+	return 0;
+}
+
+static int read_score(struct rung__stage *stage)
+{
+	const uint64_t count = stage->manifest->vertex_count;
+	const int rc = rung_source_read(stage->score_source, 0, count, stage->score);
+
+	for (uint64_t v = 0; rc == 0 && v < count; v++) {
+		if (isnan(stage->score[v]))
+			return rung__fail(RUNG_E_FORMAT,
+					  "%s: score %" PRIu64 " is NaN, which has no place in an order; give a number for each vertex, "
+					  "as numpy.nan_to_num(a, nan=0) does",
+					  stage->opts.score_spec, v);
+	}
+	return rc;
+}
+
+static int score(struct rung__stage *stage)
+{
+	const uint64_t count = stage->manifest->vertex_count;
+	int rc;
+
+	rung__stage_phase(stage, "score");
+	rc = rung__stage_progress(stage, "score", 0, 0);
+	if (rc < 0)
+		return rc;
+	stage->score = rung__malloc_array(count, sizeof(*stage->score));
+	if (!stage->score)
+		return rung__fail(RUNG_E_NOMEM, "score of %" PRIu64 " vertices", count);
+	return stage->score_source ? read_score(stage) : score_graph(stage);
+}
+
+/* ---- ranks ---- */
+
+static int take_maps(struct rung__stage *stage)
+{
+	const struct rung__manifest *m = stage->manifest;
+
+	stage->vertex_of_rank = rung__malloc_array(m->vertex_count, m->index_bytes);
+	stage->rank_of_vertex = rung__malloc_array(m->vertex_count, m->index_bytes);
+	if (stage->vertex_of_rank && stage->rank_of_vertex)
+		return 0;
+	return rung__fail(RUNG_E_NOMEM, "maps of %" PRIu64 " vertices", m->vertex_count);
+}
+
+/* The line that makes a half-done folder worth keeping: what of the manifest is not known from the inputs. */
+static int note_ranked(struct rung__stage *stage)
+{
+	const struct rung_score_report *score = &stage->report.score;
+	const struct rung__manifest *m = stage->manifest;
+	int rc = rung__journal_add(&stage->journal, RUNG__JOURNAL_RANKED " %" PRIu64 " %" PRIu32 " %" PRIu64 " %" PRIu64 " %.17g %.17g",
+				   m->edge_count, score->iterations, score->batches_sampled, score->edge_passes, score->residual, score->seconds);
+
+	if (rc == 0)
+		rc = rung__stage_dir_sync_parent(&stage->dir);
+	if (rc == 0)
+		rc = rung__journal_begin(&stage->journal, stage->dir.fd);
+	if (rc == 0)
+		rc = rung__journal_commit(&stage->journal, stage->dir.fd);
+	if (rc == 0)
+		stage->dir.keep = true;
+	return rc;
+}
+
+static int rank(struct rung__stage *stage)
+{
+	const struct rung__manifest *m = stage->manifest;
+	int rc;
+
+	rung__stage_phase(stage, "rank");
+	if ((rc = take_maps(stage)) < 0 || (rc = rung_rank_order(stage->score, m->vertex_count, m->index_bytes, (uint32_t)stage->threads,
+								 stage->vertex_of_rank, stage->rank_of_vertex)) < 0 ||
+	    (rc = rung__stage_write_array(stage, RUNG__VERTEX_OF_RANK, stage->vertex_of_rank)) < 0 ||
+	    (rc = rung__stage_write_array(stage, RUNG__RANK_OF_VERTEX, stage->rank_of_vertex)) < 0 ||
+	    (rc = rung__stage_write_score(stage)) < 0 || (rc = note_ranked(stage)) < 0)
+		return rc;
+	rung__free(stage->score);
+	stage->score = NULL;
+	return 0;
+}
+
+/* What the journal's line says. */
+static int take_ranked(struct rung__stage *stage, const char *words)
+{
+	struct rung_score_report *score = &stage->report.score;
+	struct rung__manifest *m = stage->manifest;
+
+	if (sscanf(words, "%" SCNu64 " %" SCNu32 " %" SCNu64 " %" SCNu64 " %lg %lg", &m->edge_count, &score->iterations,
+		   &score->batches_sampled, &score->edge_passes, &score->residual, &score->seconds) != 6)
+		return rung__fail(
+			RUNG_E_FORMAT,
+			"%s: '%.*s' is no line of this rung; start from scratch with --force",
+			stage->journal.path, (int)strcspn(words, "\n"), words);
+	if (m->score_damping > 0)
+		m->score_iterations = score->iterations;
+	m->score_batches = score->batches_sampled;
+	return 0;
+}
+
+/* Rows are put where the maps say: whoever wrote the files may have written the journal, too. */
+static int read_maps(struct rung__stage *stage)
+{
+	const struct rung__manifest *m = stage->manifest;
+	int rc;
+
+	if ((rc = take_maps(stage)) < 0 || (rc = rung__stage_read_array(stage, RUNG__VERTEX_OF_RANK, stage->vertex_of_rank)) < 0 ||
+	    (rc = rung__stage_read_array(stage, RUNG__RANK_OF_VERTEX, stage->rank_of_vertex)) < 0)
+		return rc;
+	rc = rung__maps_check(stage->vertex_of_rank, stage->rank_of_vertex, m->vertex_count, m->index_bytes, stage->threads);
+	return rc < 0 ? rung__fail(RUNG_E_CORRUPT, "%s: " RUNG__VERTEX_OF_RANK " and " RUNG__RANK_OF_VERTEX " are not each other's inverse; "
+				   "start from scratch with --force", stage->dir.partial_path) : 0;
+}
+
+int rung__stage_rank(struct rung__stage *stage)
+{
+	int rc;
+
+	if (rung__journal_last(&stage->journal, RUNG__JOURNAL_RANKED))
+		return read_maps(stage);
+	rc = score(stage);
+	return rc < 0 ? rc : rank(stage);
+}
+
+int rung__stage_settle_counts(struct rung__stage *stage)
+{
+	const char *words = rung__journal_last(&stage->journal, RUNG__JOURNAL_RANKED);
+
+	return words ? take_ranked(stage, words) : rung__stage_load_graph(stage);
+}
+
+/* ---- the relabelled graph ---- */
+
+static int relabel_in_memory(struct rung__stage *stage)
+{
+	const struct rung_csc *csc = rung_graph_csc(stage->graph);
+	uint64_t *indptr = rung__malloc_array(csc->vertex_count + 1, sizeof(*indptr));
+	void *indices = rung__malloc_array(csc->edge_count, csc->index_bytes);
+	int rc;
+
+	if (!indptr || !indices)
+		rc = rung__fail(RUNG_E_NOMEM, "relabelled graph of %" PRIu64 " vertices and %" PRIu64 " edges", csc->vertex_count, csc->edge_count);
+	else
+		rc = rung_graph_relabel(csc, stage->vertex_of_rank, stage->rank_of_vertex, (uint32_t)stage->threads, indptr, indices);
+	if (rc == 0)
+		rc = rung__stage_write_array(stage, RUNG__INDPTR, indptr);
+	if (rc == 0)
+		rc = rung__stage_write_array(stage, RUNG__INDICES, indices);
+	rung__free(indptr);
+	rung__free(indices);
+	return rc;
+}
+
+static int relabel_in_files(struct rung__stage *stage)
+{
+	const uint64_t taken = rung__stage_map_bytes(stage, 2) + edges_info(stage).memory_bytes;
+	struct rung_relabel_opts opts = RUNG_RELABEL_OPTS_INIT;
+	struct step step = { stage, "relabel" };
+	char *indptr = rung__format("%s/" RUNG__INDPTR, stage->dir.partial_path);
+	char *indices = rung__format("%s/" RUNG__INDICES, stage->dir.partial_path);
+	int rc;
+
+	opts.memory_bytes = RUNG__MAX(left_bytes(stage, taken + 2 * edges_info(stage).chunk_bytes), UINT64_C(1) << 20);
+	opts.temp_dir = stage->dir.partial_path;
+	opts.threads = (uint32_t)stage->threads;
+	opts.progress = forward_progress;
+	opts.progress_ctx = &step;
+	rung__stage_step("relabel");
+	rc = indptr && indices ? rung_edges_relabel(stage->edges, stage->vertex_of_rank, stage->rank_of_vertex, &opts, indptr, indices)
+			       : rung__fail(RUNG_E_NOMEM, RUNG__INDPTR);
+	rung__free(indptr);
+	rung__free(indices);
+	if (rc == 0)
+		rc = rung__stage_sum_file(stage, RUNG__INDPTR);
+	return rc < 0 ? rc : rung__stage_sum_file(stage, RUNG__INDICES);
+}
+
+int rung__stage_relabel(struct rung__stage *stage)
+{
+	int rc = 0;
+
+	if (!rung__stage_file_done(stage, RUNG__INDICES)) {
+		rc = rung__stage_load_graph(stage);
+		rung__stage_phase(stage, "relabel");
+		if (rc == 0)
+			rc = rung__stage_progress(stage, "relabel", 0, 0);
+		if (rc == 0)
+			rc = stage->in_files ? relabel_in_files(stage) : relabel_in_memory(stage);
+		if (rc == 0)
+			rc = rung__journal_commit(&stage->journal, stage->dir.fd);
+	}
+	rung__stage_drop_graph(stage);
+	rung__free(stage->vertex_of_rank);
+	stage->vertex_of_rank = NULL;
+	return rc;
+}

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which job a folder belongs to, as lines "KEY VALUE": every option that the files depend on, and
+ * size, time of change and inode of every input. Memory, threads and the way rows are moved are not
+ * part of it. The lines go to the journal of half-done work and to the manifest of the dataset.
+ * Those of the inputs are made before any input is opened, and again when all have been read: a
+ * difference is a change that the files may hold a part of.
+ */
+#include <errno.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "graph/edge_lists.h"
+#include "graph/graph_internal.h"
+#include "base/internal.h"
+#include "source/source_place.h"
+#include "stage/stage_private.h"
+
+#define VALUE_BYTES 8192u   /* of a line: the longest path fits */
+#define JOB "job "          /* before each line in the journal */
+#define PRODUCER "producer" /* half-done work belongs to one version of rung, datasets do not */
+
+struct lines {
+	const struct rung__stage *stage;
+	char *text;
+	size_t bytes, room;
+	bool failed;   /* no memory */
+};
+
+static void append(struct lines *lines, const char *text)
+{
+	const size_t bytes = strlen(text);
+
+	if (!lines->failed && lines->bytes + bytes + 1 > lines->room) {
+		const size_t room = 2 * (lines->room + bytes + 1);
+		char *grown = rung__realloc_array(lines->text, room, 1);
+
+		lines->failed = !grown;
+		lines->text = grown ? grown : lines->text;
+		lines->room = grown ? room : lines->room;
+	}
+	if (lines->failed)
+		return;
+	memcpy(lines->text + lines->bytes, text, bytes + 1);
+	lines->bytes += bytes;
+}
+
+/* The manifest is UTF-8, and is printed. */
+static void make_plain(char *value)
+{
+	json_t *text = json_string(value);
+
+	for (char *c = value; *c; c++) {
+		if ((unsigned char)*c < ' ' || *c == 0x7f || (!text && (unsigned char)*c > 0x7f))
+			*c = '?';
+	}
+	json_decref(text);
+}
+
+static void line(struct lines *lines, const char *key, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static void line(struct lines *lines, const char *key, const char *format, ...)
+{
+	char value[VALUE_BYTES];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(value, sizeof(value), format, args);
+	va_end(args);
+	make_plain(value);
+	append(lines, key);
+	append(lines, " ");
+	append(lines, value);
+	append(lines, "\n");
+}
+
+/* `st` NULL: the file is not there, or not yet; whoever opens it says so. */
+static void stat_line(struct lines *lines, const char *key, const char *spec, const struct stat *st)
+{
+	if (!st)
+		line(lines, key, "%s: not found", spec);
+	else
+		line(lines, key, "%s: %jd bytes, changed at %jd.%09ld, inode %ju", spec,
+		     (intmax_t)st->st_size, (intmax_t)st->st_mtim.tv_sec, st->st_mtim.tv_nsec,
+		     (uintmax_t)st->st_ino);
+}
+
+static bool look(struct lines *lines, const char *spec, struct stat *st)
+{
+	const bool found = rung__source_stat(spec, st) == 0;
+
+	lines->failed |= !found && errno == ENOMEM;
+	return found;
+}
+
+static void source_line(struct lines *lines, const char *key, const char *spec)
+{
+	struct stat st;
+
+	if (!spec)
+		line(lines, key, "none");
+	else
+		stat_line(lines, key, spec, look(lines, spec, &st) ? &st : NULL);
+}
+
+/* An edge list, without what its spec says of ids. */
+static void list_line(struct lines *lines, const char *key, const char *spec)
+{
+	struct rung__edge_spec parts;
+	struct stat st;
+	char *src;
+
+	if (rung__edge_spec_parse(spec, &parts) < 0) {
+		stat_line(lines, key, spec, NULL);
+		return;
+	}
+	src = rung__format("%.*s", (int)parts.src_length, spec);
+	lines->failed |= !src;
+	stat_line(lines, key, spec, src && look(lines, src, &st) ? &st : NULL);
+	rung__free(src);
+}
+
+/* The first comma at which both sides are files separates the two sources of a csc: or csr:. */
+static void columns_line(struct lines *lines, const char *key, const char *spec)
+{
+	char *pair = rung__strdup(spec + RUNG__COLUMNS_PREFIX), indices_key[128];
+	struct stat left, right;
+	bool found = false;
+
+	lines->failed |= !pair;
+	for (char *comma = pair ? strchr(pair, ',') : NULL; comma && !found;
+	     comma = strchr(comma + 1, ',')) {
+		*comma = '\0';
+		found = look(lines, pair, &left) && look(lines, comma + 1, &right);
+		*comma = ',';
+	}
+	rung__free(pair);
+	snprintf(indices_key, sizeof(indices_key), "%s.indices", key);
+	stat_line(lines, key, spec, found ? &left : NULL);
+	stat_line(lines, indices_key, spec, found ? &right : NULL);
+}
+
+static void inputs(struct lines *lines)
+{
+	const struct rung_stage_opts *opts = &lines->stage->opts;
+	char key[96];
+
+	for (size_t i = 0; opts->graph.specs && i < opts->graph.spec_count; i++) {
+		const char *spec = opts->graph.specs[i];
+
+		snprintf(key, sizeof(key), "graph.%zu", i);
+		if (!spec)
+			source_line(lines, key, NULL);
+		else if (rung__spec_is_csc(spec) || rung__spec_is_csr(spec))
+			columns_line(lines, key, spec);
+		else
+			list_line(lines, key, spec);
+	}
+	source_line(lines, "features", opts->features);
+	source_line(lines, "labels", opts->labels);
+	source_line(lines, "score-file", opts->score_spec);
+	for (size_t i = 0; i < opts->array_count; i++) {
+		snprintf(key, sizeof(key), "array.%s",
+			 opts->arrays[i].name ? opts->arrays[i].name : "");
+		source_line(lines, key, opts->arrays[i].spec);
+	}
+	for (size_t i = 0; i < opts->split_count; i++) {
+		snprintf(key, sizeof(key), "split.%s",
+			 opts->splits[i].name ? opts->splits[i].name : "");
+		source_line(lines, key, opts->splits[i].spec);
+	}
+}
+
+static void options(struct lines *lines)
+{
+	const struct rung_stage_opts *opts = &lines->stage->opts;
+	const struct rung_score_opts *score = &opts->score;
+	const struct rung__manifest *m = lines->stage->manifest;
+	char fanouts[RUNG_HOPS_MAX * 12] = "", key[32];
+
+	for (uint32_t i = 0, at = 0; i < m->fanout_count; i++)
+		at += (uint32_t)snprintf(fanouts + at, sizeof(fanouts) - at, "%s%" PRIu32, i ? "," : "", m->fanouts[i]);
+	line(lines, "graphs", "%zu, undirected %d, dedup %d", opts->graph.spec_count,
+	     !!opts->graph.undirected, !!opts->graph.dedup);
+	line(lines, "splits", "%zu", opts->split_count);
+	line(lines, "arrays", "%zu", opts->array_count);
+	line(lines, "sampling", "fanouts %s, batches of %" PRIu32 ", draws %d", fanouts,
+	     m->batch_size, (int)m->draws);
+	line(lines, "score",
+	     "%s, iterations %" PRIu32 ", damping %.17g, tolerance %.17g, seed %" PRIu64
+	     ", epochs %" PRIu32 ", batches %" PRIu32,
+	     m->score_method, score->iterations, score->damping, score->tolerance, score->seed,
+	     score->epochs, score->batches_max);
+	for (size_t i = 0; i < opts->stripe_count; i++) {
+		snprintf(key, sizeof(key), "stripe.%zu", i);
+		line(lines, key, "%s", opts->stripe_dirs[i]);
+	}
+	line(lines, "in-place", "%d", !!opts->in_place);
+	line(lines, "layout",
+	     "%" PRIu32 " files in blocks of %" PRIu64 " rows, %" PRIu64 " bytes from row to row",
+	     m->feature_file_count, m->block_rows, m->row_stride);
+}
+
+static int fail_memory(const struct rung__stage *stage)
+{
+	return rung__fail(RUNG_E_NOMEM, "staging %s: the record of its inputs",
+			  stage->opts.out_dir);
+}
+
+static int make_lines(const struct rung__stage *stage, void (*make)(struct lines *lines),
+		      char **text_out)
+{
+	struct lines lines = { .stage = stage };
+
+	make(&lines);
+	if (lines.failed || !lines.text) {
+		rung__free(lines.text);
+		return fail_memory(stage);
+	}
+	*text_out = lines.text;
+	return 0;
+}
+
+int rung__stage_job_begin(struct rung__stage *stage)
+{
+	return make_lines(stage, inputs, &stage->job_inputs);
+}
+
+int rung__stage_job_describe(struct rung__stage *stage)
+{
+	char *text = NULL;
+	int rc = make_lines(stage, options, &text);
+
+	if (rc < 0)
+		return rc;
+	stage->job = rung__format("%s%s", text, stage->job_inputs);
+	rung__free(text);
+	if (!stage->job)
+		return fail_memory(stage);
+	if (strlen(stage->job) > RUNG__JOB_BYTES_MAX)   /* of thousands of edge lists */
+		return 0;
+	stage->manifest->job = rung__strdup(stage->job);
+	return stage->manifest->job ? 0 : fail_memory(stage);
+}
+
+/* A value up to the end of its line; `text` NULL: there is none. */
+static int value_bytes(const char *text)
+{
+	return text ? (int)strcspn(text, "\n") : (int)strlen("nothing");
+}
+
+struct difference {
+	int key_bytes;
+	const char *key, *was, *is;
+};
+
+/* The first line of `job` that is another one in `known`, where all keys begin with `prefix`. */
+static bool find_difference(const char *job, const char *known, const char *prefix,
+			    struct difference *found)
+{
+	char key[128];
+
+	for (const char *at = job; *at; at = strchr(at, '\n') + 1) {
+		found->key = at;
+		found->key_bytes = (int)strcspn(at, " ");
+		found->is = at + found->key_bytes + 1;
+		snprintf(key, sizeof(key), "%s%.*s", prefix, found->key_bytes, at);
+		found->was = rung__lines_last(known, key);
+		if (!found->was || value_bytes(found->was) != value_bytes(found->is) ||
+		    memcmp(found->was, found->is, (size_t)value_bytes(found->is)) != 0)
+			return true;
+	}
+	return false;
+}
+
+static int fail_difference(int status, const char *path, const char *what,
+			   const struct difference *found, const char *cure)
+{
+	return rung__fail(status, "%s: %s: %.*s was '%.*s', is '%.*s'; %s", path, what,
+			  found->key_bytes, found->key, value_bytes(found->was),
+			  found->was ? found->was : "nothing", value_bytes(found->is), found->is,
+			  cure);
+}
+
+int rung__stage_job_note(struct rung__stage *stage)
+{
+	int rc = rung__journal_add(&stage->journal, JOB PRODUCER " %s", stage->manifest->producer);
+
+	for (const char *at = stage->job; *at && rc == 0; at = strchr(at, '\n') + 1)
+		rc = rung__journal_add(&stage->journal, JOB "%.*s", value_bytes(at), at);
+	return rc;
+}
+
+int rung__stage_job_check(const struct rung__stage *stage)
+{
+	struct difference found = { .key = PRODUCER,
+				    .key_bytes = (int)strlen(PRODUCER),
+				    .is = stage->manifest->producer };
+
+	found.was = rung__journal_last(&stage->journal, JOB PRODUCER);
+	if (found.was && strlen(found.is) == (size_t)value_bytes(found.was) &&
+	    strncmp(found.was, found.is, strlen(found.is)) == 0 &&
+	    !find_difference(stage->job, stage->journal.text, JOB, &found))
+		return 0;
+	return fail_difference(
+		RUNG_E_INVAL, stage->dir.partial_path, "its half-done work is of another job",
+		&found, "continue with what it was begun with, or start from scratch with --force");
+}
+
+int rung__stage_job_check_finished(const struct rung__stage *stage, const char *recorded)
+{
+	struct difference found;
+
+	if (!recorded)
+		return rung__fail(RUNG_E_EXIST,
+				  "%s: is a whole dataset without a record of what it was staged "
+				  "from, so it is not known to be of "
+				  "this job; choose another output, or replace it with --force",
+				  stage->dir.path);
+	if (!find_difference(stage->job, recorded, "", &found))
+		return 0;
+	return fail_difference(RUNG_E_EXIST, stage->dir.path, "is a whole dataset of another job",
+			       &found, "choose another output, or replace it with --force");
+}
+
+int rung__stage_job_unchanged(const struct rung__stage *stage)
+{
+	struct difference found;
+	bool changed;
+	char *now = NULL;
+	int rc = make_lines(stage, inputs, &now);
+
+	if (rc < 0)
+		return rc;
+	changed = find_difference(now, stage->job_inputs, "", &found);
+	if (changed)
+		rc = fail_difference(RUNG_E_CORRUPT, stage->dir.partial_path,
+				     "an input changed while it was staged", &found,
+				     "start from scratch with --force once nothing changes it");
+	rung__free(now);
+	return rc;
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Free space, before anything is written: what goes to the output and to the folders of stripes,
+ * added up for each file system. */
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "graph/graph_internal.h"
+#include "stage/stage_private.h"
+
+#define SPARE_BYTES 65536u   /* for the folder itself, and its journal */
+#define NAMES_BYTES 300u     /* of folders in a message */
+
+/* A file system that is written to. */
+struct device {
+	dev_t dev;
+	uint64_t needed, free;
+	bool has_out;
+	uint32_t stripe_count;
+	const char *stripe_dirs[RUNG__FILES_MAX];
+};
+
+struct devices {
+	struct device list[1 + RUNG__FILES_MAX];   /* the first has OUT */
+	uint32_t count;
+};
+
+/*
+ * While the graph is in files: sorted once by vertex, unless it is read in place, and once under
+ * its new names, two ids an edge beside what comes out. The rows are not there yet.
+ */
+static uint64_t graph_bytes(const struct rung__stage *stage)
+{
+	const struct rung_graph_opts *graph = &stage->opts.graph;
+	const bool csc = rung__spec_is_csc(rung__graph_first(graph));
+	const bool in_place = csc && !graph->undirected && !graph->dedup;
+	const uint64_t ids = stage->manifest->index_bytes * (in_place ? 3u : 4u);
+	const uint64_t offsets = 8 * stage->manifest->vertex_count * (in_place ? 1u : 2u);
+	uint64_t needed;
+
+	if (!stage->in_files || rung__stage_file_done(stage, RUNG__INDICES))
+		return 0;
+	return rung__mul(stage->edge_count_max, ids, &needed) && rung__add(needed, offsets, &needed)
+		       ? needed
+		       : UINT64_MAX;
+}
+
+/* Files in OUT, whole pages of each. */
+static uint64_t out_bytes(const struct rung__stage *stage)
+{
+	const struct rung__manifest *m = stage->manifest;
+	uint64_t needed = rung__align_up(m->checksums.bytes, RUNG__PAGE_BYTES) +
+			  RUNG__MANIFEST_BYTES_MAX / 256 + SPARE_BYTES +
+			  32 * m->block_count; /* the journal has a line's part for each */
+	uint64_t temp = stage->opts.stripe_count ? 0 : stage->features_plan.temp_bytes;
+
+	for (uint32_t i = 0; i < stage->carried_count; i++)
+		temp = RUNG__MAX(temp, stage->carried[i].plan.temp_bytes);
+	needed += temp;
+	for (uint32_t i = stage->opts.stripe_count ? m->feature_file_count : 0; i < m->file_count;
+	     i++) {
+		if (!rung__add(needed, rung__align_up(m->files[i].bytes, RUNG__PAGE_BYTES),
+			       &needed))
+			return UINT64_MAX;
+	}
+	return needed;
+}
+
+static uint64_t stripe_bytes(const struct rung__stage *stage, uint32_t file)
+{
+	const struct rung__layout layout = rung__manifest_features_layout(stage->manifest);
+	uint64_t bytes = stage->manifest->files[file].bytes;
+
+	if (stage->features_plan.kind == RUNG_STAGE_PLAN_DEAL)
+		bytes = rung__dealt_file_bytes(&layout, &stage->features_plan,
+					       stage->manifest->vertex_count, file);
+	return rung__align_up(bytes, RUNG__PAGE_BYTES);
+}
+
+static struct device *find_device(struct devices *devices, dev_t dev)
+{
+	for (uint32_t i = 0; i < devices->count; i++) {
+		if (devices->list[i].dev == dev)
+			return &devices->list[i];
+	}
+	return NULL;
+}
+
+static int add_out(const struct rung__stage *stage, struct devices *devices)
+{
+	struct device *device = &devices->list[devices->count++];
+	struct stat st;
+
+	if (fstat(stage->dir.parent_fd, &st) < 0)
+		return rung__fail_errno(errno, "%s: its folder cannot be looked at",
+					stage->dir.path);
+	*device = (struct device){ .dev = st.st_dev, .has_out = true, .needed = out_bytes(stage) };
+	return rung__stage_dir_free_bytes(&stage->dir, &device->free);
+}
+
+static int add_stripe(const struct rung__stage *stage, uint32_t file, struct devices *devices)
+{
+	const char *dir = stage->opts.stripe_dirs[file];
+	struct device *device;
+	struct statvfs vfs;
+	struct stat st;
+
+	if (stat(dir, &st) < 0 || statvfs(dir, &vfs) < 0)
+		return rung__fail_errno(errno, "%s: free space is not known", dir);
+	device = find_device(devices, st.st_dev);
+	if (!device) {
+		device = &devices->list[devices->count++];
+		*device = (struct device){ .dev = st.st_dev };
+		if (!rung__mul(vfs.f_bavail, vfs.f_frsize, &device->free))
+			device->free = UINT64_MAX;
+	}
+	device->stripe_dirs[device->stripe_count++] = dir;
+	if (!rung__add(device->needed, stripe_bytes(stage, file), &device->needed))
+		device->needed = UINT64_MAX;
+	return 0;
+}
+
+/* What an earlier run has taken for a stripe that this one goes on with. */
+static void count_taken(const struct rung__stage *stage, uint32_t file, struct devices *devices)
+{
+	struct device *device;
+	struct stat st;
+
+	if (stage->dir.fd < 0 ||
+	    fstatat(stage->dir.fd, stage->manifest->files[file].name, &st, 0) < 0 ||
+	    !S_ISREG(st.st_mode))
+		return;
+	device = find_device(devices, st.st_dev);
+	if (device && !rung__add(device->free, (uint64_t)st.st_blocks * 512, &device->free))
+		device->free = UINT64_MAX;
+}
+
+/* "OUT, DIR, DIR" */
+static void list_folders(const struct rung__stage *stage, const struct device *device,
+			 char names[NAMES_BYTES])
+{
+	size_t used = 0;
+
+	names[0] = '\0';
+	for (uint32_t i = 0; i < device->stripe_count + device->has_out && used < NAMES_BYTES;
+	     i++) {
+		const char *name = i < device->has_out ? stage->opts.out_dir
+						       : device->stripe_dirs[i - device->has_out];
+
+		used += (size_t)snprintf(names + used, NAMES_BYTES - used, "%s%s", used ? ", " : "",
+					 name);
+	}
+}
+
+static int check_device(const struct rung__stage *stage, const struct device *device)
+{
+	char names[NAMES_BYTES];
+
+	if (device->needed <= device->free)
+		return 0;
+	list_folders(stage, device, names);
+	return rung__fail(RUNG_E_NOSPC,
+			  "%s: staging needs %" PRIu64 " bytes, %" PRIu64
+			  " are free there; make room for %" PRIu64 " more, or choose %s elsewhere",
+			  names, device->needed, device->free, device->needed - device->free,
+			  device->stripe_count ? "folders" : "an output");
+}
+
+int rung__stage_check_space(struct rung__stage *stage)
+{
+	const uint32_t stripe_count = (uint32_t)stage->opts.stripe_count;
+	struct devices devices = { .count = 0 };
+	int rc = rung__manifest_plan(stage->manifest);
+
+	if (rc == 0)
+		rc = add_out(stage, &devices);
+	for (uint32_t f = 0; f < stripe_count && rc == 0; f++)
+		rc = add_stripe(stage, f, &devices);
+	if (rc < 0)
+		return rc;
+	stage->report.free_bytes = devices.list[0].free;
+	for (uint32_t f = 0; f < stripe_count; f++)
+		count_taken(stage, f, &devices);
+	devices.list[0].needed = RUNG__MAX(devices.list[0].needed, graph_bytes(stage));
+	for (uint32_t i = 0; i < devices.count && rc == 0; i++)
+		rc = check_device(stage, &devices.list[i]);
+	return rc;
+}

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Verification: every byte of every file against its checksum, and what was staged against the sources it came from. */
+#include <stdio.h>
+#include <string.h>
+
+#include "source/npy.h"
+#include "plan/plan_internal.h"
+#include "graph/relabel.h"
+#include "verify/verify_private.h"
+
+struct list {
+	struct rung_bad_block *blocks;
+	uint64_t count;
+};
+
+/* Blocks of one state, the checksum file's first. The file names lie behind them: one rung_free() frees both. */
+static int list_blocks(const struct rung__verify *v, enum rung__block_state state, struct list *list_out)
+{
+	const struct rung__manifest *m = v->ds->manifest;
+	uint64_t count = 0, bytes = 0, at, used = 0;
+	unsigned char *memory;
+
+	for (uint64_t i = 0; i < m->block_count + m->checksums.block_count; i++)
+		count += v->bad[i] == state;
+	if (count == 0 || !rung__mul(count, sizeof(struct rung_bad_block), &bytes))
+		return 0;
+	memory = rung__malloc_array(bytes + (m->file_count + 1u) * sizeof(m->checksums.name), 1);
+	if (!memory)
+		return rung__fail(RUNG_E_NOMEM, "verify: list of %" PRIu64 " blocks", count);
+	at = bytes;
+	for (uint32_t f = 0; f <= m->file_count; f++) {
+		const struct rung__manifest_file *file = f == 0 ? &m->checksums : &m->files[f - 1];
+		const unsigned char *states = rung__verify_states(v, file);
+
+		memcpy(memory + at, file->name, sizeof(file->name));
+		for (uint64_t b = 0; b < file->block_count; b++) {
+			const struct rung_bad_block block = { (const char *)memory + at, b, b * RUNG__BLOCK_BYTES };
+
+			if (states[b] == state)
+				memcpy(memory + used++ * sizeof(block), &block, sizeof(block));
+		}
+		at += sizeof(file->name);
+	}
+	*list_out = (struct list){ (struct rung_bad_block *)(void *)memory, count };
+	return 0;
+}
+
+static int list_all(struct rung__verify *v)
+{
+	struct rung_verify_report *report = &v->report;
+	struct list bad = { NULL, 0 }, repaired = { NULL, 0 };
+	int rc = list_blocks(v, RUNG__BLOCK_BAD, &bad);
+
+	if (rc == 0)
+		rc = list_blocks(v, RUNG__BLOCK_REPAIRED, &repaired);
+	report->bad = bad.blocks;
+	report->bad_count = bad.count;
+	report->maps_disagree = 0; /* of damaged maps nothing else was to be expected; compare() looks again */
+	report->repaired = repaired.blocks;
+	report->repaired_count = repaired.count;
+	return rc;
+}
+
+/* A manifest that is broken: all that can be said. */
+static int list_manifest(struct rung__verify *v)
+{
+	struct rung_bad_block *bad = rung__malloc(sizeof(*bad));
+
+	if (!bad)
+		return rung__fail(RUNG_E_NOMEM, "verify: list of 1 block");
+	*bad = (struct rung_bad_block){ .file = RUNG__MANIFEST };
+	v->report.bad = bad;
+	v->report.bad_count = 1;
+	v->report.blocks_checked = 1;
+	return 0;
+}
+
+int rung__verify_load_maps(struct rung__verify *v)
+{
+	const struct rung__manifest *m = v->ds->manifest;
+	int rc;
+
+	if (v->rank_of_vertex)
+		return 0;
+	rc = rung_dataset_load_array(v->ds, "vertex_of_rank", NULL, &v->vertex_of_rank);
+	if (rc == 0)
+		rc = rung_dataset_load_array(v->ds, "rank_of_vertex", NULL, &v->rank_of_vertex);
+	if (rc == 0)
+		rc = rung__maps_check(v->vertex_of_rank, v->rank_of_vertex, m->vertex_count, m->index_bytes, v->threads);
+	if (rc == 0)
+		return 0;
+	rung__free(v->vertex_of_rank);
+	rung__free(v->rank_of_vertex);
+	v->vertex_of_rank = v->rank_of_vertex = NULL;
+	if (rc != RUNG_E_FORMAT && rc != RUNG_E_RANGE)
+		return rc;
+	v->report.maps_disagree = 1;
+	return RUNG_E_CORRUPT;
+}
+
+static int compare_rows(struct rung__verify *v, const char *spec, const char *name, bool sampled, uint64_t *compared,
+			uint64_t *different, uint64_t *first)
+{
+	struct rung__verify_rows rows;
+	struct rung__sample sample;
+	int rc;
+
+	if (!spec)
+		return 0;
+	rc = rung__verify_rows_open(v, spec, name, &rows);
+	if (rc == 0)
+		rc = rung__verify_rows_open_staged(v, &rows);
+	if (rc == 0)
+		rc = sampled && rung__sample_init(&sample, v) ? rung__verify_rows_sample(v, &rows) : rung__verify_rows_all(v, &rows);
+	*compared = rows.compared;
+	*different = rows.different;
+	if (rows.different > 0)
+		*first = rung__id_get(v->vertex_of_rank, v->ds->manifest->index_bytes, rows.first_rank);
+	rung__verify_rows_close(&rows);
+	return rc;
+}
+
+/* "features_NAME.npy" */
+static bool is_array_file(const char *file_name, const char *name)
+{
+	const size_t prefix = strlen(RUNG__ARRAY_PREFIX), length = strlen(name);
+
+	return strncmp(file_name, RUNG__ARRAY_PREFIX, prefix) == 0 && strncmp(file_name + prefix, name, length) == 0 &&
+	       strcmp(file_name + prefix + length, ".npy") == 0;
+}
+
+const char *rung__verify_array_spec(const struct rung__verify *v, const char *file_name)
+{
+	for (size_t i = 0; i < v->opts.array_count; i++) {
+		if (is_array_file(file_name, v->opts.array_names[i]))
+			return v->opts.array_specs[i];
+	}
+	return NULL;
+}
+
+static int check_array_names(const struct rung__verify *v)
+{
+	const struct rung__manifest *m = v->ds->manifest;
+	uint32_t at;
+
+	for (size_t i = 0; i < v->opts.array_count; i++) {
+		for (at = 0; at < m->array_count && strcmp(m->arrays[at].name, v->opts.array_names[i]) != 0; at++)
+			;
+		if (at == m->array_count)
+			return rung__fail(RUNG_E_NOENT, "%s: has no array '%s'; rung info lists those there are", v->ds->dir, v->opts.array_names[i]);
+	}
+	return 0;
+}
+
+static int compare_arrays(struct rung__verify *v)
+{
+	const struct rung__manifest *m = v->ds->manifest;
+	struct rung_verify_report *r = &v->report;
+	int rc = check_array_names(v);
+
+	for (uint32_t f = 0; f < m->file_count && rc == 0; f++) {
+		uint64_t compared = 0, different = 0, first = 0;
+
+		rc = compare_rows(v, rung__verify_array_spec(v, m->files[f].name), m->files[f].name, false, &compared, &different, &first);
+		if (different > 0 && r->array_rows_different == 0)
+			r->first_array_different = first;
+		r->array_rows_compared += compared;
+		r->array_rows_different += different;
+	}
+	return rc;
+}
+
+static int compare_all(struct rung__verify *v)
+{
+	const struct rung_verify_opts *opts = &v->opts;
+	struct rung_verify_report *r = &v->report;
+	const char *source = v->in_place_error[0] ? NULL : opts->source;   /* the rows' own file is not there: the report says so */
+	int rc = rung__verify_load_maps(v);
+
+	if (rc < 0 ||
+	    (rc = compare_rows(v, source, NULL, true, &r->rows_compared, &r->rows_different, &r->first_different)) < 0 ||
+	    (rc = compare_rows(v, opts->labels, RUNG__LABELS, false, &r->labels_compared, &r->labels_different,
+			       &r->first_label_different)) < 0 ||
+	    (rc = compare_rows(v, opts->score, RUNG__SCORE, false, &r->scores_compared, &r->scores_different,
+			       &r->first_score_different)) < 0 ||
+	    (rc = compare_arrays(v)) < 0 || (rc = rung__verify_splits(v)) < 0)
+		return rc;
+	return opts->graph ? rung__verify_lists(v) : 0;
+}
+
+static int compare(struct rung__verify *v)
+{
+	const struct rung_verify_opts *opts = &v->opts;
+	int rc;
+
+	if (!opts->source && !opts->labels && !opts->score && !opts->graph && opts->split_count == 0 && opts->array_count == 0)
+		return 0;
+	rc = compare_all(v);
+	if (v->report.bad_count == 0)
+		return rc == RUNG_E_CORRUPT ? 0 : rc; /* the maps: conclude() says so */
+	/* damaged files that cannot be followed to the end are in the report already, and it says how far that went */
+	v->report.maps_disagree = 0;
+	return rc == RUNG_E_IO || rc == RUNG_E_RANGE || rc == RUNG_E_FORMAT || rc == RUNG_E_CORRUPT ? 0 : rc;
+}
+
+static int check_blocks(struct rung__verify *v)
+{
+	const struct rung__manifest *m = v->ds->manifest;
+	const uint64_t start_ns = rung__now_ns();
+	uint64_t blocks = m->block_count + m->checksums.block_count;
+	int rc;
+
+	v->sums = rung__zalloc_array(m->block_count, sizeof(*v->sums));
+	v->sums_bad = rung__zalloc_array(m->checksums.block_count, 1);
+	v->bad = rung__zalloc_array(blocks, 1);
+	if (!v->sums || !v->sums_bad || !v->bad)
+		return rung__fail(RUNG_E_NOMEM, "verify: checksums of %" PRIu64 " blocks", m->block_count);
+	rc = rung__verify_blocks(v);
+	v->report.blocks_checked = 1 + blocks; /* 1: the manifest, which was opened, so its checksum is right */
+	v->report.bytes_checked = m->text_bytes + m->checksums.bytes;
+	for (uint32_t f = 0; f < m->file_count; f++)
+		v->report.bytes_checked += m->files[f].bytes;
+	v->report.block_seconds = (double)(rung__now_ns() - start_ns) * 1e-9;
+	return rc;
+}
+
+/* The file that rows were left in: what can be said without all of its checksums. */
+static int check_in_place(struct rung__verify *v)
+{
+	const struct rung__in_place *in_place = &v->ds->manifest->in_place;
+	struct rung_verify_report *r = &v->report;
+	int rc;
+
+	if (v->ds->manifest->feature_file_count > 0)
+		return 0;
+	rc = rung__in_place_compare(in_place, v->ds->dir, &r->in_place_blocks_different, &r->first_in_place_different);
+	if (rc < 0 && rc != RUNG_E_FORMAT && rc != RUNG_E_IO)
+		return rc;
+	r->in_place_blocks_compared = in_place->sample_count;
+	if (rc < 0) {
+		r->in_place_blocks_different = in_place->sample_count;
+		snprintf(v->in_place_error, sizeof(v->in_place_error), "%s", rung_last_error());
+	}
+	return 0;
+}
+
+static int verify_all(struct rung__verify *v)
+{
+	int rc = check_blocks(v);
+
+	if (rc == 0)
+		rc = check_in_place(v);
+	if (rc == 0 && v->opts.repair)
+		rc = rung__verify_repair(v);
+	if (rc == 0)
+		rc = list_all(v);
+	return rc == 0 ? compare(v) : rc;
+}
+
+static int differ(const char *dir, const char *what, uint64_t different, uint64_t compared, const char *spec, uint64_t vertex)
+{
+	return rung__fail(RUNG_E_CORRUPT,
+			  "%s: %" PRIu64 " of %" PRIu64 " %s differ from %s, the first is that of vertex %" PRIu64
+			  "; stage the dataset again",
+			  dir, different, compared, what, spec, vertex);
+}
+
+static int conclude(struct rung__verify *v, const char *dir)
+{
+	const struct rung_verify_report *r = &v->report;
+
+	if (r->bad_count > 0 && r->unrepaired)
+		return rung__fail(RUNG_E_CORRUPT, "%s/%s: block %" PRIu64 " at offset %" PRIu64 " is not repaired: %s", dir, r->bad[0].file,
+				  r->bad[0].block, r->bad[0].offset, r->unrepaired);
+	if (r->bad_count > 0)
+		return rung__fail(RUNG_E_CORRUPT,
+				  "%s/%s: block %" PRIu64 " at offset %" PRIu64 " does not have its checksum (%" PRIu64
+				  " bad blocks in all); repair it with its sources, or stage the dataset again",
+				  dir, r->bad[0].file, r->bad[0].block, r->bad[0].offset, r->bad_count);
+	if (r->in_place_blocks_different > 0 && v->in_place_error[0])
+		return rung__fail_text(RUNG_E_CORRUPT, v->in_place_error);
+	if (r->in_place_blocks_different > 0)
+		return rung__fail(RUNG_E_CORRUPT, "%s: was changed after the rows of %s were left in it: %" PRIu64 " of %" PRIu64
+				  " blocks looked at are others, the first at offset %" PRIu64 "; put it back as it was, or stage the dataset again",
+				  v->ds->manifest->in_place.path, dir, r->in_place_blocks_different, r->in_place_blocks_compared,
+				  r->first_in_place_different);
+	if (r->maps_disagree)
+		return rung__fail(RUNG_E_CORRUPT, "%s: " RUNG__VERTEX_OF_RANK " and " RUNG__RANK_OF_VERTEX
+				  " are not each other's inverse; stage the dataset again", dir);
+	if (r->rows_different > 0)
+		return differ(dir, "rows", r->rows_different, r->rows_compared, v->opts.source, r->first_different);
+	if (r->lists_different > 0)
+		return differ(dir, "lists", r->lists_different, r->lists_compared, "the graph", r->first_list_different);
+	if (r->labels_different > 0)
+		return differ(dir, "labels", r->labels_different, r->labels_compared, v->opts.labels, r->first_label_different);
+	if (r->scores_different > 0)
+		return differ(dir, "scores", r->scores_different, r->scores_compared, v->opts.score, r->first_score_different);
+	if (r->array_rows_different > 0)
+		return differ(dir, "rows of arrays", r->array_rows_different, r->array_rows_compared, "their sources", r->first_array_different);
+	if (r->split_ids_different > 0)
+		return rung__fail(RUNG_E_CORRUPT, "%s: %" PRIu64 " of %" PRIu64 " ids of the splits differ; stage the dataset again", dir,
+				  r->split_ids_different, r->split_ids_compared);
+	return 0;
+}
+
+static int take_opts(struct rung__verify *v, const char *dir, const struct rung_verify_opts *opts)
+{
+	int rc = rung__opts_take(&v->opts, sizeof(v->opts), opts, "rung_verify_opts");
+
+	if (rc < 0)
+		return rc;
+	if (!dir)
+		return rung__fail(RUNG_E_INVAL, "rung_dataset_verify: NULL given");
+	if (!(v->opts.sample_share >= 0 && v->opts.sample_share <= 1))
+		return rung__fail(RUNG_E_INVAL, "rung_dataset_verify: sample_share is %g, not between 0 and 1", v->opts.sample_share);
+	if (v->opts.memory_bytes == 0)
+		v->opts.memory_bytes = rung__host_memory_budget("");
+	v->threads = rung__threads(v->opts.threads);
+	return 0;
+}
+
+int rung_dataset_verify(const char *dir, const struct rung_verify_opts *opts, struct rung_verify_report *report_out)
+{
+	struct rung__verify v = { .opts = RUNG_VERIFY_OPTS_INIT };
+	const uint64_t start_ns = rung__now_ns();
+	int rc = take_opts(&v, dir, opts);
+
+	if (rc < 0)
+		return rc;
+	rc = rung__dataset_open(dir, false, &v.ds);
+	if (rc == RUNG_E_CORRUPT)
+		rc = list_manifest(&v);
+	else if (rc == 0)
+		rc = verify_all(&v);
+	if (rc == 0)
+		rc = conclude(&v, dir);
+	v.report.seconds = (double)(rung__now_ns() - start_ns) * 1e-9;
+	if ((rc == 0 || rc == RUNG_E_CORRUPT) && report_out)
+		*report_out = v.report;
+	else
+		rung_verify_report_fini(&v.report);
+	rung_dataset_close(v.ds);
+	rung__free(v.sums);
+	rung__free(v.sums_bad);
+	rung__free(v.bad);
+	rung__free(v.vertex_of_rank);
+	rung__free(v.rank_of_vertex);
+	return rc;
+}
+
+void rung_verify_report_fini(struct rung_verify_report *report)
+{
+	if (!report)
+		return;
+	rung__free(report->bad);
+	rung__free(report->repaired);
+	rung__free(report->unrepaired);
+	report->bad = report->repaired = NULL;
+	report->unrepaired = NULL;
+	report->bad_count = report->repaired_count = 0;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Some of the rows, byte by byte. Vertices are drawn in ascending order, so that reads of the source ascend; the staged rows of a
+ * batch are read in the order in which they lie.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "file/file.h"
+#include "rows/rows.h"
+#include "verify/verify_private.h"
+
+#define BATCH_BYTES (16u << 20) /* of rows: large enough that some of them are neighbours in the source */
+
+struct place {
+	uint64_t rank, at; /* at: in the batch */
+};
+
+struct sampled {
+	uint64_t *ids;        /* [count_max] vertices of a batch */
+	struct place *places; /* [count_max] */
+	unsigned char *staged, *original;
+	uint64_t count_max;
+	struct rung__rows gather;
+};
+
+bool rung__sample_init(struct rung__sample *sample, const struct rung__verify *v)
+{
+	const uint64_t vertices = v->ds->manifest->vertex_count;
+	const uint64_t share = (uint64_t)(v->opts.sample_share * (double)vertices + 0.5);
+	const uint64_t rows = v->opts.sample_share > 0 ? RUNG__MAX(share, 1u) : v->opts.sample_rows;
+
+	*sample = (struct rung__sample){ .seed = v->opts.seed, .vertex_count = vertices, .left = RUNG__MIN(rows, vertices) };
+	return rows > 0 && rows < vertices;
+}
+
+/* Selection sampling: each vertex is taken with the probability that exactly so many of the rest are. */
+uint64_t rung__sample_next(struct rung__sample *sample)
+{
+	uint64_t vertex;
+
+	do {
+		const uint64_t draw = rung__mix64(rung__mix64(sample->seed) ^ sample->vertex) >> 11; /* 53 bits */
+		const double rest = (double)(sample->vertex_count - sample->vertex);
+
+		vertex = sample->vertex++;
+		if (sample->left == sample->vertex_count - vertex || (double)draw * 0x1p-53 * rest < (double)sample->left) {
+			sample->left--;
+			return vertex;
+		}
+	} while (true);
+}
+
+static int compare_places(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+static int read_staged(const struct rung__verify_rows *rows, const struct sampled *s, uint64_t count, int threads)
+{
+	const struct rung__layout *layout = &rows->layout;
+	char text[RUNG__ERROR_BYTES];
+	int failed = 0;
+
+	(void)threads;
+#pragma omp parallel for num_threads(threads) schedule(static, 16)
+	for (uint64_t i = 0; i < count; i++) {
+		const uint64_t rank = s->places[i].rank, f = rung__row_file(layout, rank);
+		int rc = rung__pread_all(rows->staged.files[f].fd, rows->staged.files[f].path, s->staged + s->places[i].at * layout->row_bytes,
+					 layout->row_bytes, rung__row_offset(layout, rank));
+
+		if (rc < 0) {
+#pragma omp critical(rung_verify_sample)
+			if (failed == 0) {
+				failed = rc;
+				memcpy(text, rung_last_error(), strlen(rung_last_error()) + 1);
+			}
+		}
+	}
+	return failed < 0 ? rung__fail_text(failed, text) : 0;
+}
+
+static int compare_batch(const struct rung__verify *v, struct rung__verify_rows *rows, struct sampled *s, uint64_t count)
+{
+	const uint64_t row_bytes = rows->layout.row_bytes;
+	int rc;
+
+	for (uint64_t i = 0; i < count; i++)
+		s->places[i] = (struct place){ rung__id_get(v->rank_of_vertex, v->ds->manifest->index_bytes, s->ids[i]), i };
+	qsort(s->places, (size_t)count, sizeof(*s->places), compare_places);
+	rc = rung__rows_gather(&s->gather, s->ids, sizeof(*s->ids), 0, count, s->original);
+	if (rc == 0)
+		rc = read_staged(rows, s, count, v->threads);
+	for (uint64_t i = 0; i < count && rc == 0; i++) {
+		const uint64_t at = s->places[i].at * row_bytes;
+
+		rows->compared++;
+		if (memcmp(s->staged + at, s->original + at, (size_t)row_bytes) == 0)
+			continue;
+		rows->different++;
+		rows->first_rank = RUNG__MIN(rows->first_rank, s->places[i].rank);
+	}
+	return rc;
+}
+
+static int compare_sampled(const struct rung__verify *v, struct rung__verify_rows *rows, struct sampled *s,
+			   struct rung__sample *sample)
+{
+	const uint64_t wanted = sample->left;
+	int rc = 0;
+
+	while (sample->left > 0 && rc == 0) {
+		uint64_t count = RUNG__MIN(sample->left, s->count_max);
+
+		for (uint64_t i = 0; i < count; i++)
+			s->ids[i] = rung__sample_next(sample);
+		rc = compare_batch(v, rows, s, count);
+		if (rc == 0 && v->opts.progress &&
+		    v->opts.progress(v->opts.progress_ctx, rows->stage, wanted - sample->left, wanted))
+			rc = rung__fail(RUNG_E_CANCELED, "%s: canceled", rows->stage);
+	}
+	return rc;
+}
+
+int rung__verify_rows_sample(const struct rung__verify *v, struct rung__verify_rows *rows)
+{
+	const uint64_t row_bytes = rows->layout.row_bytes;
+	struct sampled s = { .count_max = 0 };
+	struct rung__sample sample;
+	int rc;
+
+	rung__sample_init(&sample, v);
+	s.count_max = RUNG__MIN(RUNG__MAX(BATCH_BYTES / RUNG__MAX(row_bytes, 1u), 1u), sample.left);
+	s.ids = rung__malloc_array(s.count_max, sizeof(*s.ids));
+	s.places = rung__malloc_array(s.count_max, sizeof(*s.places));
+	s.staged = rung__malloc_array(s.count_max, (size_t)row_bytes);
+	s.original = rung__malloc_array(s.count_max, (size_t)row_bytes);
+	if (s.ids && s.places && s.staged && s.original)
+		rc = rung__rows_init(&s.gather, rows->src, s.count_max, v->threads);
+	else
+		rc = rung__fail(RUNG_E_NOMEM, "verify: batches of %" PRIu64 " rows", s.count_max);
+	if (rc == 0)
+		rc = compare_sampled(v, rows, &s, &sample);
+	rung__rows_fini(&s.gather);
+	rung__free(s.ids);
+	rung__free(s.places);
+	rung__free(s.staged);
+	rung__free(s.original);
+	return rc;
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The device "cuda" inside, shared by gpu*.c. Host code in C: only launch.h leads to kernels. */
+#ifndef RUNG_KERNELS_GPU_H
+#define RUNG_KERNELS_GPU_H
+
+#include <pthread.h>
+
+#include "device/device.h"
+#include "cuda_status.h"
+#include "launch.h"
+
+/* What the kernels of a request count, in device memory. */
+struct gpu_counts {
+	struct rung__cuda_counts gather;
+	unsigned long long scatter_blocks[RUNG__SCATTERS_MAX];
+};
+
+/* What they write for the host, in mapped host memory: lines that no other request has. */
+struct gpu_mail {
+	_Alignas(128) struct rung__cuda_report report;
+	uint32_t gathered, scattered[RUNG__SCATTERS_MAX];   /* words, see struct rung__cuda_end */
+};
+
+/* The end of one kind of launch of a request, the last one that was put on a stream. */
+struct gpu_end {
+	cudaEvent_t event;      /* streams wait for it; the host asks it only for errors */
+	uint32_t *word;
+	uint32_t turn;          /* of the launch; 0: there was none */
+	const char *what;       /* it does, for messages */
+};
+
+/* One request's own: nothing of it is shared with another. */
+struct gpu_request {
+	struct gpu_end gathered;
+	struct gpu_end scattered[RUNG__SCATTERS_MAX];
+	struct gpu_counts *counts;           /* device memory */
+	struct gpu_mail *mail;               /* mapped host memory */
+	struct rung__lists lists;
+	int last_scatter;                    /* -1: none since the gather */
+};
+
+/* Host memory that CUDA knows through us. */
+struct gpu_pin {
+	struct gpu_pin *next;
+	unsigned char *memory;
+	uint64_t bytes;
+};
+
+struct rung__device {
+	int gpu;                              /* that gathers */
+	int gpus[RUNG_GPUS_MAX];
+	uint32_t gpu_count;
+	cudaStream_t stream;                  /* RUNG_STREAM_OWN */
+	cudaStream_t scatter_stream;
+	unsigned gather_blocks, scatter_blocks;
+	uint64_t row_bytes;
+	struct rung__cuda_gather gather;      /* what is the same in all gathers */
+	int local_view, peer_view, host_view; /* -1: no rows */
+
+	void *local;
+	void *peer[RUNG_GPUS_MAX];
+	bool peer_is_ours;                    /* else it was opened from another process */
+	bool peer_is_left;                    /* others have it open */
+	void *map;                            /* on the GPU; NULL: in host memory */
+	struct gpu_counts *counts;            /* [request_count] */
+	struct gpu_mail *mails;               /* [request_count] */
+	uint64_t mails_bytes;
+	struct gpu_request *requests;
+	uint32_t request_count;
+	pthread_mutex_t pins_lock;            /* loaders pin memory, too */
+	struct gpu_pin *pins;
+};
+
+/** A caller's stream as CUDA knows it. */
+static inline cudaStream_t rung__gpu_stream(const struct rung__device *device,
+                                            struct CUstream_st *stream)
+{
+	return stream == RUNG_STREAM_OWN ? device->stream : stream;
+}
+
+#define RUNG__GPU_SAME (-1)      /* nothing for rung__gpu_leave() to undo */
+#define RUNG__GPU_EXITING (-2)   /* nor may CUDA be called any more */
+
+/**
+ * Make a GPU current on this thread, and allow its calls while streams are captured into CUDA
+ * graphs, until rung__gpu_leave(*before_out), which is set in every case.
+ * Each call of CUDA's that needs a context belongs between the two: elsewhere it would create one
+ * on whichever GPU the thread has current. Calls nest.
+ * RUNG_E_CANCELED once the process exits: release nothing then, where *before_out is
+ * RUNG__GPU_EXITING. A thread that is between the two already goes on.
+ */
+int rung__gpu_enter(int gpu, int *before_out);
+void rung__gpu_leave(int before);
+
+/**
+ * From now on exit() waits for threads between the two, 5 s at most, and refuses others, before
+ * CUDA is unloaded. Call it after CUDA has been used.
+ */
+void rung__gpu_close_at_exit(void);
+
+/** Let a thread of the store choose a GPU for good: rung__gpu_enter() then pushes no context. */
+int rung__gpu_adopt(int gpu);
+
+/**
+ * Before anything is put on a caller's stream: RUNG_E_NOSUP while it is captured into a CUDA graph.
+ * Work of rung's would be refused halfway, and spoil the graph.
+ * @param what  is refused, for the message
+ */
+int rung__gpu_check_capture(cudaStream_t stream, const char *what);
+
+/**
+ * Look up a function of the driver's, with which this library is not linked.
+ * @param version       of CUDA that had it first
+ * @param function_out  a pointer to a function
+ */
+int rung__gpu_find(const char *name, unsigned version, const char *cure, void *function_out);
+
+/** What all of it rests on: a registered page has one address for both sides. */
+int rung__gpu_check_addresses(int gpu);
+
+/* ---- gpu_memory.c ---- */
+
+/** Take GPU memory, saying how much there is when there is not enough. */
+int rung__gpu_take(int gpu, const char *what, uint64_t bytes, void **memory_out);
+
+/** Let the GPU that gathers read the memory of another, or of itself. */
+int rung__gpu_reach(const struct rung__device *device, int gpu);
+
+/** Free it; also when CUDA has broken down. NULL is allowed. */
+void rung__gpu_give_back(int gpu, void *memory);
+
+/**
+ * One registration of rung__gpu_pin(); whole huge pages. A kernel reads across the border of two,
+ * a copy of CUDA's across it is refused. Tests choose a smaller value.
+ */
+#ifndef RUNG__REGISTER_BYTES
+#define RUNG__REGISTER_BYTES (1ull << 30)
+#endif
+
+int rung__gpu_pin(struct rung__device *device, const char *what, void *memory, uint64_t bytes, bool sealed);
+void rung__gpu_unpin(struct rung__device *device, void *memory);
+
+/** The tiers in GPU memory, loaded or opened, and the views of all. */
+int rung__gpu_open_tiers(struct rung__device *device, const struct rung__device_args *args);
+void rung__gpu_close_tiers(struct rung__device *device);
+
+/* ---- gpu_load.c ---- */
+
+/**
+ * Load rows of a file: row i of `ranks` goes to bases[i mod base_count], at slot i div base_count of the file's stride. The file may end
+ * inside the last row.
+ */
+int rung__gpu_load(struct rung__device *device, const struct rung__features *file, const struct rung__ranks *ranks, void *const *bases,
+                   uint32_t base_count);
+
+/* ---- gpu_gather.c ---- */
+
+int rung__gpu_check_ids(const struct rung__device *device, const void *ids);
+int rung__gpu_gather(struct rung__device *device, uint32_t request_idx, const struct rung_ids *ids,
+                     bool known, void *out, uint64_t out_stride, struct CUstream_st *stream);
+int rung__gpu_gathered(struct rung__device *device, uint32_t request_idx, bool check,
+                       struct rung__found *found_out);
+int rung__gpu_scatter(struct rung__device *device, uint32_t request_idx, const struct rung__scatter *scatter);
+int rung__gpu_scattered(struct rung__device *device, uint32_t request_idx, uint32_t scatter_idx,
+                        bool check);
+int rung__gpu_order(struct rung__device *device, uint32_t request_idx, struct CUstream_st *stream);
+
+/* ---- gpu_events.c ---- */
+
+int rung__gpu_stream_open(struct rung__device *device, struct CUstream_st **stream_out);
+void rung__gpu_stream_close(struct rung__device *device, struct CUstream_st *stream);
+int rung__gpu_event_open(struct rung__device *device, struct CUevent_st **event_out);
+void rung__gpu_event_close(struct rung__device *device, struct CUevent_st *event);
+int rung__gpu_event_record(struct rung__device *device, struct CUevent_st *event,
+                           struct CUstream_st *stream);
+int rung__gpu_event_order(struct rung__device *device, struct CUevent_st *event,
+                          struct CUstream_st *stream);
+int rung__gpu_event_passed(struct rung__device *device, struct CUevent_st *event, bool block);
+int rung__gpu_fetch(struct rung__device *device, void *to, const void *from, uint64_t bytes,
+                    struct CUstream_st *stream);
+
+/* ---- gpu_sampler.c ---- */
+
+int rung__gpu_sampler_open(struct rung__device *device, const struct rung__sampler_args *args, struct rung__device_sampler **sampler_out);
+void rung__gpu_sampler_close(struct rung__device_sampler *sampler);
+uint64_t rung__gpu_sampler_vertices_max(const struct rung__device_sampler *sampler);
+int rung__gpu_batch_open(struct rung__device_sampler *sampler, struct rung__device_batch **batch_out);
+void rung__gpu_batch_close(struct rung__device_batch *batch);
+int rung__gpu_sample(struct rung__device_batch *batch, const uint64_t *seeds, uint64_t seed_count, uint64_t batch_key,
+                     struct CUstream_st *stream);
+int rung__gpu_sampled(struct rung__device_batch *batch, bool block, struct rung__sampled *sampled_out);
+
+/**
+ * An address that the GPU does not reach would break its context for good: RUNG_E_INVAL for memory
+ * of another GPU, even one that this GPU can read, and for host memory that is not registered.
+ * With the GPU current: what CUDA reports of an address depends on that.
+ */
+int rung__gpu_check_memory(const struct rung__device *device, const char *what, const void *memory);
+
+/** After a launch has failed: the failure, or RUNG_E_INVAL where the stream is another GPU's. */
+int rung__gpu_blame_stream(const struct rung__device *device, cudaStream_t stream, int failure);
+
+/** Behind a failure in the midst of putting work on a stream: what was put must end before its memory is used again. */
+void rung__gpu_drain(cudaStream_t stream);
+
+/** 1 when an event has passed, 0 when it has not, a failure. `block`: wait instead of 0. */
+int rung__gpu_has_passed(const struct rung__device *device, cudaEvent_t event, bool block,
+                         const char *what);
+
+/* ---- gpu_info.c ---- */
+
+int rung__gpu_current(void);
+int rung__gpu_info(int gpu, struct rung_gpu_info *info_out);
+int rung__gpu_can_read(int gpu, int peer);
+
+/* ---- gpu_meter.c ---- */
+
+extern const struct rung__meter_ops rung__cuda_meter;
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams and events for memory that is lent and used again. All are of the GPU that gathers. */
+#include "host/gpu.h"
+
+/* Of the lowest priority: blocks of the training go first where both need an SM. */
+int rung__gpu_stream_open(struct rung__device *device, struct CUstream_st **stream_out)
+{
+	int lowest, before, rc = rung__gpu_enter(device->gpu, &before);
+	cudaError_t err;
+
+	if (rc < 0)
+		return rc;
+	err = cudaDeviceGetStreamPriorityRange(&lowest, NULL);
+	if (err == cudaSuccess)
+		err = cudaStreamCreateWithPriority(stream_out, cudaStreamNonBlocking, lowest);
+	rc = cuda_status(err, "creating a stream");
+	rung__gpu_leave(before);
+	return rc;
+}
+
+void rung__gpu_stream_close(struct rung__device *device, struct CUstream_st *stream)
+{
+	int before;
+
+	if (!stream)
+		return;
+	(void)rung__gpu_enter(device->gpu, &before);
+	if (before == RUNG__GPU_EXITING)
+		return;
+	rung__gpu_drain(stream);
+	(void)cudaStreamDestroy(stream);
+	rung__gpu_leave(before);
+	(void)cudaGetLastError();
+}
+
+int rung__gpu_event_open(struct rung__device *device, struct CUevent_st **event_out)
+{
+	int before, rc = rung__gpu_enter(device->gpu, &before);
+
+	if (rc < 0)
+		return rc;
+	rc = cuda_status(
+		cudaEventCreateWithFlags(event_out, cudaEventDisableTiming | cudaEventBlockingSync),
+		"making an event");
+	rung__gpu_leave(before);
+	return rc;
+}
+
+void rung__gpu_event_close(struct rung__device *device, struct CUevent_st *event)
+{
+	int before;
+
+	if (!event)
+		return;
+	(void)rung__gpu_enter(device->gpu, &before);
+	if (before == RUNG__GPU_EXITING)
+		return;
+	(void)cudaEventDestroy(event);
+	rung__gpu_leave(before);
+	(void)cudaGetLastError();
+}
+
+int rung__gpu_event_record(struct rung__device *device, struct CUevent_st *event,
+                           struct CUstream_st *stream)
+{
+	int before, rc = rung__gpu_enter(device->gpu, &before);
+
+	if (rc < 0)
+		return rc;
+	rc = cuda_status(cudaEventRecord(event, rung__gpu_stream(device, stream)),
+	                 "recording an event");
+	rung__gpu_leave(before);
+	return rc;
+}
+
+int rung__gpu_event_order(struct rung__device *device, struct CUevent_st *event,
+                          struct CUstream_st *stream)
+{
+	int before, rc = rung__gpu_enter(device->gpu, &before);
+
+	if (rc < 0)
+		return rc;
+	rc = cuda_status(cudaStreamWaitEvent(rung__gpu_stream(device, stream), event, 0),
+	                 "letting a stream wait for an event");
+	rung__gpu_leave(before);
+	return rc;
+}
+
+int rung__gpu_event_passed(struct rung__device *device, struct CUevent_st *event, bool block)
+{
+	return rung__gpu_has_passed(device, event, block, "waiting for an event");
+}
+
+int rung__gpu_fetch(struct rung__device *device, void *to, const void *from, uint64_t bytes,
+                    struct CUstream_st *stream)
+{
+	int before, rc = rung__gpu_enter(device->gpu, &before);
+
+	if (rc < 0)
+		return rc;
+	rc = cuda_status(cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToHost, stream),
+	                 "copying ids to the host");
+	if (rc == 0)
+		rc = cuda_status(cudaStreamSynchronize(stream), "copying ids to the host");
+	else
+		rung__gpu_drain(stream);
+	rung__gpu_leave(before);
+	return rc;
+}

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Gathers and scatters on streams. A gather is one launch and one event: what it found comes in a report that the kernel itself
+ * writes to host memory, and the misses in lists there, so that nothing has to be copied or cleared around it.
+ *
+ * The host learns of the end of a launch from a word that the kernel stores last (finish.h). It
+ * does not ask CUDA: such a question takes locks that the launches of other threads need, and it
+ * may fail, or fail the capture, while another thread captures a graph. The event after a launch is
+ * for streams that wait, and for a look now and then whether the device has failed.
+ */
+#include <string.h>
+
+#include "host/gpu.h"
+
+/* A GPU may have memory of the host at another address, which is not the one given. */
+static bool is_elsewhere(const struct cudaPointerAttributes *attributes, const void *memory)
+{
+	return attributes->type == cudaMemoryTypeUnregistered ||
+	       (attributes->type == cudaMemoryTypeHost && attributes->devicePointer != memory);
+}
+
+/* @return as rung__gpu_check_ids() */
+static int check(const struct rung__device *device, const char *what, const void *memory,
+                 bool plain_allowed)
+{
+	struct cudaPointerAttributes attributes;
+	int rc = cuda_status(cudaPointerGetAttributes(&attributes, memory), "asking whose a pointer is");
+
+	if (rc == 0 && plain_allowed && memory && attributes.type == cudaMemoryTypeUnregistered)
+		return 1;
+	if (rc == 0 && is_elsewhere(&attributes, memory))
+		rc = rung__fail(RUNG_E_INVAL, "the GPU cannot reach the %s at %p: give memory of "
+		                "the GPU (rung_store_alloc, cudaMalloc) or registered host memory",
+		                what, memory);
+	if (rc == 0 && attributes.type == cudaMemoryTypeDevice && attributes.device != device->gpu)
+		rc = rung__fail(RUNG_E_INVAL, "%s at %p: memory of GPU %d, the store gathers on "
+		                "GPU %d; copy it to GPU %d, or open the store on GPU %d", what,
+		                memory, attributes.device, device->gpu, device->gpu,
+		                attributes.device);
+	return rc;
+}
+
+int rung__gpu_check_memory(const struct rung__device *device, const char *what, const void *memory)
+{
+	return check(device, what, memory, false);
+}
+
+int rung__gpu_check_ids(const struct rung__device *device, const void *ids)
+{
+	int before, rc = rung__gpu_enter(device->gpu, &before);
+
+	if (rc == 0)
+		rc = check(device, "ids", ids, true);
+	rung__gpu_leave(before);
+	return rc;
+}
+
+int rung__gpu_blame_stream(const struct rung__device *device, cudaStream_t stream, int failure)
+{
+	enum cudaDriverEntryPointQueryResult found;
+	int (*device_of)(cudaStream_t stream, int *gpu_out);
+	void *function = NULL;
+	int gpu;
+
+	(void)cudaGetDriverEntryPointByVersion("cuStreamGetDevice", &function, 12080,
+	                                       cudaEnableDefault, &found);
+	(void)cudaGetLastError();
+	if (!function)   /* an older driver */
+		return failure;
+	memcpy(&device_of, &function, sizeof(device_of));
+	if (device_of(stream, &gpu) != 0 || gpu == device->gpu)
+		return failure;
+	return rung__fail(RUNG_E_INVAL, "stream %p: of GPU %d, the store gathers on GPU %d; give a "
+	                  "stream of GPU %d", (void *)stream, gpu, device->gpu, device->gpu);
+}
+
+void rung__gpu_drain(cudaStream_t stream)
+{
+	(void)cudaStreamSynchronize(stream);   /* of a GPU that has broken down it says so at once */
+	(void)cudaGetLastError();
+}
+
+static struct rung__cuda_end next_turn(struct gpu_end *end)
+{
+	return (struct rung__cuda_end){ end->word, ++end->turn };
+}
+
+/* The load is the partner of the kernel's store: what the launch wrote may be read after it. */
+static bool has_come(const struct gpu_end *end)
+{
+	return __atomic_load_n(end->word, __ATOMIC_ACQUIRE) == end->turn;
+}
+
+/* The event tells nothing that the word does not, but for errors: the word is first, and last. */
+static int look_at_end(const struct rung__device *device, const struct gpu_end *end, bool check)
+{
+	int rc;
+
+	if (has_come(end))
+		return 1;
+	if (!check)
+		return 0;
+	rc = rung__gpu_has_passed(device, end->event, false, end->what);
+	if (rc != 1 || has_come(end))
+		return rc;
+	return rung__fail(RUNG_E_IO, "cuda: %s: the kernel has not run, and no error was reported",
+	                  end->what);
+}
+
+static void record_gather(struct rung__device *device, struct gpu_request *request,
+                          const struct rung_ids *ids, void *out, uint64_t out_stride,
+                          struct rung__cuda_gather *gather)
+{
+	*gather = device->gather;
+	gather->ids = ids->data;
+	gather->id_count = ids->count;
+	gather->id_dtype = ids->dtype;
+	if (ids->space == RUNG_RANKS)
+		gather->rank_of_vertex = NULL;
+	gather->out = out;
+	gather->out_stride = out_stride;
+	gather->miss_ranks = request->lists.miss_ranks;
+	gather->miss_rows = request->lists.miss_rows;
+	gather->counts = &request->counts->gather;
+	gather->report = &request->mail->report;
+	gather->end = next_turn(&request->gathered);
+}
+
+/* In place of a kernel that was not launched. */
+static void report_nothing(struct gpu_request *request)
+{
+	request->mail->report = (struct rung__cuda_report){ 0 };
+	__atomic_store_n(request->gathered.word, request->gathered.turn, __ATOMIC_RELEASE);
+}
+
+int rung__gpu_gather(struct rung__device *device, uint32_t request_idx, const struct rung_ids *ids,
+                     bool known, void *out, uint64_t out_stride, struct CUstream_st *stream)
+{
+	struct gpu_request *request = &device->requests[request_idx];
+	struct rung__cuda_gather gather;
+	int before, rc = rung__gpu_enter(device->gpu, &before);
+
+	stream = rung__gpu_stream(device, stream);
+	if (rc == 0)
+		rc = rung__gpu_check_capture(stream, "gather");
+	if (rc == 0 && ids->count > 0)
+		rc = rung__gpu_check_memory(device, "output", out);
+	if (rc < 0) {
+		rung__gpu_leave(before);
+		return rc;
+	}
+	request->last_scatter = -1;
+	record_gather(device, request, ids, out, out_stride, &gather);
+	if (known)
+		gather.miss_ranks = NULL;
+	rc = rung__cuda_gather_launch(&gather, device->gather_blocks, stream);
+	if (rc == 0)
+		rc = cuda_status(cudaEventRecord(request->gathered.event, stream),
+		                 "recording the end of a gather");
+	if (rc == 0 && ids->count == 0)
+		report_nothing(request);
+	if (rc < 0) {
+		rc = rung__gpu_blame_stream(device, stream, rc);
+		rung__gpu_drain(stream);
+	}
+	rung__gpu_leave(before);
+	return rc;
+}
+
+static uint64_t rows_of_view(const struct rung__cuda_report *report, int view)
+{
+	return view < 0 ? 0 : report->view_rows[view];
+}
+
+static int look_at(cudaEvent_t event, bool block, const char *what)
+{
+	cudaError_t err = block ? cudaEventSynchronize(event) : cudaEventQuery(event);
+
+	if (err == cudaErrorNotReady) {
+		(void)cudaGetLastError();
+		return 0;
+	}
+	return err == cudaSuccess ? 1 : cuda_status(err, what);
+}
+
+int rung__gpu_has_passed(const struct rung__device *device, cudaEvent_t event, bool block,
+                         const char *what)
+{
+	int before, rc = rung__gpu_enter(device->gpu, &before);
+
+	if (rc == 0)
+		rc = look_at(event, block, what);
+	rung__gpu_leave(before);
+	return rc;
+}
+
+int rung__gpu_gathered(struct rung__device *device, uint32_t request_idx, bool check,
+                       struct rung__found *found_out)
+{
+	const struct gpu_request *request = &device->requests[request_idx];
+	const struct rung__cuda_report *report = &request->mail->report;
+	int rc = look_at_end(device, &request->gathered, check);
+
+	if (rc != 1)
+		return rc;
+	*found_out = (struct rung__found){
+		.miss_count = report->miss_count,
+		.bad_count = report->bad_count,
+		.bad_index = report->bad_index,
+		.bad_id = report->bad_id,
+		.local_rows = rows_of_view(report, device->local_view),
+		.peer_rows = rows_of_view(report, device->peer_view),
+		.host_rows = rows_of_view(report, device->host_view),
+	};
+	return 1;
+}
+
+int rung__gpu_scatter(struct rung__device *device, uint32_t request_idx, const struct rung__scatter *scatter)
+{
+	struct gpu_request *request = &device->requests[request_idx];
+	struct gpu_end *end = &request->scattered[scatter->idx];
+	struct rung__cuda_scatter launch = {
+		.slots = scatter->slots,
+		.offsets = request->lists.offsets + scatter->first,
+		.out_rows = request->lists.out_rows + scatter->first,
+		.count = scatter->count,
+		.offset_align = scatter->offset_align,
+		.row_bytes = (uint32_t)device->row_bytes,
+		.over_link = 1,
+		.out = scatter->out,
+		.out_stride = scatter->out_stride,
+		.blocks_done = &request->counts->scatter_blocks[scatter->idx],
+		.end = next_turn(end),
+	};
+	int before, rc = rung__gpu_enter(device->gpu, &before);
+
+	if (rc < 0)
+		return rc;
+	rc = rung__cuda_scatter_launch(&launch, device->scatter_blocks, device->scatter_stream);
+	if (rc == 0) {
+		rc = cuda_status(cudaEventRecord(end->event, device->scatter_stream),
+		                 "recording the end of a scatter");
+		if (rc < 0)   /* the slots are free again when this returns */
+			rung__gpu_drain(device->scatter_stream);
+	}
+	if (rc == 0)
+		request->last_scatter = (int)scatter->idx;
+	rung__gpu_leave(before);
+	return rc;
+}
+
+int rung__gpu_scattered(struct rung__device *device, uint32_t request_idx, uint32_t scatter_idx,
+                        bool check)
+{
+	return look_at_end(device, &device->requests[request_idx].scattered[scatter_idx], check);
+}
+
+/*
+ * Scatters are on one stream: the last one stands for all. The wait for the gather is not left out
+ * where the handle is that of its stream: each thread has its cudaStreamPerThread, and a handle
+ * may be used again after its stream was destroyed.
+ */
+int rung__gpu_order(struct rung__device *device, uint32_t request_idx, struct CUstream_st *stream)
+{
+	const struct gpu_request *request = &device->requests[request_idx];
+	static const char what[] = "letting a stream wait for rows";
+	int before, rc = rung__gpu_enter(device->gpu, &before);
+
+	stream = rung__gpu_stream(device, stream);
+	if (rc == 0)
+		rc = rung__gpu_check_capture(stream, what);
+	if (rc == 0)
+		rc = cuda_status(cudaStreamWaitEvent(stream, request->gathered.event, 0), what);
+	if (rc == 0 && request->last_scatter >= 0) {
+		cudaEvent_t scattered = request->scattered[request->last_scatter].event;
+
+		rc = cuda_status(cudaStreamWaitEvent(stream, scattered, 0), what);
+	}
+	rung__gpu_leave(before);
+	return rc;
+}

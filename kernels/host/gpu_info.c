@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which GPUs there are, which one a call is for, and what they can reach. */
+#include <ctype.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "host/gpu.h"
+#include "place/place.h"
+
+#define CONTEXTS_MAX 64   /* GPUs whose contexts are remembered */
+#define EXIT_WAIT_MS 5000 /* at exit, for calls that are inside CUDA */
+
+struct CUctx_st;   /* what a CUcontext points to */
+
+/* The driver's functions; their results have the runtime's numbers. */
+static struct {
+	pthread_mutex_t lock;
+	bool found;
+	int (*retain)(struct CUctx_st **context_out, int gpu);   /* cuDevicePrimaryCtxRetain */
+	int (*push)(struct CUctx_st *context);                   /* cuCtxPushCurrent */
+	int (*pop)(struct CUctx_st **context_out);               /* cuCtxPopCurrent */
+	struct CUctx_st *contexts[CONTEXTS_MAX];   /* until the process ends, as the runtime's */
+} driver = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+int rung__gpu_find(const char *name, unsigned version, const char *cure, void *function_out)
+{
+	enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+	void *function = NULL;
+	char what[96];
+	int rc;
+
+	snprintf(what, sizeof(what), "finding %s in the driver", name);
+	rc = cuda_status(cudaGetDriverEntryPointByVersion(name, &function, version,
+	                                                  cudaEnableDefault, &found), what);
+	if (rc == 0 && (found != cudaDriverEntryPointSuccess || !function))
+		rc = rung__fail(RUNG_E_NOSUP, "cuda: this driver does not have %s: %s", name, cure);
+	if (rc == 0)
+		memcpy(function_out, &function, sizeof(function));
+	return rc;
+}
+
+static int find_driver(void)
+{
+	static const char cure[] = "use a newer driver";
+	int rc = 0;
+
+	if (!driver.found)
+		rc = rung__gpu_find("cuDevicePrimaryCtxRetain", 7000, cure, &driver.retain);
+	if (!driver.found && rc == 0)
+		rc = rung__gpu_find("cuCtxPushCurrent", 4000, cure, &driver.push);
+	if (!driver.found && rc == 0)
+		rc = rung__gpu_find("cuCtxPopCurrent", 4000, cure, &driver.pop);
+	driver.found = rc == 0;
+	return rc;
+}
+
+static int find_context(int gpu, struct CUctx_st **context_out)
+{
+	struct CUctx_st *context = NULL;
+	int rc;
+
+	if (gpu < 0 || gpu >= CONTEXTS_MAX)
+		return cuda_status(cudaErrorInvalidDevice, "making a GPU current");
+	pthread_mutex_lock(&driver.lock);
+	rc = find_driver();
+	context = driver.contexts[gpu];
+	if (rc == 0 && !context)
+		rc = cuda_status((cudaError_t)driver.retain(&context, gpu), "making a GPU current");
+	if (rc == 0)
+		driver.contexts[gpu] = *context_out = context;
+	pthread_mutex_unlock(&driver.lock);
+	return rc;
+}
+
+/*
+ * CUDA is unloaded by exit handlers while the store's threads still run. A handler that runs before
+ * those, because it is registered after them, closes this gate and waits for the threads inside. A
+ * thread counts itself before it looks whether the gate is closed, and the handler closes it before
+ * it looks at the count, so one of the two sees the other.
+ */
+static struct {
+	pthread_once_t once;
+	pid_t process;             /* a child of fork() has none of the threads */
+	atomic_uint inside;        /* threads */
+	atomic_bool closed;
+} gate = { .once = PTHREAD_ONCE_INIT };
+
+static _Thread_local unsigned gate_depth;   /* of this thread: calls nest */
+
+static void gate_leave(void)
+{
+	if (--gate_depth == 0)
+		atomic_fetch_sub(&gate.inside, 1);
+}
+
+static int gate_enter(void)
+{
+	if (gate_depth++ > 0)
+		return 0;
+	atomic_fetch_add(&gate.inside, 1);
+	if (!atomic_load(&gate.closed))
+		return 0;
+	gate_leave();
+	return rung__fail(RUNG_E_CANCELED, "cuda: the process is exiting; close stores before");
+}
+
+static void close_gate(void)
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+	const unsigned own = gate_depth > 0;
+
+	if (getpid() != gate.process)
+		return;
+	atomic_store(&gate.closed, true);
+	for (unsigned ms = 0; ms < EXIT_WAIT_MS && atomic_load(&gate.inside) > own; ms++)
+		nanosleep(&pause, NULL);
+}
+
+static void register_gate(void)
+{
+	gate.process = getpid();
+	(void)atexit(close_gate);   /* without memory for it, exit is as if there were no gate */
+}
+
+void rung__gpu_close_at_exit(void)
+{
+	pthread_once(&gate.once, register_gate);
+}
+
+int rung__gpu_adopt(int gpu)
+{
+	int rc = gate_enter();
+
+	if (rc < 0)
+		return rc;
+	rc = cuda_status(cudaSetDevice(gpu), "making a GPU current");
+	gate_leave();
+	return rc;
+}
+
+/* What rung__gpu_leave() undoes: a pushed context, and above that bit the thread's capture mode. */
+enum { PUSHED = 1, MODE_SHIFT = 1 };
+
+static void leave_context(int before)
+{
+	struct CUctx_st *context;
+
+	if (before & PUSHED)
+		(void)driver.pop(&context);   /* ours, whatever has happened to the GPU since */
+}
+
+/*
+ * CUDA holds some calls to be unsafe while a stream is captured into a graph, cudaEventQuery()
+ * among them, and one of them, in any thread, makes the capture fail. None of rung's is on a
+ * captured stream (rung__gpu_check_capture()) or depends on one, so they are allowed, to a caller's
+ * thread for as long as it is in here.
+ *
+ * The runtime works on the context that is current, and a push leaves the thread's own choice of a
+ * GPU as it is. cudaSetDevice() does not: since CUDA 12 the way back creates a context, some
+ * hundreds of MiB, on a GPU that was never chosen, and without the way back the caller's next
+ * allocation would be on ours.
+ */
+static int enter_context(int gpu, int *before_out)
+{
+	enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+	struct CUctx_st *context = NULL;
+	int current, rc = cuda_status(cudaGetDevice(&current), "asking which GPU is current");
+	bool pushes = rc == 0 && current != gpu;
+
+	*before_out = RUNG__GPU_SAME;
+	if (pushes)
+		rc = find_context(gpu, &context);
+	if (pushes && rc == 0)
+		rc = cuda_status((cudaError_t)driver.push(context), "making a GPU current");
+	if (rc < 0)
+		return rc;
+	*before_out = pushes ? PUSHED : 0;
+	rc = cuda_status(cudaThreadExchangeStreamCaptureMode(&mode),
+	                 "allowing calls during a capture");
+	if (rc < 0) {
+		leave_context(*before_out);
+		*before_out = RUNG__GPU_SAME;
+		return rc;
+	}
+	*before_out |= (int)mode << MODE_SHIFT;
+	return 0;
+}
+
+int rung__gpu_enter(int gpu, int *before_out)
+{
+	int rc = gate_enter();
+
+	*before_out = RUNG__GPU_EXITING;
+	if (rc < 0)
+		return rc;
+	rc = enter_context(gpu, before_out);
+	if (rc < 0)
+		gate_leave();
+	return rc;
+}
+
+void rung__gpu_leave(int before)
+{
+	enum cudaStreamCaptureMode mode = (enum cudaStreamCaptureMode)(before >> MODE_SHIFT);
+
+	if (before < 0)
+		return;
+	(void)cudaThreadExchangeStreamCaptureMode(&mode);
+	leave_context(before);
+	gate_leave();
+}
+
+int rung__gpu_check_capture(cudaStream_t stream, const char *what)
+{
+	enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+	cudaError_t err = cudaStreamIsCapturing(stream, &status);
+
+	if (err == cudaErrorStreamCaptureImplicit) {
+		(void)cudaGetLastError();
+		return rung__fail(RUNG_E_NOSUP, "%s: the default stream, while a stream that is in "
+		                  "order with it is captured into a CUDA graph; use another "
+		                  "stream, or wait until the capture has ended", what);
+	}
+	if (err != cudaSuccess)
+		return cuda_status(err, "asking whether a stream is captured");
+	if (status != cudaStreamCaptureStatusNone)
+		return rung__fail(RUNG_E_NOSUP, "%s: stream %p is captured into a CUDA graph; "
+		                  "use another stream, or wait until the capture has ended", what,
+		                  (void *)stream);
+	return 0;
+}
+
+/* The first question to CUDA: without a driver this is where it says so. */
+static int check_gpu(int gpu)
+{
+	int count, rc = cuda_status(cudaGetDeviceCount(&count), "looking for GPUs");
+
+	if (rc < 0)
+		return rc;
+	if (gpu < 0 || gpu >= count)
+		return rung__fail(RUNG_E_NODEV, "cuda: there is no GPU %d: CUDA shows %d to this process (CUDA_VISIBLE_DEVICES)", gpu, count);
+	return 0;
+}
+
+int rung__gpu_current(void)
+{
+	int gpu, rc = check_gpu(0);
+
+	if (rc == 0)
+		rc = cuda_status(cudaGetDevice(&gpu), "asking which GPU is current");
+	return rc < 0 ? rc : gpu;
+}
+
+/* -1 where the kernel does not say, or there is one node only. */
+static int node_of(const char *bus_id)
+{
+	char path[512];
+	int node = -1;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s/numa_node", rung__machine_root, bus_id);
+	file = fopen(path, "re");
+	if (!file)
+		return -1;
+	if (fscanf(file, "%d", &node) != 1)
+		node = -1;
+	fclose(file);
+	return node;
+}
+
+static int memory_of(int gpu, struct rung_gpu_info *info)
+{
+	size_t free_bytes = 0, total_bytes = 0;
+	int before, rc = rung__gpu_enter(gpu, &before);
+
+	if (rc < 0)
+		return rc;
+	rc = cuda_status(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for a GPU's free memory");
+	rung__gpu_leave(before);
+	info->free_bytes = free_bytes;
+	info->total_bytes = total_bytes;
+	return rc;
+}
+
+int rung__gpu_info(int gpu, struct rung_gpu_info *info_out)
+{
+	struct rung_gpu_info info = { .size = sizeof(info) };
+	struct cudaDeviceProp prop;
+	int rc = check_gpu(gpu);
+
+	if (rc == 0)
+		rc = cuda_status(cudaGetDeviceProperties(&prop, gpu), "asking for a GPU's name");
+	if (rc == 0)
+		rc = cuda_status(cudaDeviceGetPCIBusId(info.bus_id, (int)sizeof(info.bus_id), gpu), "asking for a GPU's address");
+	if (rc == 0)
+		rc = memory_of(gpu, &info);
+	if (rc < 0)
+		return rc;
+	snprintf(info.name, sizeof(info.name), "%.*s", (int)sizeof(info.name) - 1, prop.name);
+	for (char *c = info.bus_id; *c; c++)   /* as sysfs has it */
+		*c = (char)tolower((unsigned char)*c);
+	info.node = node_of(info.bus_id);
+	*info_out = info;
+	return 0;
+}
+
+int rung__gpu_can_read(int gpu, int peer)
+{
+	int can = 0, rc = check_gpu(gpu);
+
+	if (rc == 0)
+		rc = check_gpu(peer);
+	if (rc == 0)
+		rc = cuda_status(cudaDeviceCanAccessPeer(&can, gpu, peer), "asking whether GPUs reach each other");
+	return rc < 0 ? rc : can;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Element types. */
+#include <string.h>
+
+#include "base/internal.h"
+#include "rung/dtype.h"
+
+static const struct {
+	const char *name;
+	size_t bytes;
+} dtypes[RUNG_DTYPE_COUNT] = {
+	[RUNG_DTYPE_NONE] = { "none", 0 },
+#define DTYPE_ROW(code, name, bytes, descr) [code] = { name, bytes },
+	RUNG_DTYPE_LIST(DTYPE_ROW)
+#undef DTYPE_ROW
+};
+
+size_t rung_dtype_bytes(enum rung_dtype dtype)
+{
+	return (unsigned)dtype < RUNG_DTYPE_COUNT ? dtypes[dtype].bytes : 0;
+}
+
+const char *rung_dtype_name(enum rung_dtype dtype)
+{
+	return (unsigned)dtype < RUNG_DTYPE_COUNT ? dtypes[dtype].name : dtypes[0].name;
+}
+
+enum rung_dtype rung_dtype_parse(const char *name)
+{
+	for (int i = 1; i < RUNG_DTYPE_COUNT; i++) {
+		if (strcmp(name, dtypes[i].name) == 0)
+			return (enum rung_dtype)i;
+	}
+	return RUNG_DTYPE_NONE;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How much host memory may still be taken: the kernel's own estimate, and the limits of the control groups above us. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "plan/plan_internal.h"
+
+#define NO_LIMIT (UINT64_C(1) << 62)   /* version 1 writes the most whole pages that 63 bits hold */
+
+static bool read_u64(const char *root, const char *path, uint64_t *value_out)
+{
+	char name[512];
+	unsigned long long value;
+	FILE *file;
+	bool ok;
+
+	snprintf(name, sizeof(name), "%s%s", root, path);
+	file = fopen(name, "re");
+	if (!file)
+		return false;
+	ok = fscanf(file, "%llu", &value) == 1;   /* "max" is no number: no limit */
+	fclose(file);
+	if (ok)
+		*value_out = value;
+	return ok;
+}
+
+static uint64_t mem_available(const char *root)
+{
+	unsigned long long kib;
+	char name[512], line[256];
+	uint64_t bytes = 0;
+	FILE *file;
+
+	snprintf(name, sizeof(name), "%s/proc/meminfo", root);
+	file = fopen(name, "re");
+	if (!file)
+		return 0;
+	while (fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
+			bytes = (uint64_t)kib * 1024;
+	}
+	fclose(file);
+	return bytes;
+}
+
+/* Our group's path in a hierarchy, from /proc/self/cgroup: "0::/a/b" (v2) or "5:memory:/a/b" (v1). */
+static bool group_path(const char *root, bool v2, char *path, size_t path_bytes)
+{
+	char name[512], line[512];
+	bool found = false;
+	FILE *file;
+
+	snprintf(name, sizeof(name), "%s/proc/self/cgroup", root);
+	file = fopen(name, "re");
+	if (!file)
+		return false;
+	while (!found && fgets(line, sizeof(line), file)) {
+		char *controllers = strchr(line, ':');
+		char *group = controllers ? strchr(controllers + 1, ':') : NULL;
+
+		line[strcspn(line, "\n")] = 0;
+		if (!group)
+			continue;
+		*group++ = 0;
+		controllers++;
+		if (v2 ? controllers[0] == 0 : strcmp(controllers, "memory") == 0) {
+			snprintf(path, path_bytes, "%s", strcmp(group, "/") == 0 ? "" : group);
+			found = true;
+		}
+	}
+	fclose(file);
+	return found;
+}
+
+/* Bytes behind the names of memory.stat that hold what files have in memory, which the kernel takes back before a limit is met. */
+static uint64_t group_caches(const char *root, const char *folder, bool v2)
+{
+	char name[512], line[128], key[64];
+	unsigned long long value;
+	uint64_t sum = 0;
+	FILE *file;
+
+	snprintf(name, sizeof(name), "%s%s/memory.stat", root, folder);
+	file = fopen(name, "re");
+	if (!file)
+		return 0;
+	while (fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "%63s %llu", key, &value) != 2)
+			continue;
+		if (strcmp(key, v2 ? "active_file" : "total_active_file") == 0 || strcmp(key, v2 ? "inactive_file" : "total_inactive_file") == 0)
+			sum += value;
+	}
+	fclose(file);
+	return sum;
+}
+
+struct group_memory {
+	uint64_t limit, free;   /* UINT64_MAX: no limit */
+};
+
+/* The tightest of our group's and its parents' limits, and what is left where least is left, which may be another. */
+static struct group_memory group_memory(const char *root, bool v2)
+{
+	const char *mount = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+	const char *limit_file = v2 ? "memory.max" : "memory.limit_in_bytes";
+	const char *usage_file = v2 ? "memory.current" : "memory.usage_in_bytes";
+	struct group_memory least = { UINT64_MAX, UINT64_MAX };
+	char group[384];
+
+	if (!group_path(root, v2, group, sizeof(group)))
+		return least;
+	for (;;) {
+		uint64_t limit, usage;
+		char *slash;
+		char folder[448], name[480];
+
+		snprintf(folder, sizeof(folder), "%s%s", mount, group);
+		snprintf(name, sizeof(name), "%s/%s", folder, limit_file);
+		if (read_u64(root, name, &limit) && limit < NO_LIMIT) {
+			least.limit = RUNG__MIN(least.limit, limit);
+			snprintf(name, sizeof(name), "%s/%s", folder, usage_file);
+			if (read_u64(root, name, &usage)) {
+				usage -= RUNG__MIN(usage, group_caches(root, folder, v2));
+				least.free = RUNG__MIN(least.free, limit > usage ? limit - usage : 0);
+			}
+		}
+		slash = strrchr(group, '/');
+		if (!slash)
+			return least;
+		*slash = 0;
+	}
+}
+
+uint64_t rung__host_memory_free(const char *root)
+{
+	uint64_t available = mem_available(root);
+
+	available = RUNG__MIN(available, group_memory(root, true).free);
+	return RUNG__MIN(available, group_memory(root, false).free);
+}
+
+uint64_t rung__host_memory_limit(const char *root)
+{
+	return RUNG__MIN(group_memory(root, true).limit, group_memory(root, false).limit);
+}
+
+uint64_t rung__host_memory_budget(const char *root)
+{
+	const long pages = sysconf(_SC_PHYS_PAGES);
+	const uint64_t free_bytes = rung__host_memory_free(root);
+	const uint64_t quarter = pages > 0 ? (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) / 4 : UINT64_C(1) << 30;
+
+	return free_bytes ? RUNG__MIN(quarter, free_bytes / 4 * 3) : quarter;
+}

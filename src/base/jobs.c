@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads that take the next number until there is none. One lock guards the counts; it is not held during a job. */
+#include "base/jobs.h"
+
+#include <string.h>
+
+#include "base/thread.h"
+
+struct worker {
+	pthread_t thread;
+	struct rung__jobs *jobs;
+	uint32_t number;
+};
+
+struct rung__jobs {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	rung__job_fn fn;
+	void *ctx;
+	uint64_t count, begun, ended;
+	bool stopped;
+	int rc;
+	char text[RUNG__ERROR_BYTES];   /* the last error belongs to a thread: carried to the caller's */
+	uint32_t worker_count;
+	struct worker workers[];
+};
+
+static void note(struct rung__jobs *jobs, int rc)
+{
+	jobs->ended++;
+	if (rc < 0 && jobs->rc == 0) {
+		jobs->rc = rc;
+		memcpy(jobs->text, rung_last_error(), strlen(rung_last_error()) + 1);
+		jobs->stopped = true;
+	}
+	pthread_cond_broadcast(&jobs->changed);
+}
+
+static void *work(void *ctx)
+{
+	struct worker *worker = ctx;
+	struct rung__jobs *jobs = worker->jobs;
+
+	pthread_mutex_lock(&jobs->lock);
+	while (!jobs->stopped && jobs->begun < jobs->count) {
+		const uint64_t job = jobs->begun++;
+		int rc;
+
+		pthread_mutex_unlock(&jobs->lock);
+		rc = jobs->fn(jobs->ctx, job, worker->number);
+		pthread_mutex_lock(&jobs->lock);
+		note(jobs, rc);
+	}
+	pthread_mutex_unlock(&jobs->lock);
+	return NULL;
+}
+
+/* Fewer threads than wanted are enough. */
+static int start_workers(struct rung__jobs *jobs, uint32_t threads)
+{
+	int err = 0;
+
+	while (jobs->worker_count < threads && err == 0) {
+		struct worker *worker = &jobs->workers[jobs->worker_count];
+
+		*worker = (struct worker){ .jobs = jobs, .number = jobs->worker_count };
+		err = rung__thread_start(&worker->thread, work, worker);
+		jobs->worker_count += err == 0;
+	}
+	return jobs->worker_count ? 0 : err;
+}
+
+int rung__jobs_start(uint32_t threads, uint64_t count, rung__job_fn fn, void *ctx, struct rung__jobs **jobs_out)
+{
+	const uint32_t wanted = (uint32_t)RUNG__MAX(RUNG__MIN(threads, count), 1u);
+	struct rung__jobs *jobs = rung__zalloc(sizeof(*jobs) + wanted * sizeof(jobs->workers[0]));
+	int err;
+
+	if (!jobs)
+		return rung__fail(RUNG_E_NOMEM, "no memory for %" PRIu32 " threads", wanted);
+	jobs->fn = fn;
+	jobs->ctx = ctx;
+	jobs->count = count;
+	pthread_mutex_init(&jobs->lock, NULL);
+	pthread_cond_init(&jobs->changed, NULL);
+	err = start_workers(jobs, wanted);
+	if (err == 0) {
+		*jobs_out = jobs;
+		return 0;
+	}
+	rung__jobs_end(jobs);
+	return rung__fail_errno(err, "starting a thread");
+}
+
+bool rung__jobs_wait(struct rung__jobs *jobs, uint64_t ended)
+{
+	bool good;
+
+	pthread_mutex_lock(&jobs->lock);
+	while (jobs->ended < ended && !jobs->stopped)
+		pthread_cond_wait(&jobs->changed, &jobs->lock);
+	good = !jobs->stopped;
+	pthread_mutex_unlock(&jobs->lock);
+	return good;
+}
+
+void rung__jobs_stop(struct rung__jobs *jobs)
+{
+	pthread_mutex_lock(&jobs->lock);
+	jobs->stopped = true;
+	pthread_cond_broadcast(&jobs->changed);
+	pthread_mutex_unlock(&jobs->lock);
+}
+
+int rung__jobs_end(struct rung__jobs *jobs)
+{
+	int rc;
+
+	if (!jobs)
+		return 0;
+	for (uint32_t i = 0; i < jobs->worker_count; i++)
+		pthread_join(jobs->workers[i].thread, NULL);
+	rc = jobs->rc < 0 ? rung__fail_text(jobs->rc, jobs->text) : 0;
+	pthread_cond_destroy(&jobs->changed);
+	pthread_mutex_destroy(&jobs->lock);
+	rung__free(jobs);
+	return rc;
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Heap memory with a limit that tests set, and the options check. */
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "base/internal.h"
+
+#define HUGE_BYTES (2u << 20)
+
+static _Atomic int64_t allocations_left = -1;
+
+void rung__alloc_limit(int64_t count)
+{
+	atomic_store(&allocations_left, count);
+}
+
+static bool may_allocate(void)
+{
+	int64_t left = atomic_load_explicit(&allocations_left, memory_order_relaxed);
+
+	while (left >= 0) {
+		if (left == 0)
+			return false;
+		if (atomic_compare_exchange_weak(&allocations_left, &left, left - 1))
+			return true;
+	}
+	return true;
+}
+
+void *rung__malloc(size_t bytes)
+{
+	return may_allocate() ? malloc(bytes ? bytes : 1) : NULL;
+}
+
+void *rung__zalloc(size_t bytes)
+{
+	return may_allocate() ? calloc(1, bytes ? bytes : 1) : NULL;
+}
+
+void *rung__malloc_array(uint64_t count, size_t item_bytes)
+{
+	uint64_t bytes;
+
+	if (!rung__mul(count, item_bytes, &bytes) || bytes > PTRDIFF_MAX)
+		return NULL;
+	return rung__malloc((size_t)bytes);
+}
+
+void *rung__zalloc_array(uint64_t count, size_t item_bytes)
+{
+	uint64_t bytes;
+
+	if (!rung__mul(count, item_bytes, &bytes) || bytes > PTRDIFF_MAX)
+		return NULL;
+	return rung__zalloc((size_t)bytes);
+}
+
+void *rung__realloc_array(void *ptr, uint64_t count, size_t item_bytes)
+{
+	uint64_t bytes;
+
+	if (!rung__mul(count, item_bytes, &bytes) || bytes > PTRDIFF_MAX || !may_allocate())
+		return NULL;
+	return realloc(ptr, bytes ? (size_t)bytes : 1);
+}
+
+void *rung__malloc_aligned(size_t align, size_t bytes)
+{
+	void *ptr;
+
+	if (!may_allocate() || bytes > PTRDIFF_MAX - align)
+		return NULL;
+	ptr = aligned_alloc(align, (size_t)rung__align_up(bytes ? bytes : 1, align));
+	return ptr;
+}
+
+void *rung__malloc_huge(uint64_t bytes)
+{
+	void *ptr;
+
+	if (bytes < 2 * HUGE_BYTES)
+		return rung__malloc_aligned(RUNG__HUGE_ALIGN, (size_t)bytes);
+	if (!may_allocate() || bytes > PTRDIFF_MAX - HUGE_BYTES || posix_memalign(&ptr, HUGE_BYTES, (size_t)bytes) != 0)
+		return NULL;
+	madvise(ptr, (size_t)bytes & ~(size_t)(RUNG__PAGE_BYTES - 1), MADV_HUGEPAGE);   /* advice: small pages serve as well */
+	return ptr;
+}
+
+char *rung__strdup(const char *text)
+{
+	size_t bytes = strlen(text) + 1;
+	char *copy = rung__malloc(bytes);
+
+	return copy ? memcpy(copy, text, bytes) : NULL;
+}
+
+char *rung__format(const char *format, ...)
+{
+	va_list args;
+	char *text;
+	int len;
+
+	va_start(args, format);
+	len = vsnprintf(NULL, 0, format, args);
+	va_end(args);
+	if (len < 0)
+		return NULL;
+	text = rung__malloc((size_t)len + 1);
+	if (!text)
+		return NULL;
+	va_start(args, format);
+	vsnprintf(text, (size_t)len + 1, format, args);
+	va_end(args);
+	return text;
+}
+
+void rung__free(void *ptr)
+{
+	free(ptr);
+}
+
+void rung_free(void *ptr)
+{
+	free(ptr);
+}
+
+/* Address space only. Takes a huge page more than asked for and gives the ends back, since mmap only aligns to small pages. */
+static unsigned char *reserve(uint64_t size)
+{
+	unsigned char *map, *base;
+	size_t lead, tail;
+
+	if (size > PTRDIFF_MAX - HUGE_BYTES || !may_allocate())
+		return NULL;
+	map = mmap(NULL, (size_t)size + HUGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (map == MAP_FAILED)
+		return NULL;
+	base = (unsigned char *)rung__align_up((uint64_t)(uintptr_t)map, HUGE_BYTES);
+	lead = (size_t)(base - map);
+	tail = HUGE_BYTES - lead;
+	if (lead)
+		munmap(map, lead);
+	if (tail)
+		munmap(base + size, tail);
+	return base;
+}
+
+/* Over what is mapped at `base`. */
+static bool map_at(unsigned char *base, uint64_t size, int prot, int flags, int fd, uint64_t offset)
+{
+	if (mmap(base, (size_t)size, prot, flags | MAP_FIXED, fd, (off_t)offset) == MAP_FAILED)
+		return false;
+	madvise(base, (size_t)size, MADV_HUGEPAGE);   /* advice: small pages serve as well */
+	madvise(base, (size_t)size, MADV_DONTFORK);
+	return true;
+}
+
+static void *map_new(uint64_t bytes, int prot, int flags, int fd)
+{
+	uint64_t size = rung__align_up(bytes ? bytes : 1, RUNG__PAGE_BYTES);
+	unsigned char *base = size < bytes ? NULL : reserve(size);
+
+	if (base && !map_at(base, size, prot, flags, fd, 0)) {
+		munmap(base, (size_t)size);
+		return NULL;
+	}
+	return base;
+}
+
+void *rung__map_pages(uint64_t bytes)
+{
+	return map_new(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+}
+
+void *rung__map_growing(uint64_t bytes)
+{
+	void *base = rung__map_pages(bytes);
+
+	if (base)
+		madvise(base,
+		        (size_t)rung__align_up(RUNG__MIN(bytes, HUGE_BYTES), RUNG__PAGE_BYTES),
+		        MADV_NOHUGEPAGE);
+	return base;
+}
+
+void *rung__map_shared(int fd, uint64_t bytes, bool writable)
+{
+	return map_new(bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_NORESERVE, fd);
+}
+
+bool rung__map_shared_at(void *base, int fd, uint64_t offset, uint64_t bytes)
+{
+	return map_at(base, rung__align_up(bytes ? bytes : 1, RUNG__PAGE_BYTES), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, offset);
+}
+
+bool rung__map_readonly(void *base, int fd, uint64_t bytes)
+{
+	return map_at(base, rung__align_up(bytes ? bytes : 1, RUNG__PAGE_BYTES), PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
+}
+
+void rung__unmap_pages(void *ptr, uint64_t bytes)
+{
+	if (ptr)
+		munmap(ptr, (size_t)rung__align_up(bytes ? bytes : 1, RUNG__PAGE_BYTES));
+}
+
+int rung__opts_take(void *dst, size_t dst_size, const void *src, const char *what)
+{
+	const unsigned char *bytes = src;
+	size_t src_size;
+
+	if (!src)
+		return 0;
+	memcpy(&src_size, src, sizeof(src_size));
+	if (src_size < sizeof(size_t))
+		return rung__fail(RUNG_E_INVAL, "%s: size is %zu: set it with the struct's initialiser", what, src_size);
+	for (size_t i = dst_size; i < src_size; i++) {
+		if (bytes[i])
+			return rung__fail(RUNG_E_ABI, "%s: has %zu bytes with byte %zu set, this rung knows %zu: update the library",
+			                  what, src_size, i, dst_size);
+	}
+	memcpy(dst, src, RUNG__MIN(dst_size, src_size));
+	return 0;
+}
+
+int rung__opts_give(void *dst, const void *known, size_t known_bytes, const char *what)
+{
+	size_t size;
+
+	memcpy(&size, dst, sizeof(size));
+	if (size < sizeof(size))
+		return rung__fail(RUNG_E_INVAL, "%s: size is %zu: set it to sizeof(struct %s)", what, size, what);
+	if (size > known_bytes)
+		return rung__fail(RUNG_E_ABI, "%s: has %zu bytes, this rung knows %zu: update the library", what, size, known_bytes);
+	memcpy((char *)dst + sizeof(size), (const char *)known + sizeof(size), size - sizeof(size));
+	return 0;
+}
+
+uint64_t rung__now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+int rung__thread_number(void)
+{
+#ifdef _OPENMP
+	return omp_get_thread_num();
+#else
+	return 0;
+#endif
+}
+
+#ifdef _OPENMP
+static atomic_bool has_team, is_forked;
+
+/* The threads of libgomp's team are not here, and it would wait for them for ever. No call of OpenMP's: LLVM's holds its locks until it is told of the fork. */
+static void leave_team(void)
+{
+	if (atomic_load(&has_team))
+		atomic_store(&is_forked, true);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, leave_team);
+}
+#endif
+
+int rung__threads(uint32_t wanted)
+{
+#ifdef _OPENMP
+	if (!atomic_load_explicit(&has_team, memory_order_relaxed))
+		atomic_store(&has_team, true);
+	if (atomic_load_explicit(&is_forked, memory_order_relaxed))
+		return 1;
+	if (wanted == 0)
+		return omp_get_max_threads();
+	return wanted > 1024 ? 1024 : (int)wanted;
+#else
+	(void)wanted;
+	return 1;
+#endif
+}

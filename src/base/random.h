@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Draws that depend on a key and a running number only: the same for any order of execution, also on a GPU. Private.
+ *
+ * Stream `key` is splitmix64 started at `key` (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
+ */
+#ifndef RUNG_RANDOM_H
+#define RUNG_RANDOM_H
+
+#include "base/internal.h"
+
+#define RUNG__STREAM_STEP UINT64_C(0x9e3779b97f4a7c15)
+
+struct rung__stream {
+	uint64_t state;
+};
+
+/** A key made of two: not symmetric, so that (a, b) and (b, a) differ. */
+static RUNG__ANYWHERE inline uint64_t rung__key_join(uint64_t a, uint64_t b)
+{
+	return rung__mix64(rung__mix64(a) ^ b);
+}
+
+/** Number `i` of stream `key`. The step is what rung__mix64() adds before it mixes. */
+static RUNG__ANYWHERE inline uint64_t rung__stream_at(uint64_t key, uint64_t i)
+{
+	return rung__mix64(key + i * RUNG__STREAM_STEP);
+}
+
+static inline uint64_t rung__stream_next(struct rung__stream *stream)
+{
+	const uint64_t value = rung__mix64(stream->state);
+
+	stream->state += RUNG__STREAM_STEP;
+	return value;
+}
+
+/**
+ * 64 random bits as a number below `limit` (at least 1), every one equally likely: Lemire, "Fast Random Integer Generation in an
+ * Interval", 2019. False: these bits are among those that are too many; take the next.
+ */
+static RUNG__ANYWHERE inline bool rung__bits_below(uint64_t bits, uint64_t limit, uint64_t *value_out)
+{
+	const unsigned __int128 product = (unsigned __int128)bits * limit;
+
+	*value_out = (uint64_t)(product >> 64);
+	/* 2^64 mod limit: so many low halves are one too many */
+	return (uint64_t)product >= limit || (uint64_t)product >= (0 - limit) % limit;
+}
+
+/** The stream's next number below `limit`. */
+static inline uint64_t rung__stream_below(struct rung__stream *stream, uint64_t limit)
+{
+	uint64_t value;
+
+	while (!rung__bits_below(rung__stream_next(stream), limit, &value))
+		;
+	return value;
+}
+
+#endif

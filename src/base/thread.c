@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Starting threads, and waiting for their end. */
+#include <errno.h>
+#include <signal.h>
+#include <time.h>
+
+#include "base/internal.h"
+#include "base/thread.h"
+
+int rung__thread_start(pthread_t *thread, void *(*run)(void *), void *ctx)
+{
+	sigset_t all, before;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(thread, NULL, run, ctx);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return rc;
+}
+
+void rung__cond_init(pthread_cond_t *cond)
+{
+	pthread_condattr_t monotonic;
+
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(cond, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+}
+
+struct timespec rung__deadline(uint64_t ns)
+{
+	uint64_t until = rung__now_ns() + ns;
+
+	return (struct timespec){ .tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u) };
+}
+
+void rung__end_init(struct rung__end *end)
+{
+	pthread_mutex_init(&end->lock, NULL);
+	rung__cond_init(&end->changed);
+	end->reached = false;
+}
+
+void rung__end_fini(struct rung__end *end)
+{
+	pthread_cond_destroy(&end->changed);
+	pthread_mutex_destroy(&end->lock);
+}
+
+void rung__end_reach(struct rung__end *end)
+{
+	pthread_mutex_lock(&end->lock);
+	end->reached = true;
+	pthread_cond_signal(&end->changed);
+	pthread_mutex_unlock(&end->lock);
+}
+
+bool rung__end_join(struct rung__end *end, pthread_t thread, uint64_t ns)
+{
+	const struct timespec until = rung__deadline(ns);
+	bool reached;
+	int rc = 0;
+
+	pthread_mutex_lock(&end->lock);
+	while (!end->reached && rc != ETIMEDOUT)
+		rc = pthread_cond_timedwait(&end->changed, &end->lock, &until);
+	reached = end->reached;
+	pthread_mutex_unlock(&end->lock);
+	if (reached)
+		pthread_join(thread, NULL);   /* it returns */
+	return reached;
+}

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cold-row cache: its memory, and the life of a row in it. */
+#include <assert.h>
+#include <string.h>
+
+#include "cache/cache_internal.h"
+
+/* ---- memory ---- */
+
+/* Offsets in the index. */
+struct layout {
+	uint64_t heads, heads_count, ghosts, frames, bytes;
+	uint64_t levels[RUNG__CACHE_LEVELS_MAX], level_words[RUNG__CACHE_LEVELS_MAX];
+	unsigned level_count;
+};
+
+/* Nothing overflows: below 2^38 bytes for frames, and words for 2^64 rows are below 2^62 bytes. */
+static bool lay_out(const struct rung__cache_shape *shape, struct layout *layout)
+{
+	uint64_t rank_end, words = shape->row_count;
+
+	*layout = (struct layout){ 0 };
+	if (shape->frame_count == 0 || shape->frame_count >= UINT32_MAX || shape->row_count == 0 ||
+	    !rung__add(shape->rank_first, shape->row_count, &rank_end))
+		return false;
+	layout->heads = rung__align_up(sizeof(struct rung__cache_index), 64);
+	layout->heads_count = rung__cache_heads_count(shape->frame_count);
+	layout->ghosts = layout->heads + layout->heads_count * sizeof(uint32_t);
+	layout->frames = rung__align_up(layout->ghosts + layout->heads_count * sizeof(uint32_t), 64);
+	layout->bytes = rung__align_up(layout->frames + shape->frame_count * sizeof(struct rung__cache_frame), 64);
+	do {
+		words = (words - 1) / 64 + 1;
+		layout->levels[layout->level_count] = layout->bytes;
+		layout->level_words[layout->level_count++] = words;
+		layout->bytes += words * sizeof(uint64_t);
+	} while (words > 1);
+	layout->bytes = rung__align_up(layout->bytes, RUNG__PAGE_BYTES);
+	return true;
+}
+
+uint64_t rung__cache_index_bytes(const struct rung__cache_shape *shape)
+{
+	struct layout layout;
+
+	return lay_out(shape, &layout) ? layout.bytes : 0;
+}
+
+static void init_index(struct rung__cache_index *index, const struct rung__cache_shape *shape)
+{
+	index->shape = *shape;
+	index->version = RUNG__CACHE_VERSION;
+	index->magic = RUNG__CACHE_MAGIC;
+}
+
+static int check_index(const struct rung__cache_index *index, const struct rung__cache_shape *shape)
+{
+	if (index->magic != RUNG__CACHE_MAGIC || index->version != RUNG__CACHE_VERSION)
+		return rung__fail(RUNG_E_FORMAT, "cold-row cache: the other process has version %u of its index, not %u: use one version of rung",
+		                  index->magic == RUNG__CACHE_MAGIC ? index->version : 0, RUNG__CACHE_VERSION);
+	if (index->shape.rank_first != shape->rank_first || index->shape.row_count != shape->row_count ||
+	    index->shape.frame_count != shape->frame_count)
+		return rung__fail(RUNG_E_FORMAT, "cold-row cache: the other process keeps %" PRIu64 " of the %" PRIu64 " rows from rank %" PRIu64
+		                  " on, not %" PRIu64 " of %" PRIu64 " from %" PRIu64, index->shape.frame_count, index->shape.row_count,
+		                  index->shape.rank_first, shape->frame_count, shape->row_count, shape->rank_first);
+	return 0;
+}
+
+static void map_index(struct rung__cache *cache, void *index, const struct layout *layout)
+{
+	unsigned char *base = index;
+
+	cache->index = index;
+	cache->heads = (uint32_t *)(void *)(base + layout->heads);
+	cache->heads_mask = layout->heads_count - 1;
+	cache->ghosts = (uint32_t *)(void *)(base + layout->ghosts);
+	cache->frames = (struct rung__cache_frame *)(void *)(base + layout->frames);
+	cache->frame_count = (uint32_t)cache->shape.frame_count;
+	cache->level_count = layout->level_count;
+	for (unsigned level = 0; level < layout->level_count; level++) {
+		cache->levels[level] = (uint64_t *)(void *)(base + layout->levels[level]);
+		cache->level_words[level] = layout->level_words[level];
+	}
+}
+
+static int take_memory(struct rung__cache *cache, uint64_t rows_max, uint32_t batches_max)
+{
+	cache->held = rung__zalloc_array(cache->frame_count, sizeof(*cache->held));
+	if (cache->shared)
+		cache->later = rung__zalloc_array(cache->frame_count, sizeof(*cache->later));
+	if (!cache->held || (cache->shared && !cache->later))
+		return rung__fail(RUNG_E_NOMEM, "cold-row cache: no memory for pins of %u frames",
+		                  cache->frame_count);
+	return rung__cache_window_init(cache, rows_max, batches_max);
+}
+
+static void free_cache(struct rung__cache *cache)
+{
+	rung__cache_window_fini(cache);
+	rung__free(cache->later);
+	rung__free(cache->held);
+	pthread_mutex_destroy(&cache->own);
+	rung__free(cache);
+}
+
+int rung__cache_open(const struct rung__cache_shape *shape, void *index, int fd, bool create,
+                     uint64_t rows_max,
+                     uint32_t batches_max, struct rung__cache **cache_out)
+{
+	struct rung__cache *cache;
+	struct layout layout;
+	int rc = 0;
+
+	if (!lay_out(shape, &layout))
+		return rung__fail(RUNG_E_FORMAT, "cold-row cache: %" PRIu64 " frames for %" PRIu64 " rows from rank %" PRIu64 " on cannot be",
+		                  shape->frame_count, shape->row_count, shape->rank_first);
+	if (create)
+		init_index(index, shape);
+	else
+		rc = check_index(index, shape);
+	if (rc < 0)
+		return rc;
+	cache = rung__zalloc(sizeof(*cache));
+	if (!cache)
+		return rung__fail(RUNG_E_NOMEM, "cold-row cache: out of memory");
+	cache->shape = *shape;
+	cache->shared = fd >= 0;
+	cache->seat_fd = -1;
+	map_index(cache, index, &layout);
+	pthread_mutex_init(&cache->own, NULL);
+	rc = take_memory(cache, rows_max, batches_max);
+	if (rc == 0 && cache->shared)
+		rc = rung__cache_seat_take(cache, fd);
+	if (rc < 0) {
+		free_cache(cache);
+		return rc;
+	}
+	/* what a dead client of this seat has left is taken back, also if no row is asked for */
+	rung__cache_lock(cache);
+	rung__cache_unlock(cache);
+	*cache_out = cache;
+	return 0;
+}
+
+void rung__cache_close(struct rung__cache *cache)
+{
+	if (!cache)
+		return;
+	rung__cache_lock(cache);
+	rung__cache_window_drop(cache);
+	rung__cache_unlock(cache);
+	if (cache->shared)
+		rung__cache_leave(cache);
+	free_cache(cache);
+}
+
+/* ---- rows ---- */
+
+/* What a frame knows of its next use after a hit: that of this process, or a nearer one of another that is still to come. */
+static uint32_t nearest(const struct rung__cache *cache, uint32_t known, uint32_t next_use)
+{
+	if (known != 0 && rung__cache_later(known, cache->clock) &&
+	    (next_use == 0 || rung__cache_later(next_use, known)))
+		return known;
+	return next_use;
+}
+
+static void pin_hit(struct rung__cache *cache, uint32_t link, uint32_t next_use)
+{
+	struct rung__cache_frame *frame = &cache->frames[link - 1];
+
+	if (rung__cache_frame_offered(frame))
+		rung__cache_frames_withdraw(cache, link);
+	frame->next_use = nearest(cache, frame->next_use, next_use);
+	frame->visited = 1;
+	frame->pins |= UINT32_C(1) << cache->seat;
+	cache->held[link - 1]++;
+}
+
+static enum rung__cache_found take_absent(struct rung__cache *cache, uint64_t row,
+                                          uint32_t next_use, uint32_t reader,
+                                          struct rung__cache_place *place_out)
+{
+	uint32_t link = rung__cache_choose(cache, row, next_use);
+
+	if (!link)
+		return RUNG__CACHE_PASS;
+	if (cache->held[link - 1] != 0)   /* only in an index that another process damaged */
+		return RUNG__CACHE_PASS;
+	rung__cache_frames_claim(cache, link, row, cache->seat);
+	cache->held[link - 1] = RUNG__CACHE_HELD_READING | reader;
+	*place_out = (struct rung__cache_place){ .frame = link - 1, .reader = reader };
+	return RUNG__CACHE_KEEP;
+}
+
+/* Read once: another process may write there while we look. */
+static uint32_t reader_of(const struct rung__cache_frame *frame)
+{
+	const uint16_t word = __atomic_load_n(&frame->state, __ATOMIC_RELAXED);
+
+	return (word & 0xff) == RUNG__CACHE_FRAME_READING ? word >> 8 : RUNG__CACHE_NONE;
+}
+
+/* A row that is not ours to read, and not read by us. */
+static enum rung__cache_found take_elsewhere(struct rung__cache *cache, uint32_t client,
+                                             uint64_t batch, uint64_t row,
+                                             struct rung__cache_place *place_out)
+{
+	if (!rung__cache_is_late(cache, client)) {
+		*place_out = (struct rung__cache_place){ .frame = RUNG__CACHE_NONE,
+		                                         .reader = client };
+		return RUNG__CACHE_ELSEWHERE;
+	}
+	rung__cache_window_take(cache, batch, row);
+	return RUNG__CACHE_LATE;
+}
+
+enum rung__cache_found rung__cache_take(struct rung__cache *cache, uint64_t batch, uint64_t rank,
+                                        uint32_t reader,
+                                        struct rung__cache_place *place_out)
+{
+	const uint64_t row = rank - cache->shape.rank_first;
+	const struct rung__cache_frame *frame;
+	uint32_t link, held, client, next_use;
+
+	assert(reader <= RUNG__CACHE_HELD_COUNT);
+	if (row >= cache->shape.row_count)
+		return RUNG__CACHE_PASS;
+	if (!cache->locked) {
+		rung__cache_window_take(cache, batch, row);
+		return RUNG__CACHE_PASS;
+	}
+	rung__cache_prefetch(cache, row);
+	link = rung__cache_frames_find(cache, row);
+	frame = rung__cache_frame_at(cache, link);
+	held = frame ? cache->held[link - 1] : 0;
+	client = frame ? reader_of(frame) : RUNG__CACHE_NONE;
+	if (client != RUNG__CACHE_NONE && client != cache->seat &&
+	    !(held & RUNG__CACHE_HELD_READING))
+		return take_elsewhere(cache, client, batch, row, place_out);
+	next_use = rung__cache_window_take(cache, batch, row);
+	if (!frame)
+		return take_absent(cache, row, next_use, reader, place_out);
+	*place_out = (struct rung__cache_place){ .frame = link - 1,
+	                                         .reader = held & RUNG__CACHE_HELD_COUNT };
+	if (held & RUNG__CACHE_HELD_READING)
+		return RUNG__CACHE_READING;
+	if (rung__cache_frame_state(frame) != RUNG__CACHE_FRAME_FILLED)   /* damage, as above */
+		return RUNG__CACHE_PASS;
+	pin_hit(cache, link, next_use);
+	return RUNG__CACHE_HIT;
+}
+
+void rung__cache_frame_filled(struct rung__cache *cache, uint32_t frame_idx)
+{
+	struct rung__cache_frame *frame = &cache->frames[frame_idx];
+	const uint32_t pins = cache->held[frame_idx];
+
+	cache->index->ended[cache->seat]++;
+	frame->pins = pins > 0 ? UINT32_C(1) << cache->seat : 0;
+	rung__cache_frames_fill(cache, frame_idx + 1, rung__cache_window_next(cache, frame->row));
+	if (pins == 0)
+		rung__cache_frames_offer(cache, frame_idx + 1);
+}
+
+void rung__cache_frame_failed(struct rung__cache *cache, uint32_t frame_idx)
+{
+	cache->index->ended[cache->seat]++;
+	rung__cache_frames_clear(cache, frame_idx + 1);
+	rung__cache_frames_push(cache, frame_idx + 1);
+}
+
+void rung__cache_filled(struct rung__cache *cache, uint32_t frame_idx, uint32_t pins)
+{
+	assert(cache->held[frame_idx] & RUNG__CACHE_HELD_READING);
+	cache->held[frame_idx] = pins;
+	if (cache->locked) {
+		rung__cache_frame_filled(cache, frame_idx);
+		return;
+	}
+	cache->held[frame_idx] |= RUNG__CACHE_HELD_FILLED;
+	rung__cache_defer(cache, frame_idx);
+}
+
+void rung__cache_failed(struct rung__cache *cache, uint32_t frame_idx)
+{
+	assert(cache->held[frame_idx] & RUNG__CACHE_HELD_READING);
+	cache->held[frame_idx] = 0;
+	if (cache->locked) {
+		rung__cache_frame_failed(cache, frame_idx);
+		return;
+	}
+	cache->held[frame_idx] = RUNG__CACHE_HELD_FAILED;
+	rung__cache_defer(cache, frame_idx);
+}
+
+void rung__cache_pin(struct rung__cache *cache, uint32_t frame_idx)
+{
+	assert((cache->held[frame_idx] & RUNG__CACHE_HELD_COUNT) > 0 &&
+	       !(cache->held[frame_idx] & RUNG__CACHE_HELD_READING));
+	cache->held[frame_idx]++;
+}
+
+void rung__cache_unpin(struct rung__cache *cache, uint32_t frame_idx)
+{
+	assert((cache->held[frame_idx] & RUNG__CACHE_HELD_COUNT) > 0 &&
+	       !(cache->held[frame_idx] & RUNG__CACHE_HELD_READING));
+	/* also when the index has still to be told that it is filled */
+	if (--cache->held[frame_idx] != 0)
+		return;
+	if (cache->locked)
+		rung__cache_frames_unpin(cache, frame_idx + 1, cache->seat);
+	else
+		rung__cache_defer(cache, frame_idx);
+}
+
+uint64_t rung__cache_filled_count(struct rung__cache *cache)
+{
+	return cache->locked ? RUNG__MIN(cache->index->filled_count, cache->frame_count)
+		: cache->filled_count;
+}
+
+void rung__cache_waits(const struct rung__cache *cache, uint64_t *timeouts_out,
+                       uint64_t *wait_ns_out)
+{
+	*timeouts_out = atomic_load_explicit(&cache->timeouts, memory_order_relaxed);
+	*wait_ns_out = atomic_load_explicit(&cache->wait_ns, memory_order_relaxed);
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The cold-row cache's choice: whether a row is worth a frame, and which one is given up for it.
+ *
+ * With batches announced, Belady's rule on what is known: of two rows the one wanted later goes, a row that no known batch wants is
+ * wanted later than all that are known, and of two such rows the colder one goes, be it the one that has just come. Equal times keep
+ * what is there. Without announcements what is known reaches as far as the batches in flight: it is kept. Among the rest rank and history
+ * choose: a hotter row comes in for the coldest at once, a colder one when it misses twice, for one that SIEVE finds (Y. Zhang et al.,
+ * "SIEVE is Simpler than LRU", NSDI 2024). History alone is worse than any good order by score on sampled batches, whose rows come once
+ * each in every batch; it is right where training has moved away from what the score was made for.
+ */
+#include "cache/cache_internal.h"
+
+#define HAND_VISITED_MAX 128u   /* steps of SIEVE's hand, after which it takes no notice of visits: a step may miss every cache */
+#define HAND_STEPS_MAX 256u     /* and after which it gives up looking for a frame that is neither pinned nor wanted */
+#define IDLE_SHARE 8u           /* with fewer such frames it does not begin */
+
+static bool lookahead(const struct rung__cache_index *index)
+{
+	return index->announced != 0 && index->clock - index->announced <= RUNG__CACHE_LOOKAHEAD_MAX;
+}
+
+static uint32_t sieve(struct rung__cache *cache)
+{
+	struct rung__cache_index *index = cache->index;
+	uint32_t link = rung__cache_load(&index->hand);
+
+	for (unsigned steps = 0; steps < HAND_STEPS_MAX; steps++) {
+		struct rung__cache_frame *frame = rung__cache_frame_at(cache, link);
+
+		if (!frame) {   /* beyond the newest, or at the very beginning */
+			link = rung__cache_load(&index->oldest);
+			frame = rung__cache_frame_at(cache, link);
+			if (!frame)
+				return 0;
+		}
+		index->hand = link;
+		if (rung__cache_frame_offered(frame) && frame->next_use == 0) {
+			if (!frame->visited || steps >= HAND_VISITED_MAX)
+				return link;
+			frame->visited = 0;
+		}
+		link = rung__cache_load(&frame->newer);
+	}
+	index->hand = link;
+	return rung__cache_frames_coldest(cache);
+}
+
+/*
+ * Without announcements, history is asked only where the score has been proven wrong. A row colder than all that is there is
+ * remembered, and kept when it misses again before it is forgotten, which is after about as many rows as there are frames; then
+ * SIEVE says what goes. The hotter ones come in for the coldest: SIEVE would give up rows hotter still.
+ */
+static bool missed_lately(struct rung__cache *cache, uint64_t row)
+{
+	uint64_t hash = rung__mix64(row);
+	uint32_t *ghost = &cache->ghosts[hash & cache->heads_mask], tag = (uint32_t)(hash >> 32) | 1;
+	bool known = rung__cache_load(ghost) == tag;
+
+	__atomic_store_n(ghost, known ? 0 : tag, __ATOMIC_RELAXED);
+	return known;
+}
+
+static uint32_t by_history(struct rung__cache *cache, uint64_t row, uint32_t next_use, uint32_t coldest)
+{
+	struct rung__cache_index *index = cache->index;
+	const struct rung__cache_frame *frame = &cache->frames[coldest - 1];
+
+	if (next_use != 0 || row < frame->row)
+		return coldest;
+	if (!missed_lately(cache, row))
+		return 0;
+	if (!frame->visited || index->idle_count < index->filled_count / IDLE_SHARE)
+		return coldest;
+	return sieve(cache);
+}
+
+/* Of the frames that no known batch wants. */
+static uint32_t idle_frame(struct rung__cache *cache, uint64_t row, uint32_t next_use)
+{
+	uint32_t coldest = rung__cache_frames_coldest(cache);
+
+	if (!rung__cache_frame_at(cache, coldest))
+		return 0;
+	if (!lookahead(cache->index))
+		return by_history(cache, row, next_use, coldest);
+	return next_use == 0 && cache->frames[coldest - 1].row < row ? 0 : coldest;
+}
+
+static uint32_t victim(struct rung__cache *cache, uint64_t row, uint32_t next_use)
+{
+	bool stale = false;
+	uint32_t farthest = rung__cache_frames_farthest(cache, &stale);
+	const struct rung__cache_frame *frame = rung__cache_frame_at(cache, farthest);
+
+	if (frame && stale)
+		return farthest;
+	if (cache->index->idle_count > 0)
+		return idle_frame(cache, row, next_use);
+	return frame && next_use != 0 && rung__cache_later(frame->next_use, next_use) ? farthest : 0;
+}
+
+uint32_t rung__cache_choose(struct rung__cache *cache, uint64_t row, uint32_t next_use)
+{
+	uint32_t link = rung__cache_frames_pop(cache);
+	const struct rung__cache_frame *frame;
+
+	if (link)
+		return link;
+	link = victim(cache, row, next_use);
+	frame = rung__cache_frame_at(cache, link);
+	if (!frame || !rung__cache_frame_offered(frame))
+		return 0;
+	rung__cache_frames_clear(cache, link);
+	return link;
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Clients of the cold-row cache, a process each: the step from the lock to an index that is whole,
+ * and what the dead have left.
+ *
+ * A process that dies with the lock held may have left any list half changed, so the next holder
+ * builds all of them again from the frames. A row that nobody reads or has pinned may have been in
+ * the middle of being replaced, and is given up. What a living client reads or has pinned is
+ * changed by that client alone, and is marked by one store. A rebuild that is cut short is done
+ * again by the next.
+ *
+ * A client that does not get the lock (see cache_lock.c) leaves the index alone. What its frames
+ * would have to be told is kept in a list of this process, and done as soon as the lock is had; the
+ * window is this process's own and is kept exact all the time.
+ *
+ * A read may outlive the process that began it: the kernel lets a killed process go while the
+ * device still writes into the frame. Such a frame is not used for a time, or another row read into
+ * it would be overwritten.
+ */
+#include <sched.h>
+
+#include "cache/cache_internal.h"
+
+#define YIELDS_MAX 32u   /* until those who wait for the lock have had their chance */
+
+static uint32_t bit(uint32_t client)
+{
+	return UINT32_C(1) << client;
+}
+
+/* ---- the dead ---- */
+
+/* Of those that joined, the ones whose seat is taken. */
+static uint32_t living_clients(const struct rung__cache *cache)
+{
+	const uint32_t joined = rung__cache_load(&cache->index->joined);
+	uint32_t living = 0;
+
+	for (uint32_t client = 0; client < RUNG__CACHE_CLIENTS_MAX; client++) {
+		if (!(joined & bit(client)))
+			continue;
+		if (client == cache->seat ? cache->joined : rung__cache_seat_lives(cache, client))
+			living |= bit(client);
+	}
+	return living;
+}
+
+/* What these clients were reading, and their pins: each frame is looked at, it is rare. */
+static void take_back(struct rung__cache *cache, uint32_t clients)
+{
+	uint32_t fresh = RUNG__MIN(rung__cache_load(&cache->index->fresh_count),
+	                           cache->frame_count);
+
+	for (uint32_t link = 1; link <= fresh; link++) {
+		const struct rung__cache_frame *frame = &cache->frames[link - 1];
+		const uint32_t reader = __atomic_load_n(&frame->state, __ATOMIC_RELAXED) >> 8;
+		uint32_t pins;
+
+		if (rung__cache_frame_state(frame) == RUNG__CACHE_FRAME_READING) {
+			if (reader < RUNG__CACHE_CLIENTS_MAX && (clients & bit(reader)))
+				rung__cache_frames_lose(cache, link);
+			continue;
+		}
+		pins = rung__cache_load(&frame->pins) & clients;
+		for (; pins; pins &= pins - 1)
+			rung__cache_frames_unpin(cache, link, (uint32_t)__builtin_ctz(pins));
+	}
+	cache->index->joined &= ~clients;
+}
+
+void rung__cache_bury(struct rung__cache *cache)
+{
+	uint32_t dead;
+
+	if (!cache->shared || !cache->locked)
+		return;
+	dead = rung__cache_load(&cache->index->joined) & ~living_clients(cache);
+	if (dead)
+		take_back(cache, dead);
+}
+
+static void rebuild(struct rung__cache *cache)
+{
+	uint32_t living = living_clients(cache);
+
+	rung__cache_frames_rebuild(cache, living);
+	cache->index->joined = living;
+}
+
+/* ---- what is done later ---- */
+
+void rung__cache_defer(struct rung__cache *cache, uint32_t frame_idx)
+{
+	cache->later[frame_idx] = cache->later_first;
+	cache->later_first = frame_idx + 1;
+}
+
+static void do_deferred(struct rung__cache *cache)
+{
+	while (cache->later_first) {
+		const uint32_t frame_idx = cache->later_first - 1, held = cache->held[frame_idx];
+
+		cache->later_first = cache->later[frame_idx];
+		cache->held[frame_idx] = held & RUNG__CACHE_HELD_COUNT;
+		if (held & RUNG__CACHE_HELD_FILLED)
+			rung__cache_frame_filled(cache, frame_idx);
+		else if (held & RUNG__CACHE_HELD_FAILED)
+			rung__cache_frame_failed(cache, frame_idx);
+		else if (held == 0)
+			rung__cache_frames_unpin(cache, frame_idx + 1, cache->seat);
+	}
+}
+
+/* ---- lock ---- */
+
+/* The seat may have had another client, which died, or which others found to be late. */
+static void join(struct rung__cache *cache)
+{
+	const uint32_t clock = rung__cache_load(&cache->index->clock);
+
+	if (rung__cache_load(&cache->index->joined) & bit(cache->seat))
+		take_back(cache, bit(cache->seat));
+	cache->index->ended[cache->seat]++;
+	cache->window.time_last = cache->window.time_begun = clock;
+	cache->index->joined |= bit(cache->seat);
+	cache->joined = true;
+}
+
+void rung__cache_lock(struct rung__cache *cache)
+{
+	bool from_dead = false;
+
+	if (pthread_mutex_trylock(&cache->own) != 0) {
+		atomic_fetch_add_explicit(&cache->waiting, 1, memory_order_relaxed);
+		pthread_mutex_lock(&cache->own);
+		atomic_fetch_sub_explicit(&cache->waiting, 1, memory_order_relaxed);
+	}
+	cache->locked = !cache->shared || rung__cache_index_lock(cache, &from_dead);
+	if (!cache->locked)
+		return;
+	if (from_dead)
+		rebuild(cache);
+	if (cache->shared && !cache->joined)
+		join(cache);
+	if (cache->later_first)
+		do_deferred(cache);
+	cache->clock = rung__cache_load(&cache->index->clock);
+}
+
+/* @return true: another process waits for the lock */
+static bool unlock(struct rung__cache *cache)
+{
+	bool waited_for;
+
+	cache->filled_count = rung__cache_filled_count(cache);
+	waited_for = cache->shared && cache->locked && rung__cache_index_unlock(cache);
+	cache->locked = false;
+	pthread_mutex_unlock(&cache->own);
+	return waited_for;
+}
+
+void rung__cache_unlock(struct rung__cache *cache)
+{
+	unlock(cache);
+}
+
+void rung__cache_pause(struct rung__cache *cache)
+{
+	bool waited_for = unlock(cache);
+
+	for (unsigned i = 0; i < YIELDS_MAX; i++) {
+		if (atomic_load_explicit(&cache->waiting, memory_order_relaxed) == 0 &&
+		    !(waited_for && rung__cache_index_is_free(cache)))
+			break;
+		sched_yield();
+	}
+	rung__cache_lock(cache);
+}
+
+/* ---- readers that are late ---- */
+
+bool rung__cache_is_late(const struct rung__cache *cache, uint32_t client)
+{
+	if (client >= RUNG__CACHE_CLIENTS_MAX)   /* damage: nobody reads it */
+		return true;
+	return (cache->late_readers & bit(client)) &&
+		rung__cache_load(&cache->index->ended[client]) == cache->late_ended[client];
+}
+
+void rung__cache_late(struct rung__cache *cache, uint32_t client)
+{
+	if (!cache->locked || rung__cache_is_late(cache, client))
+		return;
+	if (!rung__cache_seat_lives(cache, client)) {
+		rung__cache_bury(cache);
+		return;
+	}
+	cache->late_readers |= bit(client);
+	cache->late_ended[client] = rung__cache_load(&cache->index->ended[client]);
+	atomic_fetch_add_explicit(&cache->timeouts, 1, memory_order_relaxed);
+}
+
+/* ---- leaving ---- */
+
+void rung__cache_leave(struct rung__cache *cache)
+{
+	rung__cache_lock(cache);
+	for (uint32_t frame_idx = 0; cache->locked && cache->joined &&
+	     frame_idx < cache->frame_count; frame_idx++) {
+		if (cache->held[frame_idx] & RUNG__CACHE_HELD_READING)
+			rung__cache_frames_lose(cache, frame_idx + 1);
+		else if (cache->held[frame_idx] > 0)
+			rung__cache_frames_unpin(cache, frame_idx + 1, cache->seat);
+	}
+	if (cache->locked)   /* else others find the seat empty, and take back what we have left */
+		cache->index->joined &= ~bit(cache->seat);
+	cache->joined = false;
+	rung__cache_unlock(cache);
+	rung__cache_seat_leave(cache);
+}

@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The cold-row cache's index: which frame a row is in, and the frames in the orders that a choice of one to replace asks for.
+ *
+ * By row: chains from a table of heads. By filling: one list, for SIEVE. By next use: a list for each time, modulo their number, and bits
+ * for those that are not empty. By rank, of those that no known batch wants: a bit per row and, above, a bit per word, so that the
+ * coldest is found in as many steps as there are levels. Every operation ends in bounded time whatever stands in the index.
+ */
+#include <string.h>
+
+#include "cache/cache_internal.h"
+
+#define CHAIN_MAX 1024u   /* frames are at most as many as heads: a longer chain is damage */
+#define GAP_BEGIN (RUNG__CACHE_BEHIND_MAX + RUNG__CACHE_AHEAD_MAX)   /* buckets from the oldest honest time to the gap */
+
+_Static_assert(GAP_BEGIN + 512u <= RUNG__CACHE_BUCKETS, "what comes into the gap has time to be found");
+
+/* ---- by row ---- */
+
+uint32_t rung__cache_frames_find(const struct rung__cache *cache, uint64_t row)
+{
+	uint32_t link = rung__cache_load(&cache->heads[rung__cache_hash(row) & cache->heads_mask]);
+
+	for (unsigned steps = 0; steps < CHAIN_MAX; steps++) {
+		const struct rung__cache_frame *frame = rung__cache_frame_at(cache, link);
+
+		if (!frame)
+			return 0;
+		if (frame->row == row)
+			return link;
+		link = rung__cache_load(&frame->hash_next);
+	}
+	return 0;
+}
+
+static void hash_insert(struct rung__cache *cache, uint32_t link, struct rung__cache_frame *frame)
+{
+	uint32_t *head = &cache->heads[rung__cache_hash(frame->row) & cache->heads_mask];
+
+	frame->hash_next = *head;
+	*head = link;
+}
+
+static void hash_remove(struct rung__cache *cache, uint32_t link, const struct rung__cache_frame *removed)
+{
+	uint32_t *from = &cache->heads[rung__cache_hash(removed->row) & cache->heads_mask];
+
+	for (unsigned steps = 0; steps < CHAIN_MAX; steps++) {
+		uint32_t at = rung__cache_load(from);
+		struct rung__cache_frame *frame = rung__cache_frame_at(cache, at);
+
+		if (!frame)
+			return;
+		if (at == link) {
+			*from = frame->hash_next;
+			return;
+		}
+		from = &frame->hash_next;
+	}
+}
+
+/* ---- by filling ---- */
+
+static void age_insert(struct rung__cache *cache, uint32_t link, struct rung__cache_frame *frame)
+{
+	struct rung__cache_index *index = cache->index;
+	uint32_t before = rung__cache_load(&index->newest);
+	struct rung__cache_frame *older = rung__cache_frame_at(cache, before);
+
+	frame->older = before;
+	frame->newer = 0;
+	if (older)
+		older->newer = link;
+	else
+		index->oldest = link;
+	index->newest = link;
+}
+
+static void age_remove(struct rung__cache *cache, uint32_t link, const struct rung__cache_frame *frame)
+{
+	struct rung__cache_index *index = cache->index;
+	uint32_t newer_link = rung__cache_load(&frame->newer), older_link = rung__cache_load(&frame->older);
+	struct rung__cache_frame *newer = rung__cache_frame_at(cache, newer_link);
+	struct rung__cache_frame *older = rung__cache_frame_at(cache, older_link);
+
+	if (newer)
+		newer->older = older_link;
+	else
+		index->newest = older_link;
+	if (older)
+		older->newer = newer_link;
+	else
+		index->oldest = newer_link;
+	if (index->hand == link)
+		index->hand = newer_link;
+}
+
+/* ---- by next use ---- */
+
+static void bucket_insert(struct rung__cache *cache, uint32_t link, struct rung__cache_frame *frame)
+{
+	struct rung__cache_index *index = cache->index;
+	uint32_t bucket = rung__cache_load(&frame->next_use) % RUNG__CACHE_BUCKETS;
+	uint32_t first = rung__cache_load(&index->buckets[bucket]);
+	struct rung__cache_frame *next = rung__cache_frame_at(cache, first);
+
+	frame->use_prev = 0;
+	frame->use_next = first;
+	if (next)
+		next->use_prev = link;
+	index->buckets[bucket] = link;
+	index->bucket_bits[bucket / 64] |= UINT64_C(1) << bucket % 64;
+	index->bucket_groups[bucket / 64 / 64] |= UINT64_C(1) << bucket / 64 % 64;
+}
+
+static void bucket_clear_bit(struct rung__cache_index *index, uint32_t bucket)
+{
+	index->bucket_bits[bucket / 64] &= ~(UINT64_C(1) << bucket % 64);
+	if (index->bucket_bits[bucket / 64] == 0)
+		index->bucket_groups[bucket / 64 / 64] &= ~(UINT64_C(1) << bucket / 64 % 64);
+}
+
+static void bucket_remove(struct rung__cache *cache, const struct rung__cache_frame *frame)
+{
+	uint32_t bucket = rung__cache_load(&frame->next_use) % RUNG__CACHE_BUCKETS;
+	uint32_t prev_link = rung__cache_load(&frame->use_prev), next_link = rung__cache_load(&frame->use_next);
+	struct rung__cache_frame *prev = rung__cache_frame_at(cache, prev_link);
+	struct rung__cache_frame *next = rung__cache_frame_at(cache, next_link);
+
+	if (next)
+		next->use_prev = prev_link;
+	if (prev)
+		prev->use_next = next_link;
+	else
+		cache->index->buckets[bucket] = next_link;
+	if (!prev && !next)
+		bucket_clear_bit(cache->index, bucket);
+}
+
+/* The highest bit below `end`; -1: there is none. */
+static int highest_below(const uint64_t *words, uint32_t end)
+{
+	for (uint32_t word = (end + 63) / 64; word-- > 0;) {
+		uint64_t bits = __atomic_load_n(&words[word], __ATOMIC_RELAXED);
+
+		if (word == end / 64)
+			bits &= (UINT64_C(1) << end % 64) - 1;
+		if (bits)
+			return (int)(word * 64 + 63 - (uint32_t)__builtin_clzll(bits));
+	}
+	return -1;
+}
+
+/* The last bucket below `end` that is not empty; -1: all are. */
+static int last_bucket_below(const struct rung__cache_index *index, uint32_t end)
+{
+	uint64_t same_word = end % 64 ? __atomic_load_n(&index->bucket_bits[end / 64], __ATOMIC_RELAXED) & ((UINT64_C(1) << end % 64) - 1) : 0;
+	int word;
+
+	if (same_word)
+		return (int)(end / 64 * 64 + 63 - (uint32_t)__builtin_clzll(same_word));
+	word = highest_below(index->bucket_groups, end / 64);
+	if (word >= 0) {
+		uint64_t bits = __atomic_load_n(&index->bucket_bits[word], __ATOMIC_RELAXED);
+
+		return bits ? word * 64 + 63 - __builtin_clzll(bits) : -1;
+	}
+	return -1;
+}
+
+uint32_t rung__cache_frames_farthest(const struct rung__cache *cache, bool *stale_out)
+{
+	const struct rung__cache_index *index = cache->index;
+	uint32_t first = (index->clock - RUNG__CACHE_BEHIND_MAX) % RUNG__CACHE_BUCKETS;   /* the oldest honest time; those before it are the latest */
+	int bucket = last_bucket_below(index, first);
+
+	if (bucket < 0)
+		bucket = last_bucket_below(index, RUNG__CACHE_BUCKETS);
+	if (bucket < 0)
+		return 0;
+	*stale_out = ((uint32_t)bucket - first) % RUNG__CACHE_BUCKETS > GAP_BEGIN;
+	return rung__cache_load(&index->buckets[bucket]);
+}
+
+/* ---- by rank ---- */
+
+static void map_set(struct rung__cache *cache, uint64_t row)
+{
+	if (row >= cache->shape.row_count)
+		return;
+	for (unsigned level = 0; level < cache->level_count; level++, row /= 64) {
+		uint64_t *word = &cache->levels[level][row / 64];
+		uint64_t before = *word;
+
+		*word = before | UINT64_C(1) << row % 64;
+		if (level == 0)
+			cache->index->idle_count += *word != before;
+		if (before)
+			return;
+	}
+}
+
+static void map_clear(struct rung__cache *cache, uint64_t row)
+{
+	if (row >= cache->shape.row_count)
+		return;
+	for (unsigned level = 0; level < cache->level_count; level++, row /= 64) {
+		uint64_t *word = &cache->levels[level][row / 64];
+		uint64_t before = *word;
+
+		*word = before & ~(UINT64_C(1) << row % 64);
+		if (level == 0)
+			cache->index->idle_count -= *word != before;
+		if (*word)
+			return;
+	}
+}
+
+/* false: the map is empty, or damaged. */
+static bool map_last(const struct rung__cache *cache, uint64_t *row_out)
+{
+	uint64_t row = 0;
+
+	for (unsigned level = cache->level_count; level-- > 0;) {
+		uint64_t bits;
+
+		if (row >= cache->level_words[level])
+			return false;
+		bits = __atomic_load_n(&cache->levels[level][row], __ATOMIC_RELAXED);
+		if (!bits)
+			return false;
+		row = row * 64 + 63 - (uint64_t)__builtin_clzll(bits);
+	}
+	*row_out = row;
+	return true;
+}
+
+uint32_t rung__cache_frames_coldest(struct rung__cache *cache)
+{
+	const struct rung__cache_frame *frame;
+	uint64_t row;
+	uint32_t link;
+
+	if (!map_last(cache, &row))
+		return 0;
+	link = rung__cache_frames_find(cache, row);
+	frame = rung__cache_frame_at(cache, link);
+	if (frame && rung__cache_frame_offered(frame) && frame->next_use == 0)
+		return link;
+	map_clear(cache, row);   /* damage: the next call finds another */
+	return 0;
+}
+
+/* ---- a frame's life ---- */
+
+void rung__cache_frames_offer(struct rung__cache *cache, uint32_t link)
+{
+	struct rung__cache_frame *frame = &cache->frames[link - 1];
+
+	if (frame->next_use)
+		bucket_insert(cache, link, frame);
+	else
+		map_set(cache, __atomic_load_n(&frame->row, __ATOMIC_RELAXED));
+}
+
+void rung__cache_frames_withdraw(struct rung__cache *cache, uint32_t link)
+{
+	struct rung__cache_frame *frame = &cache->frames[link - 1];
+
+	if (frame->next_use)
+		bucket_remove(cache, frame);
+	else
+		map_clear(cache, __atomic_load_n(&frame->row, __ATOMIC_RELAXED));
+}
+
+void rung__cache_frames_want(struct rung__cache *cache, uint32_t link, uint32_t next_use)
+{
+	struct rung__cache_frame *frame = &cache->frames[link - 1];
+	bool offered = rung__cache_frame_offered(frame);
+
+	if (offered)
+		rung__cache_frames_withdraw(cache, link);
+	frame->next_use = next_use;
+	if (offered)
+		rung__cache_frames_offer(cache, link);
+}
+
+void rung__cache_frames_unpin(struct rung__cache *cache, uint32_t link, uint32_t client)
+{
+	struct rung__cache_frame *frame = &cache->frames[link - 1];
+
+	if (!(frame->pins & UINT32_C(1) << client))
+		return;
+	frame->pins &= ~(UINT32_C(1) << client);
+	if (rung__cache_frame_offered(frame))
+		rung__cache_frames_offer(cache, link);
+}
+
+/* The one lost first, once its time is over. */
+static uint32_t pop_lost(struct rung__cache *cache)
+{
+	struct rung__cache_index *index = cache->index;
+	uint32_t link = rung__cache_load(&index->lost_first);
+	struct rung__cache_frame *frame = rung__cache_frame_at(cache, link);
+
+	if (!frame || rung__now_ns() - __atomic_load_n(&frame->row, __ATOMIC_RELAXED) < RUNG__CACHE_LOST_NS)
+		return 0;
+	index->lost_first = frame->newer;
+	if (rung__cache_frame_state(frame) != RUNG__CACHE_FRAME_LOST)
+		return 0;
+	rung__cache_frame_set(frame, RUNG__CACHE_FRAME_EMPTY, 0);
+	return link;
+}
+
+uint32_t rung__cache_frames_pop(struct rung__cache *cache)
+{
+	struct rung__cache_index *index = cache->index;
+	uint32_t link = rung__cache_load(&index->free);
+	struct rung__cache_frame *frame = rung__cache_frame_at(cache, link);
+
+	if (frame) {
+		index->free = frame->older;
+	} else {
+		link = rung__cache_load(&index->fresh_count) + 1;
+		frame = rung__cache_frame_at(cache, link);
+		if (!frame)
+			return pop_lost(cache);
+		index->fresh_count = link;
+		__atomic_signal_fence(__ATOMIC_SEQ_CST);   /* who dies while claiming it has counted it: a rebuild looks at those */
+	}
+	return rung__cache_frame_state(frame) == RUNG__CACHE_FRAME_EMPTY ? link : 0;
+}
+
+void rung__cache_frames_push(struct rung__cache *cache, uint32_t link)
+{
+	cache->frames[link - 1].older = cache->index->free;
+	cache->index->free = link;
+}
+
+void rung__cache_frames_claim(struct rung__cache *cache, uint32_t link, uint64_t row, uint32_t client)
+{
+	struct rung__cache_frame *frame = &cache->frames[link - 1];
+
+	frame->row = row;
+	frame->pins = 0;
+	frame->next_use = 0;
+	frame->visited = 0;
+	rung__cache_frame_set(frame, RUNG__CACHE_FRAME_READING, client);
+	hash_insert(cache, link, frame);
+}
+
+void rung__cache_frames_fill(struct rung__cache *cache, uint32_t link, uint32_t next_use)
+{
+	struct rung__cache_frame *frame = &cache->frames[link - 1];
+
+	frame->next_use = next_use;
+	age_insert(cache, link, frame);
+	cache->index->filled_count++;
+	rung__cache_frame_set(frame, RUNG__CACHE_FRAME_FILLED, 0);
+}
+
+void rung__cache_frames_clear(struct rung__cache *cache, uint32_t link)
+{
+	struct rung__cache_frame *frame = &cache->frames[link - 1];
+
+	if (rung__cache_frame_offered(frame))
+		rung__cache_frames_withdraw(cache, link);
+	if (rung__cache_frame_state(frame) == RUNG__CACHE_FRAME_FILLED) {
+		age_remove(cache, link, frame);
+		cache->index->filled_count--;
+	}
+	hash_remove(cache, link, frame);
+	frame->pins = 0;
+	rung__cache_frame_set(frame, RUNG__CACHE_FRAME_EMPTY, 0);
+}
+
+/* At the end of those: with the time it was lost at. */
+static void lost_append(struct rung__cache *cache, uint32_t link, struct rung__cache_frame *frame)
+{
+	struct rung__cache_index *index = cache->index;
+	struct rung__cache_frame *last = rung__cache_frame_at(cache, rung__cache_load(&index->lost_last));
+
+	frame->newer = 0;
+	if (last && rung__cache_load(&index->lost_first) != 0)
+		last->newer = link;
+	else
+		index->lost_first = link;
+	index->lost_last = link;
+}
+
+static void lose(struct rung__cache *cache, uint32_t link, struct rung__cache_frame *frame)
+{
+	frame->pins = 0;
+	frame->row = rung__now_ns();
+	rung__cache_frame_set(frame, RUNG__CACHE_FRAME_LOST, 0);
+	lost_append(cache, link, frame);
+}
+
+void rung__cache_frames_lose(struct rung__cache *cache, uint32_t link)
+{
+	struct rung__cache_frame *frame = &cache->frames[link - 1];
+
+	hash_remove(cache, link, frame);
+	lose(cache, link, frame);
+}
+
+static void rebuild_frame(struct rung__cache *cache, uint32_t link, uint32_t living)
+{
+	struct rung__cache_frame *frame = &cache->frames[link - 1];
+	const uint16_t word = __atomic_load_n(&frame->state, __ATOMIC_RELAXED);
+	enum rung__cache_state state = (enum rung__cache_state)(word & 0xff);
+	uint32_t pins = rung__cache_load(&frame->pins) & living;
+
+	if (state == RUNG__CACHE_FRAME_READING && word >> 8 < RUNG__CACHE_CLIENTS_MAX && (living >> (word >> 8) & 1)) {
+		frame->pins = 0;
+		hash_insert(cache, link, frame);
+	} else if (state == RUNG__CACHE_FRAME_FILLED && pins != 0) {
+		frame->pins = pins;
+		hash_insert(cache, link, frame);
+		age_insert(cache, link, frame);
+		cache->index->filled_count++;
+	} else if (state == RUNG__CACHE_FRAME_READING) {
+		lose(cache, link, frame);
+	} else if (state == RUNG__CACHE_FRAME_LOST) {
+		lost_append(cache, link, frame);
+	} else {
+		frame->pins = 0;
+		rung__cache_frame_set(frame, RUNG__CACHE_FRAME_EMPTY, 0);
+		rung__cache_frames_push(cache, link);
+	}
+}
+
+void rung__cache_frames_rebuild(struct rung__cache *cache, uint32_t living)
+{
+	struct rung__cache_index *index = cache->index;
+	uint32_t fresh = RUNG__MIN(rung__cache_load(&index->fresh_count), cache->frame_count);
+
+	memset(cache->heads, 0, (cache->heads_mask + 1) * sizeof(*cache->heads));
+	for (unsigned level = 0; level < cache->level_count; level++)
+		memset(cache->levels[level], 0, cache->level_words[level] * sizeof(**cache->levels));
+	memset(index->buckets, 0, sizeof(index->buckets));
+	memset(index->bucket_bits, 0, sizeof(index->bucket_bits));
+	memset(index->bucket_groups, 0, sizeof(index->bucket_groups));
+	index->free = index->newest = index->oldest = index->hand = index->lost_first = index->lost_last = 0;
+	index->filled_count = index->idle_count = 0;
+	for (uint32_t link = 1; link <= fresh; link++)
+		rebuild_frame(cache, link, living);
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Staged datasets: opened, with every file's size and header checked. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "dataset/dataset_private.h"
+#include "file/file.h"
+#include "base/internal.h"
+#include "source/npy.h"
+#include "tier/tier.h"
+
+#define PARTIAL ".partial"
+
+/* Staging works in OUT.partial, which can be complete a moment before it gets its name. */
+static int open_folder(const char *dir, int *fd_out)
+{
+	char real[PATH_MAX];
+	size_t len;
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return rung__fail_errno(errno, "%s: cannot be opened as a dataset's folder", dir);
+	if (!realpath(dir, real)) {
+		int err = errno;
+
+		close(fd);
+		return rung__fail_errno(err, "%s", dir);
+	}
+	len = strlen(real);
+	if (len >= strlen(PARTIAL) && strcmp(real + len - strlen(PARTIAL), PARTIAL) == 0) {
+		close(fd);
+		return rung__fail(RUNG_E_NOENT,
+				  "%s: is the folder that rung stage works in, not a finished dataset; run rung stage again",
+				  dir);
+	}
+	*fd_out = fd;
+	return 0;
+}
+
+int rung__dataset_open_file(const struct rung_dataset *ds, const char *name, int flags)
+{
+	/* the features alone may be links, to files on other devices */
+	int follow = strncmp(name, RUNG__FEATURES_PREFIX, strlen(RUNG__FEATURES_PREFIX)) == 0 ? 0 : O_NOFOLLOW;
+	char *path = rung__format("%s/%s", ds->dir, name);
+	int fd;
+
+	if (!path)
+		return rung__fail(RUNG_E_NOMEM, "%s/%s", ds->dir, name);
+	fd = rung__open_regular(ds->dir_fd, name, path, follow | flags);
+	if (fd == RUNG_E_NOENT)
+		fd = rung__fail(
+			RUNG_E_FORMAT,
+			"%s: is missing, though the manifest lists it; stage the dataset again",
+			path);
+	rung__free(path);
+	return fd;
+}
+
+static int check_header(const struct rung_dataset *ds, const struct rung__manifest_file *file, int fd)
+{
+	char *path = rung__format("%s/%s", ds->dir, file->name);
+	struct rung__npy npy;
+	int rc;
+
+	if (!path)
+		return rung__fail(RUNG_E_NOMEM, "%s/%s", ds->dir, file->name);
+	rc = rung__npy_read(fd, path, 0, file->bytes, &npy);
+	if (rc == 0 && (npy.transposed || !rung__array_equal(&npy.array, &file->array) || npy.data_offset != RUNG__NPY_DATA_OFFSET))
+		rc = rung__fail(RUNG_E_FORMAT,
+				"%s: its .npy header does not have the type and shape of the manifest; stage the dataset again",
+				path);
+	rung__free(path);
+	return rc;
+}
+
+static int check_file(const struct rung_dataset *ds, const struct rung__manifest_file *file)
+{
+	int fd = rung__dataset_open_file(ds, file->name, 0), rc;
+	struct stat st;
+
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0)
+		rc = rung__fail_errno(errno, "%s/%s", ds->dir, file->name);
+	else if ((uint64_t)st.st_size != file->bytes)
+		rc = rung__fail(RUNG_E_FORMAT,
+				"%s/%s: has %jd bytes, the manifest says %" PRIu64 "; copy it again or stage the dataset again",
+				ds->dir, file->name, (intmax_t)st.st_size, file->bytes);
+	else
+		rc = check_header(ds, file, fd);
+	close(fd);
+	return rc;
+}
+
+static int check_files(const struct rung_dataset *ds)
+{
+	const struct rung__manifest *m = ds->manifest;
+	int rc;
+
+	for (uint32_t i = 0; i < m->file_count; i++) {
+		rc = check_file(ds, &m->files[i]);
+		if (rc < 0)
+			return rc;
+	}
+	rc = check_file(ds, &m->checksums);
+	return rc < 0 || m->feature_file_count > 0 ? rc : rung__in_place_check(&m->in_place, ds->dir);
+}
+
+static struct rung_dataset_file listed(const struct rung__manifest_file *file)
+{
+	return (struct rung_dataset_file){
+		.name = file->name, .bytes = file->bytes, .array = file->array, .data_offset = RUNG__NPY_DATA_OFFSET
+	};
+}
+
+static int fill_info(struct rung_dataset *ds)
+{
+	const struct rung__manifest *m = ds->manifest;
+
+	ds->info = (struct rung_dataset_info){
+		.format_version = RUNG__FORMAT_VERSION,
+		.vertex_count = m->vertex_count,
+		.edge_count = m->edge_count,
+		.features = m->features,
+		.row_stride = m->row_stride,
+		.feature_bytes = m->vertex_count * m->features.row_bytes,
+		.index_bytes = m->index_bytes,
+		.score_method = m->score_method,
+		.score_iterations = m->score_iterations,
+		.score_damping = m->score_damping,
+		.fanouts = m->fanouts,
+		.fanout_count = m->fanout_count,
+		.batch_size = m->batch_size,
+		.has_labels = m->has_labels,
+		.split_count = m->split_count,
+		.file_count = m->file_count + 2u,
+		.feature_file_count = m->feature_file_count,
+		.block_rows = m->block_rows,
+		.draws = m->draws,
+		.score_sampled = m->score_sampled,
+		.score_batches = m->score_batches,
+		.score_seed = m->score_seed,
+		.array_count = m->array_count,
+	};
+	if (m->feature_file_count == 0) {
+		ds->info.features_path = m->in_place.path;
+		ds->info.features_offset = m->data_offset;
+		ds->info.features_file_bytes = m->in_place.bytes;
+	}
+	ds->files = rung__zalloc_array(ds->info.file_count, sizeof(*ds->files));
+	ds->split_names = rung__zalloc_array(m->split_count, sizeof(*ds->split_names));
+	ds->array_names = rung__zalloc_array(m->array_count, sizeof(*ds->array_names));
+	if (!ds->files || !ds->split_names || !ds->array_names)
+		return rung__fail(RUNG_E_NOMEM, "%s: list of %zu files", ds->dir, ds->info.file_count);
+	ds->info.split_names = ds->split_names;
+	for (uint32_t i = 0; i < m->split_count; i++)
+		ds->split_names[i] = m->splits[i].name;
+	ds->info.array_names = ds->array_names;
+	for (uint32_t i = 0; i < m->array_count; i++)
+		ds->array_names[i] = m->arrays[i].name;
+	for (uint32_t i = 0; i < m->file_count; i++)
+		ds->files[i] = listed(&m->files[i]);
+	ds->files[m->file_count] = listed(&m->checksums);
+	ds->files[m->file_count + 1] = (struct rung_dataset_file){ .name = RUNG__MANIFEST, .bytes = m->text_bytes };
+	return 0;
+}
+
+int rung__dataset_open(const char *dir, bool check, struct rung_dataset **ds_out)
+{
+	struct rung_dataset *ds = rung__zalloc(sizeof(*ds));
+	int rc;
+
+	if (!ds)
+		return rung__fail(RUNG_E_NOMEM, "%s", dir);
+	ds->dir_fd = -1;
+	ds->dir = rung__strdup(dir);
+	rc = ds->dir ? open_folder(dir, &ds->dir_fd) : rung__fail(RUNG_E_NOMEM, "%s", dir);
+	if (rc == 0)
+		rc = rung__manifest_read(ds->dir_fd, dir, &ds->manifest);
+	if (rc == 0)
+		rc = fill_info(ds);
+	if (rc == 0 && check)
+		rc = check_files(ds);
+	if (rc < 0) {
+		rung_dataset_close(ds);
+		return rc;
+	}
+	*ds_out = ds;
+	return 0;
+}
+
+int rung_dataset_open(const char *dir, struct rung_dataset **ds_out)
+{
+	if (!dir || !ds_out)
+		return rung__fail(RUNG_E_INVAL, "rung_dataset_open: NULL given");
+	return rung__dataset_open(dir, true, ds_out);
+}
+
+const struct rung_dataset_info *rung_dataset_info(const struct rung_dataset *ds)
+{
+	return &ds->info;
+}
+
+const struct rung_dataset_file *rung_dataset_file(const struct rung_dataset *ds, size_t idx)
+{
+	return idx < ds->info.file_count ? &ds->files[idx] : NULL;
+}
+
+const char *rung_dataset_dir(const struct rung_dataset *ds)
+{
+	return ds->dir;
+}
+
+void rung_dataset_close(struct rung_dataset *ds)
+{
+	if (!ds)
+		return;
+	if (ds->dir_fd >= 0)
+		close(ds->dir_fd);
+	rung__manifest_destroy(ds->manifest);
+	rung__free(ds->files);
+	rung__free(ds->split_names);
+	rung__free(ds->array_names);
+	rung__free(ds->dir);
+	rung__free(ds);
+}

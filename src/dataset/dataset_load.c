@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The small arrays of a staged dataset, and its graph, into memory. Ids are checked: files are untrusted. */
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "dataset/dataset_private.h"
+#include "file/file.h"
+#include "graph/graph_internal.h"
+#include "base/internal.h"
+#include "source/npy.h"
+
+/* `bytes` of a file's array from its byte `first` on, which are inside it. */
+static int read_file(const struct rung_dataset *ds, const struct rung__manifest_file *file, uint64_t first, uint64_t bytes, void *buf)
+{
+	char *path = rung__format("%s/%s", ds->dir, file->name);
+	int fd, rc;
+
+	if (!path)
+		return rung__fail(RUNG_E_NOMEM, "%s/%s", ds->dir, file->name);
+	rc = fd = rung__dataset_open_file(ds, file->name, 0);
+	if (fd >= 0) {
+		rc = rung__pread_all(fd, path, buf, bytes, RUNG__NPY_DATA_OFFSET + first);
+		close(fd);
+	}
+	rung__free(path);
+	return rc;
+}
+
+static int load_file(const struct rung_dataset *ds, const struct rung__manifest_file *file, void **data_out)
+{
+	const uint64_t bytes = file->bytes - RUNG__NPY_DATA_OFFSET;
+	void *data = rung__malloc_huge(bytes);
+	int rc;
+
+	if (!data)
+		return rung__fail(RUNG_E_NOMEM, "%s/%s: %" PRIu64 " bytes", ds->dir, file->name, bytes);
+	rc = read_file(ds, file, 0, bytes, data);
+	if (rc < 0) {
+		rung__free(data);
+		return rc;
+	}
+	*data_out = data;
+	return 0;
+}
+
+int rung_dataset_load_graph(const struct rung_dataset *ds, struct rung_graph **graph_out)
+{
+	const struct rung__manifest *m = ds->manifest;
+	void *indptr, *indices;
+	int rc;
+
+	rc = load_file(ds, rung__manifest_file(m, RUNG__INDPTR), &indptr);
+	if (rc < 0)
+		return rc;
+	rc = load_file(ds, rung__manifest_file(m, RUNG__INDICES), &indices);
+	if (rc < 0) {
+		rung__free(indptr);
+		return rc;
+	}
+	rc = rung__graph_adopt(m->vertex_count, m->edge_count, indptr, indices, m->index_bytes, graph_out);
+	return rc < 0 ? rung__fail(rc, "%s: %s", ds->dir, rung_last_error()) : 0;
+}
+
+static bool holds_ids(const char *name)
+{
+	return strcmp(name, RUNG__VERTEX_OF_RANK) == 0 || strcmp(name, RUNG__RANK_OF_VERTEX) == 0 ||
+	       strncmp(name, RUNG__SPLIT_PREFIX, strlen(RUNG__SPLIT_PREFIX)) == 0;
+}
+
+static const struct rung__manifest_file *find_array(const struct rung_dataset *ds, const char *name)
+{
+	for (uint32_t i = 0; i < ds->manifest->file_count; i++) {
+		const struct rung__manifest_file *file = &ds->manifest->files[i];
+		size_t len = strlen(file->name) - strlen(".npy");
+
+		if (strlen(name) == len && memcmp(name, file->name, len) == 0 &&
+		    (holds_ids(file->name) || strcmp(file->name, RUNG__SCORE) == 0 || strcmp(file->name, RUNG__LABELS) == 0 ||
+		     strncmp(file->name, RUNG__ARRAY_PREFIX, strlen(RUNG__ARRAY_PREFIX)) == 0))
+			return file;
+	}
+	return NULL;
+}
+
+static int find(const struct rung_dataset *ds, const char *name, const struct rung__manifest_file **file_out)
+{
+	*file_out = find_array(ds, name);
+	return *file_out ? 0 : rung__fail(RUNG_E_NOENT, "%s: holds no array '%s'; rung info lists what it holds", ds->dir, name);
+}
+
+/* Entries from `first` on. */
+static int check_ids(const struct rung_dataset *ds, const struct rung__manifest_file *file, uint64_t first, uint64_t count, const void *ids)
+{
+	if (!holds_ids(file->name))
+		return 0;
+	for (uint64_t i = 0; i < count; i++) {
+		uint64_t id = rung__id_get(ids, ds->manifest->index_bytes, i);
+
+		if (id >= ds->manifest->vertex_count)
+			return rung__fail(RUNG_E_RANGE,
+					  "%s/%s: entry %" PRIu64 " is %" PRIu64 ", there are %" PRIu64 " vertices; "
+					  "see rung verify, and stage the dataset again",
+					  ds->dir, file->name, first + i, id, ds->manifest->vertex_count);
+	}
+	return 0;
+}
+
+int rung_dataset_array_info(const struct rung_dataset *ds, const char *name, struct rung_array_info *info_out)
+{
+	const struct rung__manifest_file *file;
+	int rc = find(ds, name, &file);
+
+	if (rc == 0)
+		*info_out = file->array;
+	return rc;
+}
+
+int rung_dataset_read(const struct rung_dataset *ds, const char *name, uint64_t row_first, uint64_t row_count, void *buf)
+{
+	const struct rung__manifest_file *file;
+	uint64_t row_bytes;
+	int rc = find(ds, name, &file);
+
+	if (rc < 0)
+		return rc;
+	if (row_first > file->array.row_count || row_count > file->array.row_count - row_first)
+		return rung__fail(RUNG_E_INVAL, "%s/%s: %" PRIu64 " rows from row %" PRIu64 " on asked for, it has %" PRIu64, ds->dir, file->name,
+				  row_count, row_first, file->array.row_count);
+	row_bytes = file->array.row_bytes;
+	rc = read_file(ds, file, row_first * row_bytes, row_count * row_bytes, buf);
+	return rc < 0 ? rc : check_ids(ds, file, row_first, row_count, buf);
+}
+
+int rung_dataset_load_array(const struct rung_dataset *ds, const char *name, struct rung_array_info *info_out, void **data_out)
+{
+	const struct rung__manifest_file *file;
+	void *data;
+	int rc = find(ds, name, &file);
+
+	if (rc == 0)
+		rc = load_file(ds, file, &data);
+	if (rc < 0)
+		return rc;
+	rc = check_ids(ds, file, 0, file->array.row_count, data);
+	if (rc < 0) {
+		rung__free(data);
+		return rc;
+	}
+	if (info_out)
+		*info_out = file->array;
+	*data_out = data;
+	return 0;
+}
+
+int rung_dataset_load_ids(const struct rung_dataset *ds, const char *name, uint64_t *count_out, uint64_t **ids_out)
+{
+	const struct rung__manifest_file *file = find_array(ds, name);
+	uint64_t *ids;
+	void *data;
+	int rc;
+
+	if (file && !holds_ids(file->name))
+		return rung__fail(RUNG_E_INVAL, "%s: '%s' holds no ids; read it with rung_dataset_load_array()", ds->dir, name);
+	rc = rung_dataset_load_array(ds, name, NULL, &data);
+	if (rc < 0)
+		return rc;
+	ids = rung__malloc_array(file->array.row_count, sizeof(*ids));
+	if (!ids) {
+		rung__free(data);
+		return rung__fail(RUNG_E_NOMEM, "%s/%s: %" PRIu64 " ids", ds->dir, file->name, file->array.row_count);
+	}
+	for (uint64_t i = 0; i < file->array.row_count; i++)
+		ids[i] = rung__id_get(data, ds->manifest->index_bytes, i);
+	rung__free(data);
+	*count_out = file->array.row_count;
+	*ids_out = ids;
+	return 0;
+}

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The manifest, written. Its last line is a checksum over its whole text with the digits of that checksum as zeros, so that
+ * a changed byte anywhere is found before anything is parsed.
+ */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dataset/checksum.h"
+#include "base/internal.h"
+#include "dataset/manifest.h"
+#include "dataset/manifest_private.h"
+#include "source/npy.h"
+#include "tier/tier.h"
+
+bool rung__split_name_ok(const char *name)
+{
+	size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
+
+	return len > 0 && len < RUNG__SPLIT_NAME_BYTES && name[len] == '\0';
+}
+
+static bool size_file(struct rung__manifest_file *file, const char *prefix, const char *name, const char *suffix,
+		      const struct rung_array_info *array)
+{
+	uint64_t bytes;
+
+	snprintf(file->name, sizeof(file->name), "%s%s%s", prefix, name, suffix);
+	file->array = *array;
+	if (!rung__array_measure(&file->array, &bytes) || bytes > INT64_MAX - RUNG__NPY_DATA_OFFSET)
+		return false;
+	file->bytes = bytes + RUNG__NPY_DATA_OFFSET;
+	file->block_count = rung__block_count(file->bytes);
+	return true;
+}
+
+static bool add_file(struct rung__manifest *m, const char *prefix, const char *name, const char *suffix,
+		     const struct rung_array_info *array)
+{
+	struct rung__manifest_file *file = &m->files[m->file_count];
+
+	if (!size_file(file, prefix, name, suffix, array))
+		return false;
+	file->first_block = m->block_count;
+	m->block_count += file->block_count; /* each at most 2^43, and few files */
+	m->file_count++;
+	return true;
+}
+
+static struct rung_array_info vector(enum rung_dtype dtype, uint64_t count)
+{
+	return (struct rung_array_info){ .dtype = dtype, .dim_count = 1, .dims = { count } };
+}
+
+/* Rows with bytes between them are a matrix whose columns are elements, the last of which mean nothing. */
+static struct rung_array_info features_array(const struct rung__manifest *m)
+{
+	struct rung_array_info array = m->features;
+
+	if (m->row_stride == m->features.row_bytes)
+		return array;
+	array.dim_count = 2;
+	array.dims[1] = m->row_stride / rung_dtype_bytes(array.dtype);
+	return array;
+}
+
+static bool add_features(struct rung__manifest *m)
+{
+	const struct rung__layout layout = { .file_count = m->feature_file_count, .block_rows = m->block_rows };
+	struct rung_array_info part = features_array(m);
+	char name[RUNG__SPLIT_NAME_BYTES];
+
+	for (uint32_t f = 0; f < m->feature_file_count; f++) {
+		snprintf(name, sizeof(name), RUNG__FEATURES_NAME, f);
+		part.dims[0] = rung__file_rows(&layout, m->vertex_count, f);
+		if (!add_file(m, "", name, "", &part))
+			return false;
+	}
+	return true;
+}
+
+static bool plan_files(struct rung__manifest *m)
+{
+	enum rung_dtype index = m->index_bytes == 4 ? RUNG_U32 : RUNG_U64;
+	const struct rung_array_info indptr = vector(RUNG_U64, m->vertex_count + 1), indices = vector(index, m->edge_count);
+	const struct rung_array_info map = vector(index, m->vertex_count), score = vector(RUNG_F32, m->vertex_count);
+	struct rung_array_info split, sums;
+
+	m->file_count = 0;
+	m->block_count = 0;
+	if (!add_features(m) || !add_file(m, "", RUNG__INDPTR, "", &indptr) || !add_file(m, "", RUNG__INDICES, "", &indices) ||
+	    !add_file(m, "", RUNG__VERTEX_OF_RANK, "", &map) ||
+	    !add_file(m, "", RUNG__RANK_OF_VERTEX, "", &map) || !add_file(m, "", RUNG__SCORE, "", &score))
+		return false;
+	if (m->has_labels && !add_file(m, "", RUNG__LABELS, "", &m->labels))
+		return false;
+	for (uint32_t i = 0; i < m->array_count; i++) {
+		if (!add_file(m, RUNG__ARRAY_PREFIX, m->arrays[i].name, ".npy", &m->arrays[i].info))
+			return false;
+	}
+	for (uint32_t i = 0; i < m->split_count; i++) {
+		split = vector(index, m->splits[i].count);
+		if (!add_file(m, RUNG__SPLIT_PREFIX, m->splits[i].name, ".npy", &split))
+			return false;
+	}
+	sums = vector(RUNG_U64, m->block_count);
+	return size_file(&m->checksums, "", RUNG__CHECKSUMS, "", &sums);
+}
+
+int rung__manifest_plan(struct rung__manifest *m)
+{
+	if (m->vertex_count > INT64_MAX / 16 || !plan_files(m))
+		return rung__fail(RUNG_E_RANGE,
+				  "dataset: %" PRIu64 " vertices and %" PRIu64 " edges with rows of %" PRIu64
+				  " bytes make files above 2^63 bytes",
+				  m->vertex_count, m->edge_count, m->features.row_bytes);
+	/* each has its digits in the manifest: more than fit there are refused before memory is taken for them */
+	if (m->checksums.block_count > RUNG__MANIFEST_BYTES_MAX / RUNG__CHECKSUM_DIGITS)
+		return rung__fail(RUNG_E_RANGE,
+				  "dataset: the checksums of its %" PRIu64 " blocks need more than the %u bytes that a manifest may have",
+				  m->block_count, RUNG__MANIFEST_BYTES_MAX);
+	rung__free(m->checksums_sums);
+	m->checksums_sums = rung__zalloc_array(m->checksums.block_count, sizeof(uint64_t));
+	if (!m->checksums_sums)
+		return rung__fail(RUNG_E_NOMEM, "dataset: checksums of %" PRIu64 " blocks", m->block_count);
+	return 0;
+}
+
+const struct rung__manifest_file *rung__manifest_file(const struct rung__manifest *m, const char *name)
+{
+	for (uint32_t i = 0; i < m->file_count; i++) {
+		if (strcmp(m->files[i].name, name) == 0)
+			return &m->files[i];
+	}
+	return strcmp(name, RUNG__CHECKSUMS) == 0 ? &m->checksums : NULL;
+}
+
+struct rung__layout rung__manifest_features_layout(const struct rung__manifest *m)
+{
+	const bool in_place = m->feature_file_count == 0;
+
+	return (struct rung__layout){
+		.data_offset = m->data_offset, .row_stride = m->row_stride, .row_bytes = m->features.row_bytes,
+		.file_count = in_place ? 1 : m->feature_file_count, .block_rows = m->block_rows, .vertex_bytes = in_place ? m->index_bytes : 0,
+	};
+}
+
+struct rung__layout rung__manifest_array_layout(const struct rung_array_info *info)
+{
+	return (struct rung__layout){
+		.data_offset = RUNG__NPY_DATA_OFFSET, .row_stride = info->row_bytes, .row_bytes = info->row_bytes, .file_count = 1,
+		.block_rows = info->row_count,
+	};
+}
+
+/* jansson's set and append functions take NULL as a failure, so that one check of the whole is enough. */
+static int put(json_t *object, const char *key, json_t *value)
+{
+	return json_object_set_new(object, key, value);
+}
+
+static json_t *shape_json(const struct rung_array_info *array)
+{
+	json_t *shape = json_array();
+
+	for (unsigned i = 0; i < array->dim_count; i++) {
+		if (json_array_append_new(shape, json_integer((json_int_t)array->dims[i])) < 0) {
+			json_decref(shape);
+			return NULL;
+		}
+	}
+	return shape;
+}
+
+static json_t *file_json(const struct rung__manifest_file *file)
+{
+	return json_pack("{s:s, s:I, s:s, s:o, s:I, s:I}", "name", file->name, "bytes", (json_int_t)file->bytes, "dtype",
+			 rung_dtype_name(file->array.dtype), "shape", shape_json(&file->array), "first_block",
+			 (json_int_t)file->first_block, "blocks", (json_int_t)file->block_count);
+}
+
+static json_t *real_or_null(double value)
+{
+	return value != 0 ? json_real(value) : json_null();
+}
+
+static json_t *score_json(const struct rung__manifest *m)
+{
+	json_t *iterations = m->score_iterations ? json_integer(m->score_iterations) : json_null();
+	json_t *batches = m->score_sampled ? json_integer((json_int_t)m->score_batches) : json_null();
+	json_t *seed = m->score_sampled ? json_integer((json_int_t)m->score_seed) : json_null();
+
+	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "method", m->score_method, "iterations", iterations, "damping",
+			 real_or_null(m->score_damping), "tolerance", real_or_null(m->score_tolerance), "batches", batches, "seed",
+			 seed);
+}
+
+static json_t *in_place_json(const struct rung__in_place *in_place)
+{
+	json_t *samples = json_array();
+	char text[RUNG__CHECKSUM_DIGITS + 1];
+	int failed = 0;
+
+	for (uint32_t i = 0; i < in_place->sample_count; i++) {
+		rung__checksum_text(in_place->samples[i], text);
+		failed |= json_array_append_new(samples, json_string(text));
+	}
+	if (failed) {
+		json_decref(samples);
+		return NULL;
+	}
+	return json_pack("{s:s, s:I, s:I, s:o}", "file", in_place->path, "bytes", (json_int_t)in_place->bytes, "mtime_ns",
+			 (json_int_t)in_place->mtime_ns, "samples", samples);
+}
+
+static json_t *features_json(const struct rung__manifest *m)
+{
+	json_t *files = json_array(), *features;
+	int failed = 0;
+
+	for (uint32_t f = 0; f < m->feature_file_count; f++)
+		failed |= json_array_append_new(files, json_string(m->files[f].name));
+	features = json_pack("{s:o, s:s, s:o, s:I, s:I, s:I}", "files", files, "dtype", rung_dtype_name(m->features.dtype), "shape",
+			     shape_json(&m->features), "row_bytes", (json_int_t)m->features.row_bytes, "row_stride",
+			     (json_int_t)m->row_stride, "data_offset", (json_int_t)m->data_offset);
+	if (m->feature_file_count > 1)
+		failed |= put(features, "block_rows", json_integer((json_int_t)m->block_rows));
+	if (m->feature_file_count == 0)
+		failed |= put(features, "in_place", in_place_json(&m->in_place));
+	if (failed) {
+		json_decref(features);
+		return NULL;
+	}
+	return features;
+}
+
+static json_t *checksums_json(const struct rung__manifest *m)
+{
+	json_t *blocks = json_array();
+	char text[RUNG__CHECKSUM_DIGITS + 1];
+
+	for (uint64_t i = 0; i < m->checksums.block_count; i++) {
+		rung__checksum_text(m->checksums_sums[i], text);
+		if (json_array_append_new(blocks, json_string(text)) < 0) {
+			json_decref(blocks);
+			blocks = NULL;
+			break;
+		}
+	}
+	return json_pack("{s:s, s:I, s:s, s:I, s:o}", "algorithm", RUNG__CHECKSUM_NAME, "block_bytes",
+			 (json_int_t)RUNG__BLOCK_BYTES, "file", RUNG__CHECKSUMS, "bytes", (json_int_t)m->checksums.bytes,
+			 "blocks", blocks);
+}
+
+/* Null for older datasets, which do not record their job. */
+static json_t *job_json(const struct rung__manifest *m)
+{
+	json_t *lines = m->job ? json_array() : json_null();
+	const char *line = m->job, *end;
+
+	while (lines && line && (end = strchr(line, '\n')) != NULL) {
+		if (json_array_append_new(lines, json_stringn(line, (size_t)(end - line))) < 0) {
+			json_decref(lines);
+			lines = NULL;
+		}
+		line = end + 1;
+	}
+	return lines;
+}
+
+static int put_lists(const struct rung__manifest *m, json_t *root)
+{
+	json_t *fanouts = json_array(), *arrays = json_array(), *splits = json_array(), *files = json_array();
+	int failed = 0;
+
+	for (uint32_t i = 0; i < m->fanout_count; i++)
+		failed |= json_array_append_new(fanouts, json_integer(m->fanouts[i]));
+	for (uint32_t i = 0; i < m->array_count; i++)
+		failed |= json_array_append_new(arrays, json_string(m->arrays[i].name));
+	for (uint32_t i = 0; i < m->split_count; i++)
+		failed |= json_array_append_new(splits, json_string(m->splits[i].name));
+	for (uint32_t i = 0; i < m->file_count; i++)
+		failed |= json_array_append_new(files, file_json(&m->files[i]));
+	failed |= put(root, "fanouts", fanouts);
+	failed |= put(root, "batch_size", json_integer(m->batch_size));
+	failed |= put(root, "draws", json_string(m->draws == RUNG_DRAWS_NEW ? "new" : "all"));
+	failed |= put(root, "labels", json_boolean(m->has_labels));
+	failed |= put(root, "arrays", arrays);
+	failed |= put(root, "splits", splits);
+	failed |= put(root, "files", files);
+	failed |= put(root, "job", job_json(m));
+	return failed;
+}
+
+static char *dump(const struct rung__manifest *m)
+{
+	json_t *root = json_object();
+	char *text = NULL;
+	int failed = 0;
+
+	failed |= put(root, "format", json_string(RUNG__FORMAT_NAME));
+	failed |= put(root, "version", json_integer(RUNG__FORMAT_VERSION));
+	failed |= put(root, "producer", json_string(m->producer));
+	failed |= put(root, "vertices", json_integer((json_int_t)m->vertex_count));
+	failed |= put(root, "edges", json_integer((json_int_t)m->edge_count));
+	failed |= put(root, "index_bytes", json_integer(m->index_bytes));
+	failed |= put(root, "features", features_json(m));
+	failed |= put(root, "score", score_json(m));
+	failed |= put_lists(m, root);
+	failed |= put(root, "checksums", checksums_json(m));
+	failed |= put(root, "checksum", json_string("0000000000000000"));
+	if (!failed)
+		text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
+	json_decref(root);
+	return text;
+}
+
+int rung__manifest_format(struct rung__manifest *m, char **text_out)
+{
+	char *dumped = dump(m), *text;
+	char digits[RUNG__CHECKSUM_DIGITS + 1];
+	size_t bytes;
+
+	text = dumped ? rung__format("%s\n", dumped) : NULL;
+	free(dumped);
+	if (!text)
+		return rung__fail(RUNG_E_NOMEM, "dataset: the text of its manifest");
+	bytes = strlen(text);
+	if (bytes > RUNG__MANIFEST_BYTES_MAX) {
+		rung__free(text);
+		return rung__fail(RUNG_E_RANGE, "dataset: its manifest would have %zu bytes, at most %u are read again", bytes,
+				  RUNG__MANIFEST_BYTES_MAX);
+	}
+	rung__checksum_text(rung__checksum(text, bytes), digits);
+	memcpy(text + bytes - strlen(RUNG__MANIFEST_TAIL) - RUNG__CHECKSUM_DIGITS, digits, RUNG__CHECKSUM_DIGITS);
+	m->text_bytes = bytes;
+	*text_out = text;
+	return 0;
+}
+
+void rung__manifest_destroy(struct rung__manifest *m)
+{
+	if (!m)
+		return;
+	rung__free(m->checksums_sums);
+	rung__free(m->job);
+	rung__free(m);
+}

@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The manifest's text, parsed. Its checksum does not protect against an author who computes it:
+ * every field is checked, and the list of files must be the one that follows from the counts.
+ */
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "dataset/checksum.h"
+#include "base/internal.h"
+#include "dataset/manifest.h"
+#include "dataset/manifest_private.h"
+#include "source/npy.h"
+#include "tier/tier.h"
+
+static int bad_field(const char *path, const char *key)
+{
+	return rung__fail(RUNG_E_FORMAT, "%s: \"%s\" is missing or not what format version %u has; stage the dataset again", path,
+			  key, RUNG__FORMAT_VERSION);
+}
+
+static bool get_u64(const json_t *object, const char *key, uint64_t max, uint64_t *value_out)
+{
+	const json_t *value = json_object_get(object, key);
+
+	if (!json_is_integer(value) || json_integer_value(value) < 0 || (uint64_t)json_integer_value(value) > max)
+		return false;
+	*value_out = (uint64_t)json_integer_value(value);
+	return true;
+}
+
+/* Text without control characters: it is printed on terminals. */
+static bool get_text(const json_t *object, const char *key, char *text, size_t text_bytes)
+{
+	const json_t *value = json_object_get(object, key);
+
+	if (!json_is_string(value) || json_string_length(value) >= text_bytes ||
+	    strlen(json_string_value(value)) != json_string_length(value))
+		return false;
+	for (const char *c = json_string_value(value); *c; c++) {
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			return false;
+	}
+	memcpy(text, json_string_value(value), json_string_length(value) + 1);
+	return true;
+}
+
+/* null is 0 */
+static bool get_real(const json_t *object, const char *key, double *value_out)
+{
+	const json_t *value = json_object_get(object, key);
+
+	if (!json_is_null(value) && !json_is_number(value))
+		return false;
+	*value_out = json_is_null(value) ? 0 : json_number_value(value);
+	return true;
+}
+
+/* Absent, as in datasets from before there was such a key, is null, which is 0 */
+static bool get_count_or_null(const json_t *object, const char *key, uint64_t *value_out)
+{
+	const json_t *value = json_object_get(object, key);
+
+	*value_out = 0;
+	return !value || json_is_null(value) || get_u64(object, key, INT64_MAX, value_out);
+}
+
+/* Absent likewise: all */
+static bool get_draws(const json_t *object, enum rung_draws *draws_out)
+{
+	const json_t *value = json_object_get(object, "draws");
+	const char *name = value ? json_string_value(value) : "all";
+
+	if (!name || (strcmp(name, "all") != 0 && strcmp(name, "new") != 0))
+		return false;
+	*draws_out = strcmp(name, "new") == 0 ? RUNG_DRAWS_NEW : RUNG_DRAWS_ALL;
+	return true;
+}
+
+static bool get_array(const json_t *object, struct rung_array_info *array)
+{
+	const json_t *shape = json_object_get(object, "shape"), *dim;
+	char dtype[16];
+	uint64_t bytes;
+
+	if (!get_text(object, "dtype", dtype, sizeof(dtype)) || !json_is_array(shape) || json_array_size(shape) > RUNG_DIMS_MAX)
+		return false;
+	array->dtype = rung_dtype_parse(dtype);
+	array->dim_count = (unsigned)json_array_size(shape);
+	for (unsigned i = 0; i < array->dim_count; i++) {
+		dim = json_array_get(shape, i);
+		if (!json_is_integer(dim) || json_integer_value(dim) < 0)
+			return false;
+		array->dims[i] = (uint64_t)json_integer_value(dim);
+	}
+	return rung__array_measure(array, &bytes);
+}
+
+static bool feature_files_ok(const json_t *files)
+{
+	char wanted[RUNG__SPLIT_NAME_BYTES];
+
+	if (!json_is_array(files) || json_array_size(files) > RUNG_FEATURE_FILES_MAX)
+		return false;
+	for (unsigned f = 0; f < json_array_size(files); f++) {
+		const char *name = json_string_value(json_array_get(files, f));
+
+		snprintf(wanted, sizeof(wanted), RUNG__FEATURES_NAME, f);
+		if (!name || strcmp(name, wanted) != 0)
+			return false;
+	}
+	return true;
+}
+
+static bool parse_hex(const char *text, uint64_t *value_out)
+{
+	static const char digits[] = "0123456789abcdef";
+	uint64_t value = 0;
+
+	for (int i = 0; i < RUNG__CHECKSUM_DIGITS; i++) {
+		const char *digit = text[i] ? strchr(digits, text[i]) : NULL;
+
+		if (!digit)
+			return false;
+		value = value << 4 | (uint64_t)(digit - digits);
+	}
+	*value_out = value;
+	return text[RUNG__CHECKSUM_DIGITS] == '\0';
+}
+
+/* Rows that were left in their source: all of them are inside it. */
+static bool get_in_place(const json_t *features, struct rung__manifest *m)
+{
+	const json_t *in_place = json_object_get(features, "in_place"), *samples = json_object_get(in_place, "samples");
+	struct rung__in_place *out = &m->in_place;
+	uint64_t end;
+
+	if (!get_text(in_place, "file", out->path, sizeof(out->path)) || out->path[0] != '/' ||
+	    !get_u64(in_place, "bytes", INT64_MAX, &out->bytes) || !get_u64(in_place, "mtime_ns", INT64_MAX, &out->mtime_ns) ||
+	    m->row_stride != m->features.row_bytes || !rung__mul(m->vertex_count, m->row_stride, &end) ||
+	    !rung__add(end, m->data_offset, &end) || end > out->bytes)
+		return false;
+	out->sample_count = rung__in_place_sample_count(out->bytes);
+	if (!json_is_array(samples) || json_array_size(samples) != out->sample_count)
+		return false;
+	for (uint32_t i = 0; i < out->sample_count; i++) {
+		const char *hex = json_string_value(json_array_get(samples, i));
+
+		if (!hex || !parse_hex(hex, &out->samples[i]))
+			return false;
+	}
+	return true;
+}
+
+static int get_features(const char *path, const json_t *root, struct rung__manifest *m)
+{
+	const json_t *features = json_object_get(root, "features"), *files = json_object_get(features, "files");
+	uint64_t row_bytes;
+
+	if (!get_array(features, &m->features) || m->features.row_count != m->vertex_count || m->features.row_bytes == 0)
+		return bad_field(path, "features: dtype, shape");
+	if (!feature_files_ok(files))
+		return bad_field(path, "features: files");
+	m->feature_file_count = (uint32_t)json_array_size(files);
+	m->block_rows = m->vertex_count;
+	/* the last file has a row, too */
+	if (m->feature_file_count > 1 &&
+	    (!get_u64(features, "block_rows", INT64_MAX / 16 / RUNG_FEATURE_FILES_MAX, &m->block_rows) || m->block_rows == 0 ||
+	     (m->feature_file_count - 1) * m->block_rows >= m->vertex_count))
+		return bad_field(path, "features: block_rows");
+	if (!get_u64(features, "row_bytes", INT64_MAX, &row_bytes) || row_bytes != m->features.row_bytes ||
+	    !get_u64(features, "row_stride", INT64_MAX, &m->row_stride) || m->row_stride < row_bytes ||
+	    m->row_stride % rung_dtype_bytes(m->features.dtype) != 0 ||
+	    !get_u64(features, "data_offset", INT64_MAX, &m->data_offset) ||
+	    (m->feature_file_count > 0 && m->data_offset != RUNG__NPY_DATA_OFFSET))
+		return bad_field(path, "features: row_bytes, row_stride, data_offset");
+	if (m->feature_file_count == 0 && !get_in_place(features, m))
+		return bad_field(path, "features: in_place");
+	return 0;
+}
+
+static int get_score(const char *path, const json_t *root, struct rung__manifest *m)
+{
+	const json_t *score = json_object_get(root, "score");
+	uint64_t iterations = 0;
+
+	if (!get_text(score, "method", m->score_method, sizeof(m->score_method)) ||
+	    !get_real(score, "damping", &m->score_damping) || !get_real(score, "tolerance", &m->score_tolerance))
+		return bad_field(path, "score");
+	if (!json_is_null(json_object_get(score, "iterations")) && !get_u64(score, "iterations", UINT32_MAX, &iterations))
+		return bad_field(path, "score: iterations");
+	m->score_iterations = (uint32_t)iterations;
+	m->score_sampled = json_is_integer(json_object_get(score, "batches"));
+	if (!get_count_or_null(score, "batches", &m->score_batches) || !get_count_or_null(score, "seed", &m->score_seed))
+		return bad_field(path, "score: batches, seed");
+	return 0;
+}
+
+static int get_defaults(const char *path, const json_t *root, struct rung__manifest *m)
+{
+	const json_t *fanouts = json_object_get(root, "fanouts"), *fanout;
+	uint64_t batch_size;
+
+	if (!json_is_array(fanouts) || json_array_size(fanouts) > RUNG_HOPS_MAX)
+		return bad_field(path, "fanouts");
+	m->fanout_count = (uint32_t)json_array_size(fanouts);
+	for (uint32_t i = 0; i < m->fanout_count; i++) {
+		fanout = json_array_get(fanouts, i);
+		if (!json_is_integer(fanout) || json_integer_value(fanout) < 1 || json_integer_value(fanout) > UINT32_MAX)
+			return bad_field(path, "fanouts");
+		m->fanouts[i] = (uint32_t)json_integer_value(fanout);
+	}
+	if (!get_u64(root, "batch_size", UINT32_MAX, &batch_size) || batch_size == 0)
+		return bad_field(path, "batch_size");
+	m->batch_size = (uint32_t)batch_size;
+	return get_draws(root, &m->draws) ? 0 : bad_field(path, "draws");
+}
+
+/* A list of names of files, each once; absent, as arrays are in datasets from before there were any, is none. */
+static bool names_ok(const json_t *names, size_t count_max, bool may_be_absent)
+{
+	if (!names)
+		return may_be_absent;
+	if (!json_is_array(names) || json_array_size(names) > count_max)
+		return false;
+	for (size_t i = 0; i < json_array_size(names); i++) {
+		const char *name = json_string_value(json_array_get(names, i));
+
+		if (!name || strlen(name) != json_string_length(json_array_get(names, i)) || !rung__split_name_ok(name))
+			return false;
+		for (size_t j = 0; j < i; j++) {
+			if (strcmp(json_string_value(json_array_get(names, j)), name) == 0)
+				return false;
+		}
+	}
+	return true;
+}
+
+/* What the counts do not say is in the files, which come in this order: shapes of labels, arrays and splits. */
+static int get_labels(const char *path, const json_t *root, const json_t *file, struct rung__manifest *m)
+{
+	const json_t *labels = json_object_get(root, "labels");
+
+	if (!json_is_boolean(labels))
+		return bad_field(path, "labels");
+	m->has_labels = json_is_true(labels);
+	if (m->has_labels && (!get_array(file, &m->labels) || m->labels.row_count != m->vertex_count))
+		return bad_field(path, "files: labels.npy");
+	return 0;
+}
+
+static int get_arrays(const char *path, const json_t *root, size_t first_file, struct rung__manifest *m)
+{
+	const json_t *names = json_object_get(root, "arrays"), *files = json_object_get(root, "files");
+
+	if (!names_ok(names, RUNG__ARRAYS_MAX, true))
+		return bad_field(path, "arrays");
+	m->array_count = (uint32_t)json_array_size(names);
+	for (uint32_t i = 0; i < m->array_count; i++) {
+		struct rung_array_info *info = &m->arrays[i].info;
+
+		if (!get_array(json_array_get(files, first_file + i), info) || info->row_count != m->vertex_count || info->row_bytes == 0)
+			return bad_field(path, "files: arrays");
+		strcpy(m->arrays[i].name, json_string_value(json_array_get(names, i)));
+	}
+	return 0;
+}
+
+static int get_splits(const char *path, const json_t *root, size_t first_file, struct rung__manifest *m)
+{
+	const json_t *names = json_object_get(root, "splits"), *files = json_object_get(root, "files");
+	struct rung_array_info array;
+
+	if (!names_ok(names, RUNG__SPLITS_MAX, false))
+		return bad_field(path, "splits");
+	m->split_count = (uint32_t)json_array_size(names);
+	for (uint32_t i = 0; i < m->split_count; i++) {
+		if (!get_array(json_array_get(files, first_file + i), &array) || array.dim_count != 1 || array.row_count > m->vertex_count)
+			return bad_field(path, "files: splits");
+		strcpy(m->splits[i].name, json_string_value(json_array_get(names, i)));
+		m->splits[i].count = array.row_count;
+	}
+	return 0;
+}
+
+static int get_carried(const char *path, const json_t *root, struct rung__manifest *m)
+{
+	size_t at = m->feature_file_count + RUNG__FILES_FIXED;
+	int rc = get_labels(path, root, json_array_get(json_object_get(root, "files"), at), m);
+
+	if (rc < 0)
+		return rc;
+	at += m->has_labels;
+	rc = get_arrays(path, root, at, m);
+	return rc < 0 ? rc : get_splits(path, root, at + m->array_count, m);
+}
+
+static bool file_agrees(const json_t *object, const struct rung__manifest_file *file)
+{
+	struct rung_array_info array;
+	char name[sizeof(file->name)];
+	uint64_t bytes, first_block, block_count;
+
+	return get_text(object, "name", name, sizeof(name)) && strcmp(name, file->name) == 0 && get_array(object, &array) &&
+	       rung__array_equal(&array, &file->array) && get_u64(object, "bytes", INT64_MAX, &bytes) && bytes == file->bytes &&
+	       get_u64(object, "first_block", INT64_MAX, &first_block) && first_block == file->first_block &&
+	       get_u64(object, "blocks", INT64_MAX, &block_count) && block_count == file->block_count;
+}
+
+static int get_files(const char *path, const json_t *root, struct rung__manifest *m)
+{
+	const json_t *files = json_object_get(root, "files"), *sums = json_object_get(root, "checksums");
+	const json_t *blocks = json_object_get(sums, "blocks");
+	uint64_t bytes;
+	char text[32];
+
+	if (!json_is_array(files) || json_array_size(files) != m->file_count)
+		return bad_field(path, "files");
+	for (uint32_t i = 0; i < m->file_count; i++) {
+		if (!file_agrees(json_array_get(files, i), &m->files[i]))
+			return rung__fail(RUNG_E_FORMAT,
+					  "%s: entry %u of \"files\" is not %s as the counts have it; stage the dataset again",
+					  path, i, m->files[i].name);
+	}
+	if (!get_text(sums, "algorithm", text, sizeof(text)) || strcmp(text, RUNG__CHECKSUM_NAME) != 0 ||
+	    !get_u64(sums, "block_bytes", INT64_MAX, &bytes) || bytes != RUNG__BLOCK_BYTES ||
+	    !get_text(sums, "file", text, sizeof(text)) || strcmp(text, RUNG__CHECKSUMS) != 0 ||
+	    !get_u64(sums, "bytes", INT64_MAX, &bytes) || bytes != m->checksums.bytes || !json_is_array(blocks) ||
+	    json_array_size(blocks) != m->checksums.block_count)
+		return bad_field(path, "checksums");
+	for (uint64_t i = 0; i < m->checksums.block_count; i++) {
+		const char *hex = json_string_value(json_array_get(blocks, i));
+
+		if (!hex || !parse_hex(hex, &m->checksums_sums[i]))
+			return bad_field(path, "checksums: blocks");
+	}
+	return 0;
+}
+
+static bool is_job_line(const json_t *line)
+{
+	const char *text = json_string_value(line);
+
+	if (!text || strlen(text) != json_string_length(line))
+		return false;
+	for (; *text; text++) {
+		if ((unsigned char)*text < ' ' || *text == 0x7f)
+			return false;
+	}
+	return true;
+}
+
+/* Absent, as in older datasets, is null: not recorded. */
+static int get_job(const char *path, const json_t *root, struct rung__manifest *m)
+{
+	const json_t *lines = json_object_get(root, "job");
+	size_t bytes = 1;
+	char *at;
+
+	if (!lines || json_is_null(lines))
+		return 0;
+	if (!json_is_array(lines))
+		return bad_field(path, "job");
+	for (size_t i = 0; i < json_array_size(lines); i++) {
+		if (!is_job_line(json_array_get(lines, i)))
+			return bad_field(path, "job");
+		bytes += json_string_length(json_array_get(lines, i)) + 1;
+	}
+	at = m->job = rung__malloc(bytes);
+	if (!at)
+		return rung__fail(RUNG_E_NOMEM, "%s: %zu bytes of \"job\"", path, bytes);
+	for (size_t i = 0; i < json_array_size(lines); i++) {
+		at = stpcpy(at, json_string_value(json_array_get(lines, i)));
+		*at++ = '\n';
+	}
+	*at = '\0';
+	return 0;
+}
+
+static int get_all(const char *path, const json_t *root, struct rung__manifest *m)
+{
+	const json_t *files = json_object_get(root, "files");
+	uint64_t index_bytes;
+	int rc;
+
+	if (!get_text(root, "producer", m->producer, sizeof(m->producer)))
+		return bad_field(path, "producer");
+	if (!get_u64(root, "vertices", INT64_MAX / 16, &m->vertex_count) || m->vertex_count == 0)
+		return bad_field(path, "vertices");
+	if (!get_u64(root, "edges", INT64_MAX / 16, &m->edge_count))
+		return bad_field(path, "edges");
+	if (!get_u64(root, "index_bytes", 8, &index_bytes) || index_bytes != rung_index_bytes(m->vertex_count))
+		return bad_field(path, "index_bytes");
+	m->index_bytes = (unsigned)index_bytes;
+	if ((rc = get_features(path, root, m)) < 0 || (rc = get_score(path, root, m)) < 0 ||
+	    (rc = get_defaults(path, root, m)) < 0 || (rc = get_carried(path, root, m)) < 0 ||
+	    (rc = get_job(path, root, m)) < 0)
+		return rc;
+	/* a folder with fewer entries than the plan is refused before the plan's checksums are allocated */
+	if (json_array_size(files) != m->feature_file_count + RUNG__FILES_FIXED + m->has_labels + m->array_count + m->split_count)
+		return bad_field(path, "files");
+	rc = rung__manifest_plan(m);
+	return rc < 0 ? rc : get_files(path, root, m);
+}
+
+/* Does the text end as it must, and are its digits right? */
+static bool sum_agrees(const char *text, size_t bytes, char *copy)
+{
+	const size_t tail = strlen(RUNG__MANIFEST_TAIL), key = strlen(RUNG__MANIFEST_CHECKSUM_KEY);
+	char digits[RUNG__CHECKSUM_DIGITS + 1];
+	size_t at;
+
+	if (bytes < tail + key + RUNG__CHECKSUM_DIGITS)
+		return false;
+	at = bytes - tail - RUNG__CHECKSUM_DIGITS;
+	if (memcmp(text + bytes - tail, RUNG__MANIFEST_TAIL, tail) != 0 ||
+	    memcmp(text + at - key, RUNG__MANIFEST_CHECKSUM_KEY, key) != 0)
+		return false;
+	memcpy(copy, text, bytes);
+	memset(copy + at, '0', RUNG__CHECKSUM_DIGITS);
+	rung__checksum_text(rung__checksum(copy, bytes), digits);
+	return memcmp(text + at, digits, RUNG__CHECKSUM_DIGITS) == 0;
+}
+
+static int check_sum(const char *path, const char *text, size_t bytes)
+{
+	char *copy = rung__malloc(bytes);
+	bool agrees;
+
+	if (!copy)
+		return rung__fail(RUNG_E_NOMEM, "%s: %zu bytes", path, bytes);
+	agrees = sum_agrees(text, bytes, copy);
+	rung__free(copy);
+	if (!agrees)
+		return rung__fail(RUNG_E_CORRUPT,
+				  "%s: fails its own checksum: it was changed or cut after staging; stage the dataset again",
+				  path);
+	return 0;
+}
+
+int rung__manifest_parse(const char *path, const char *text, size_t bytes, struct rung__manifest **manifest_out)
+{
+	struct rung__manifest *m = NULL;
+	uint64_t version;
+	json_t *root = NULL;
+	char format[32];
+	int rc;
+
+	rc = check_sum(path, text, bytes);
+	if (rc < 0)
+		return rc;
+	root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
+	if (!get_text(root, "format", format, sizeof(format)) || strcmp(format, RUNG__FORMAT_NAME) != 0 ||
+	    !get_u64(root, "version", INT64_MAX, &version)) {
+		rc = rung__fail(RUNG_E_FORMAT, "%s: is no manifest of a staged dataset", path);
+		goto free_root;
+	}
+	if (version != RUNG__FORMAT_VERSION) {
+		rc = rung__fail(RUNG_E_FORMAT,
+				"%s: format version %" PRIu64 ", this rung reads version %u; stage the dataset again, or use the "
+				"rung that wrote it",
+				path, version, RUNG__FORMAT_VERSION);
+		goto free_root;
+	}
+	m = rung__zalloc(sizeof(*m));
+	rc = m ? get_all(path, root, m) : rung__fail(RUNG_E_NOMEM, "%s", path);
+	if (rc < 0) {
+		rung__manifest_destroy(m);
+		goto free_root;
+	}
+	m->text_bytes = bytes;
+	*manifest_out = m;
+free_root:
+	json_decref(root);
+	return rc;
+}

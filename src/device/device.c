@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The devices there are. */
+#include <assert.h>
+
+#include "device/device.h"
+#include "rung_config.h"
+
+/*
+ * Without CUDA nothing defines it, so it is NULL; the tests link a simulated one, which serves in either build.
+ */
+#if RUNG_HAVE_CUDA
+extern const struct rung__device_ops rung__cuda_device;
+#else
+extern const struct rung__device_ops rung__cuda_device __attribute__((weak));
+#endif
+
+static const char *const names[] = { [RUNG_DEVICE_CPU] = "cpu", [RUNG_DEVICE_CUDA] = "cuda", [RUNG_DEVICE_AUTO] = "auto" };
+
+const char *rung_device_name(enum rung_device device)
+{
+	return (unsigned)device < RUNG__ARRAY_LEN(names) ? names[device] : NULL;
+}
+
+/* Through a pointer, since a compiler takes the address of a name for never NULL. */
+static const struct rung__device_ops *cuda(void)
+{
+#if RUNG_HAVE_CUDA
+	return &rung__cuda_device;
+#else
+	const struct rung__device_ops *volatile ops = &rung__cuda_device;
+
+	return ops;
+#endif
+}
+
+const struct rung__device_ops *rung__device_find(enum rung_device device)
+{
+	const struct rung__device_ops *ops = device == RUNG_DEVICE_CUDA ? cuda() : NULL;
+
+	if (!ops)
+		rung__fail(RUNG_E_NOSUP, "device %s is not built in: %s", rung_device_name(device), RUNG_WHY_CUDA);
+	assert(!ops || (ops->abi == RUNG__DEVICE_ABI && ops->size == sizeof(*ops)));   /* no slot is optional */
+	return ops;
+}
+
+int rung_gpu_info(int gpu, struct rung_gpu_info *info_out)
+{
+	const struct rung__device_ops *ops = rung__device_find(RUNG_DEVICE_CUDA);
+	struct rung_gpu_info info = { .size = sizeof(info) };
+	int rc;
+
+	if (!ops)
+		return RUNG_E_NOSUP;
+	rc = gpu < 0 ? ops->current() : gpu;
+	if (rc < 0)
+		return rc;
+	rc = ops->gpu_info(rc, &info);
+	return rc < 0 ? rc : rung__opts_give(info_out, &info, sizeof(info), "rung_gpu_info");
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Graphs whose edges stay in files: opening, and what is known of them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "edges/edges_internal.h"
+#include "edges/edges_sort.h"
+#include "graph/graph_internal.h"
+#include "source/source_place.h"
+
+#define MEMORY_BYTES_DEFAULT (UINT64_C(256) << 20)
+
+static int open_columns(const struct rung_graph_opts *opts, uint64_t memory_bytes, uint64_t chunk_bytes, struct rung_edges *edges)
+{
+	int rc = rung__columns_open(opts->specs[0], &edges->indptr_src, &edges->indices_src);
+
+	if (rc < 0)
+		return rc;
+	rc = rung__columns_count(edges->indptr_src, opts->vertex_count, &edges->info.vertex_count);
+	if (rc < 0)
+		return rc;
+	edges->info.edge_count = rung_source_info(edges->indices_src)->row_count;
+	edges->info.index_bytes = rung_index_bytes(edges->info.vertex_count);
+	if ((rc = rung__id_file_open(&edges->indptr, edges->indptr_src)) < 0 ||
+	    (rc = rung__id_file_open(&edges->indices, edges->indices_src)) < 0)
+		return rc;
+	edges->source_bytes = rung__source_place(edges->indptr_src).memory_bytes + rung__source_place(edges->indices_src).memory_bytes;
+	return rung__edges_plan_pass(edges, memory_bytes, chunk_bytes);
+}
+
+static struct rung_edges *make(void)
+{
+	struct rung_edges *edges = rung__zalloc(sizeof(*edges));
+
+	if (edges)
+		edges->info.size = sizeof(edges->info);
+	else
+		rung__fail(RUNG_E_NOMEM, "edges: no memory");
+	return edges;
+}
+
+static int settle(struct rung_edges *edges, int rc, struct rung_edges **edges_out)
+{
+	if (rc < 0)
+		rung_edges_close(edges);
+	else
+		*edges_out = edges;
+	return rc;
+}
+
+int rung__edges_open_columns(const struct rung_graph_opts *opts, uint64_t memory_bytes, uint64_t chunk_bytes,
+                             struct rung_edges **edges_out)
+{
+	struct rung_edges *edges = make();
+
+	return !edges ? RUNG_E_NOMEM : settle(edges, open_columns(opts, memory_bytes, chunk_bytes, edges), edges_out);
+}
+
+/* The result of sorting: two files without a name. */
+static int open_results(const struct rung_edges_opts *opts, struct rung_edges *edges)
+{
+	int rc;
+
+	edges->temp_name = rung__format("temporary file in %s", opts->temp_dir);
+	if (!edges->temp_name)
+		return rung__fail(RUNG_E_NOMEM, "%s", opts->temp_dir);
+	edges->indptr = edges->indices = (struct rung__id_file){ .name = edges->temp_name, .file.fd = -1 };
+	rc = rung__direct_temp(&edges->indptr.file, opts->temp_dir, edges->temp_name, 0);
+	return rc < 0 ? rc : rung__direct_temp(&edges->indices.file, opts->temp_dir, edges->temp_name, 0);
+}
+
+static int sort(const struct rung_edges_opts *opts, struct rung__edge_input *input, struct rung_edges *edges)
+{
+	struct rung__sort_job job = {
+		.memory_bytes = opts->memory_bytes, .temp_dir = opts->temp_dir, .dedup = opts->graph.dedup, .progress = opts->graph.progress,
+		.progress_ctx = opts->graph.progress_ctx,
+	};
+	struct rung_edges_info *info = &edges->info;
+	int rc = open_results(opts, edges);
+
+	if (rc < 0)
+		return rc;
+	job.indptr.file = edges->indptr.file;
+	job.indices.file = edges->indices.file;
+	rc = rung__sort(input, &job);
+	if (rc < 0)
+		return rc;
+	info->vertex_count = input->vertex_count;
+	info->edge_count = job.edge_count;
+	info->index_bytes = input->index_bytes;
+	info->input_passes = input->passes;
+	info->temp_bytes = job.temp_bytes + (info->vertex_count + 1) * sizeof(uint64_t) + info->edge_count * info->index_bytes;
+	edges->indptr.dtype = RUNG_U64;
+	edges->indptr.count = info->vertex_count + 1;
+	edges->indices.dtype = info->index_bytes == 4 ? RUNG_U32 : RUNG_U64;
+	edges->indices.count = info->edge_count;
+	return 0;
+}
+
+/* What the input's share of the memory is too little for. */
+static int fail_input(uint64_t memory_bytes)
+{
+	const uint64_t least = rung_last_error_least() * (memory_bytes / RUNG__MAX(rung__sort_input_bytes(memory_bytes), 1u) + 1);
+
+	return rung__fail_least(least, "edges: memory_bytes is %" PRIu64 ": sorting this graph, which is inflated as it is read, takes at least %"
+	                        PRIu64, memory_bytes, least);
+}
+
+static int open_sorted(const struct rung_edges_opts *opts, struct rung_edges *edges)
+{
+	struct rung__edge_input input;
+	int rc = rung__sort_memory_check(opts->memory_bytes);
+
+	if (rc < 0)
+		return rc;
+	rc = rung__edge_input_open(&input, &opts->graph, rung__sort_input_bytes(opts->memory_bytes));
+	if (rc == 0)
+		rc = sort(opts, &input, edges);
+	else if (rung_last_error_least() > 0)
+		rc = fail_input(opts->memory_bytes);
+	rung__edge_input_close(&input);
+	return rc < 0 ? rc : rung__edges_plan_pass(edges, opts->memory_bytes, opts->chunk_bytes);
+}
+
+/* `graph` is a struct of its own, whose size its caller set. */
+static int take_opts(struct rung_edges_opts *opts, const struct rung_edges_opts *caller_opts)
+{
+	struct rung_graph_opts graph = RUNG_GRAPH_OPTS_INIT;
+	int rc = rung__opts_take(opts, sizeof(*opts), caller_opts, "rung_edges_opts");
+
+	if (rc == 0)
+		rc = rung__opts_take(&graph, sizeof(graph), &opts->graph, "rung_graph_opts");
+	if (rc < 0)
+		return rc;
+	opts->graph = graph;
+	if (opts->memory_bytes == 0)
+		opts->memory_bytes = MEMORY_BYTES_DEFAULT;
+	if (!opts->temp_dir)
+		opts->temp_dir = getenv("TMPDIR") ? getenv("TMPDIR") : "/var/tmp";
+	return rung__graph_opts_check(&opts->graph);
+}
+
+static int keep_temp_dir(const struct rung_edges_opts *opts, struct rung_edges **edges_out)
+{
+	(*edges_out)->temp_dir = rung__strdup(opts->temp_dir);
+	if ((*edges_out)->temp_dir)
+		return 0;
+	rung_edges_close(*edges_out);
+	return rung__fail(RUNG_E_NOMEM, "edges: no memory");
+}
+
+int rung_edges_open(const struct rung_edges_opts *caller_opts, struct rung_edges **edges_out)
+{
+	struct rung_edges_opts opts = RUNG_EDGES_OPTS_INIT;
+	const struct rung_graph_opts *graph = &opts.graph;
+	struct rung_edges *edges;
+	int rc = take_opts(&opts, caller_opts);
+
+	if (rc < 0)
+		return rc;
+	if (rung__spec_is_csc(rung__graph_first(graph)) && !graph->undirected && !graph->dedup) {
+		rc = rung__edges_open_columns(graph, opts.memory_bytes, opts.chunk_bytes, &edges);
+	} else {
+		edges = make();
+		rc = !edges ? RUNG_E_NOMEM : settle(edges, open_sorted(&opts, edges), &edges);
+	}
+	if (rc == 0)
+		rc = keep_temp_dir(&opts, &edges);
+	if (rc == 0)
+		*edges_out = edges;
+	return rc;
+}
+
+static int open_turned(const struct rung_edges_opts *opts, struct rung_edges *edges, struct rung_edges *turned)
+{
+	struct rung__edge_input input;
+	int rc = rung__sort_memory_check(opts->memory_bytes);
+
+	if (rc < 0)
+		return rc;
+	rc = rung__edge_input_open_turned(&input, edges);
+	if (rc == 0)
+		rc = sort(opts, &input, turned);
+	rung__edge_input_close(&input);
+	return rc < 0 ? rc : rung__edges_plan_pass(turned, opts->memory_bytes, 0);
+}
+
+int rung__edges_turn(struct rung_edges *edges, uint64_t memory_bytes, struct rung_edges **turned_out)
+{
+	const struct rung_edges_opts opts = { .memory_bytes = memory_bytes, .temp_dir = edges->temp_dir };
+	struct rung_edges *turned = make();
+
+	return !turned ? RUNG_E_NOMEM : settle(turned, open_turned(&opts, edges, turned), turned_out);
+}
+
+int rung_edges_info(const struct rung_edges *edges, struct rung_edges_info *info_out)
+{
+	return rung__opts_give(info_out, &edges->info, sizeof(edges->info), "rung_edges_info");
+}
+
+void rung_edges_close(struct rung_edges *edges)
+{
+	if (!edges)
+		return;
+	rung__unmap_pages(edges->buffers, edges->buffer_bytes);
+	rung__id_file_close(&edges->indptr);
+	rung__id_file_close(&edges->indices);
+	rung_source_close(edges->indptr_src);
+	rung_source_close(edges->indices_src);
+	rung__free(edges->temp_name);
+	rung__free(edges->temp_dir);
+	rung__free(edges);
+}

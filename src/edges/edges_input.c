@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Edge lists, columns and rows as pairs (vertex, in-neighbour), in the order in which rung_graph_load() lists them. */
+#include "edges/edges_input.h"
+
+#include "edges/edges_internal.h"
+#include "graph/graph_internal.h"
+
+#define EDGES_MIN 256u
+#define EDGES_MAX (UINT64_C(1) << 20)
+#define LIST_EDGE_BYTES 48u   /* of an edge list: two integers of a file, and at most four ids */
+
+static int open_lists(struct rung__edge_input *input, uint64_t memory_bytes)
+{
+	const uint64_t edges = RUNG__MIN(RUNG__MAX(memory_bytes / LIST_EDGE_BYTES, EDGES_MIN), EDGES_MAX);
+	int rc = rung__edge_lists_open(&input->lists, input->opts, edges);
+
+	if (rc < 0)
+		return rc;
+	input->lists.pass_total = input->lists.edge_count * (input->opts->vertex_count ? 2 : 3);
+	rc = rung__edge_lists_find_vertex_count(&input->lists);
+	if (rc < 0)
+		return rc;
+	input->passes = !input->opts->vertex_count;
+	input->vertex_count = input->lists.vertex_count;
+	input->index_bytes = input->lists.index_bytes;
+	input->source_bytes = input->lists.source_bytes;
+	if (!rung__mul(input->lists.edge_count, input->opts->undirected ? 2 : 1, &input->pair_count_max))
+		return rung__fail(RUNG_E_FORMAT, "%s: more than 2^64 edges", input->name);
+	return 0;
+}
+
+/* For the edges of a chunk. */
+static int alloc_ids(const struct rung__edge_input *input, void **ids_out)
+{
+	*ids_out = rung__malloc_array(input->columns->edges_max, input->index_bytes);
+	return *ids_out ? 0 : rung__fail(RUNG_E_NOMEM, "%s: no memory for %" PRIu64 " ids", input->name, input->columns->edges_max);
+}
+
+static int open_columns(struct rung__edge_input *input, uint64_t memory_bytes)
+{
+	struct rung_edges_info info = { .size = sizeof(info) };
+	int rc = rung__edges_open_columns(input->opts, memory_bytes * 3 / 4, 0, &input->columns);
+	const uint64_t least = rc < 0 ? rung_last_error_least() / 3 * 4 + 4 : 0;   /* with what follows */
+
+	if (least > 4)
+		return rung__fail_least(least, "%s: %" PRIu64 " bytes of memory are too little to read it; give at least %" PRIu64, input->name,
+		                        memory_bytes, least);
+	if (rc < 0)
+		return rc;
+	rung_edges_info(input->columns, &info);
+	input->by_row = rung__spec_is_csr(input->name);
+	input->vertex_count = info.vertex_count;
+	input->index_bytes = info.index_bytes;
+	input->source_bytes = input->columns->source_bytes;
+	input->pair_count_max = info.edge_count * (input->opts->undirected ? 2 : 1);   /* of a file: it fits */
+	return alloc_ids(input, &input->owners);
+}
+
+int rung__edge_input_open(struct rung__edge_input *input, const struct rung_graph_opts *opts, uint64_t memory_bytes)
+{
+	*input = (struct rung__edge_input){ .opts = opts, .name = rung__graph_first(opts) };
+	if (rung__spec_is_csc(input->name) || rung__spec_is_csr(input->name))
+		return open_columns(input, memory_bytes);
+	return open_lists(input, memory_bytes);
+}
+
+static int open_borrowed(struct rung__edge_input *input, struct rung_edges *edges)
+{
+	static const struct rung_graph_opts none = RUNG_GRAPH_OPTS_INIT;
+
+	*input = (struct rung__edge_input){
+		.opts = &none, .name = edges->indices.name, .columns = edges, .borrowed = true, .vertex_count = edges->info.vertex_count,
+		.pair_count_max = edges->info.edge_count, .index_bytes = edges->info.index_bytes,
+	};
+	return alloc_ids(input, &input->owners);
+}
+
+int rung__edge_input_open_turned(struct rung__edge_input *input, struct rung_edges *edges)
+{
+	int rc = open_borrowed(input, edges);
+
+	input->by_row = true;
+	return rc;
+}
+
+int rung__edge_input_open_relabelled(struct rung__edge_input *input, struct rung_edges *edges, const void *rank_of_vertex)
+{
+	int rc = open_borrowed(input, edges);
+
+	input->rank_of_vertex = rank_of_vertex;
+	return rc < 0 ? rc : alloc_ids(input, &input->ranks);
+}
+
+void rung__edge_input_close(struct rung__edge_input *input)
+{
+	rung__edge_lists_close(&input->lists);
+	if (!input->borrowed)
+		rung_edges_close(input->columns);
+	rung__free(input->owners);
+	rung__free(input->ranks);
+}
+
+struct taker {
+	struct rung__edge_input *input;
+	rung__pairs_fn fn;
+	void *ctx;
+	bool counting;
+	bool owner_is_key;
+	bool skip_loops;
+};
+
+static int take_lists(void *ctx, const void *keys, const void *values, uint64_t pair_count, const char *spec)
+{
+	const struct taker *taker = ctx;
+	const struct rung__pairs pairs = { .keys = keys, .values = values, .count = pair_count, .stride = 1, .spec = spec };
+
+	return taker->fn(taker->ctx, &pairs);
+}
+
+static void fill_owners(const struct rung__edge_input *input, const struct rung__edge_chunk *chunk)
+{
+	const unsigned index_bytes = chunk->index_bytes;
+
+#pragma omp parallel for num_threads(rung__threads(0)) schedule(dynamic, 1024)
+	for (uint64_t i = 0; i < chunk->vertex_count; i++) {
+		uint64_t owner = chunk->vertex_first + i, begin, end;
+
+		if (input->rank_of_vertex)
+			owner = rung__id_get(input->rank_of_vertex, index_bytes, owner);
+		rung__edge_chunk_list(chunk, i, &begin, &end);
+		for (; begin < end; begin++)
+			rung__id_set(input->owners, index_bytes, begin, owner);
+	}
+}
+
+static void fill_ranks(const struct rung__edge_input *input, const struct rung__edge_chunk *chunk)
+{
+	const unsigned index_bytes = chunk->index_bytes;
+
+#pragma omp parallel for num_threads(rung__threads(0)) schedule(static)
+	for (uint64_t e = 0; e < chunk->edge_count; e++)
+		rung__id_set(input->ranks, index_bytes, e,
+		             rung__id_get(input->rank_of_vertex, index_bytes, rung__id_get(chunk->indices, index_bytes, e)));
+}
+
+static int take_columns(void *ctx, const struct rung__edge_chunk *chunk)
+{
+	const struct taker *taker = ctx;
+	struct rung__edge_input *input = taker->input;
+	const uint64_t edge_count = input->columns->info.edge_count;
+	struct rung__pairs pairs = {
+		.count = chunk->edge_count, .stride = 1, .skip_loops = taker->skip_loops, .spec = input->name,
+	};
+	const void *values = chunk->indices;
+	int rc;
+
+	fill_owners(input, chunk);
+	if (input->rank_of_vertex && !taker->counting) {
+		fill_ranks(input, chunk);
+		values = input->ranks;
+	}
+	pairs.keys = taker->owner_is_key ? input->owners : values;
+	pairs.values = taker->owner_is_key ? values : input->owners;
+	rc = taker->fn(taker->ctx, &pairs);
+	if (rc != 0)
+		return rc;
+	return rung__progress(input->opts->progress, input->opts->progress_ctx, "edges", chunk->edge_first + chunk->edge_count, edge_count);
+}
+
+/* The lists as they are, then with `undirected` the others: of columns the rows, which come out in the order of the columns. */
+static int each_column(struct taker *taker)
+{
+	struct rung__edge_input *input = taker->input;
+	int rc;
+
+	taker->owner_is_key = !input->by_row;
+	input->passes++;
+	rc = rung__edges_pass(input->columns, take_columns, taker);
+	if (rc != 0 || !input->opts->undirected)
+		return rc;
+	taker->owner_is_key = !taker->owner_is_key;
+	taker->skip_loops = true;
+	input->passes++;
+	return rung__edges_pass(input->columns, take_columns, taker);
+}
+
+int rung__edge_input_each(struct rung__edge_input *input, bool counting, rung__pairs_fn fn, void *ctx)
+{
+	struct taker taker = { .input = input, .fn = fn, .ctx = ctx, .counting = counting };
+
+	if (input->columns)
+		return each_column(&taker);
+	input->passes++;
+	return rung__edge_lists_each(&input->lists, take_lists, &taker);
+}

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pairs to columns outside memory. The input is read once to count pairs by ranges of vertices and once more to deal them into
+ * buckets of a temporary file, each small enough to be put in order in memory; bucket after bucket is then appended to the
+ * result. A bucket that is too large all the same, since a range of vertices counted as one has more pairs, is counted and
+ * dealt again in finer ranges, down to one vertex. The list of one vertex needs no order but that in which it comes; where
+ * repeats are dropped it is dealt on by value.
+ *
+ * Everything is stable, so the lists are those of rung_graph_load() whatever the memory and the number of threads.
+ *
+ * Memory: a quarter for the input, a half for buckets (blocks being filled, or one bucket and its lists), the rest for counts
+ * and for what is being written.
+ */
+#include <string.h>
+
+#include "edges/edges_bucket.h"
+#include "edges/edges_input.h"
+#include "edges/edges_internal.h"
+#include "edges/edges_sort.h"
+#include "graph/graph_internal.h"
+#include "edges/spool.h"
+
+#define MEMORY_BYTES_MIN (UINT64_C(1) << 20)
+#define OUT_BUFFERS 4u
+#define OUT_BYTES_MAX (UINT64_C(4) << 20)
+#define BLOCK_BYTES_MAX (UINT64_C(4) << 20)
+#define BUCKETS_MAX RUNG__BUCKET_PARTS
+
+struct sorter {
+	struct rung__sort_job *job;
+	struct rung__edge_input *input;
+	char *temp_name;              /* of temporary files, for messages */
+	unsigned id_bytes;
+	int threads;
+	uint64_t bytes_needed;        /* of temporary files, about */
+	unsigned char *arena;         /* [arena_bytes] of buckets */
+	uint64_t arena_bytes;
+	uint64_t pairs_max;           /* of a bucket in the arena */
+	uint64_t range_max;           /* vertices of one */
+	uint64_t bins_max;
+	uint64_t *bins;               /* [threads][bins_max] pairs of a range */
+	uint32_t *bucket_of;          /* [bins_max] */
+	struct rung__partition partition;
+	unsigned char *dealt;         /* [dealt_pairs] */
+	uint64_t dealt_pairs;
+	unsigned char *out_pool;
+	uint64_t out_bytes;           /* of each of its buffers */
+	struct rung__writer *writer;
+	struct rung__stream indptr, indices;
+	uint64_t edge_count;          /* in the result so far */
+	uint64_t pairs_done;          /* for progress */
+};
+
+/* Pairs that are to be put in order: of the input, or of a bucket. */
+struct node {
+	const struct rung__spool *spool;   /* NULL: the input */
+	const struct rung__bucket *bucket;
+	uint64_t first, range;             /* of keys, or of values of one key */
+	bool by_value;
+};
+
+static int sort_node(struct sorter *sorter, const struct node *node);
+
+static int each_pair(struct sorter *sorter, const struct node *node, bool last, rung__pairs_fn fn, void *ctx)
+{
+	if (!node->spool)
+		return rung__edge_input_each(sorter->input, !last, fn, ctx);
+	return rung__spool_each(node->spool, node->bucket, sorter->arena, last, fn, ctx);
+}
+
+/* ---- counting ---- */
+
+struct count {
+	const struct sorter *sorter;
+	const struct node *node;
+	unsigned shift;
+	uint64_t bin_count;
+};
+
+/* Each thread counts a part of the pairs in bins of its own. */
+static inline __attribute__((always_inline)) bool
+count_part(const struct count *count, const struct rung__pairs *pairs, int part, unsigned id_bytes)
+{
+	const void *digits = count->node->by_value ? pairs->values : pairs->keys;
+	const void *others = count->node->by_value ? pairs->keys : pairs->values;
+	const uint64_t share = pairs->count / (uint64_t)count->sorter->threads + 1;
+	const uint64_t begin = RUNG__MIN(share * (uint64_t)part, pairs->count), end = RUNG__MIN(begin + share, pairs->count);
+	uint64_t *bins = count->sorter->bins + (uint64_t)part * count->bin_count;
+
+	for (uint64_t i = begin; i < end; i++) {
+		const uint64_t id = rung__id_get(digits, id_bytes, i * pairs->stride), digit = id - count->node->first;
+
+		if (digit >= count->node->range)   /* not what was written there */
+			return false;
+		if (!pairs->skip_loops || id != rung__id_get(others, id_bytes, i * pairs->stride))
+			bins[digit >> count->shift]++;
+	}
+	return true;
+}
+
+static int count_pairs(void *ctx, const struct rung__pairs *pairs)
+{
+	const struct count *count = ctx;
+	const unsigned id_bytes = count->sorter->id_bytes;
+	bool good = true;
+
+#pragma omp parallel for num_threads(count->sorter->threads) schedule(static, 1) reduction(&& : good)
+	for (int part = 0; part < count->sorter->threads; part++)
+		good = good && (id_bytes == 4 ? count_part(count, pairs, part, 4) : count_part(count, pairs, part, 8));
+	return good ? 0 : rung__edges_changed(pairs->spec);
+}
+
+static int count_node(struct sorter *sorter, const struct node *node, struct count *count)
+{
+	const uint64_t threads = (uint64_t)sorter->threads;
+	int rc;
+
+	*count = (struct count){ .sorter = sorter, .node = node };
+	while ((node->range - 1) >> count->shift >= sorter->bins_max)
+		count->shift++;
+	count->bin_count = ((node->range - 1) >> count->shift) + 1;
+	memset(sorter->bins, 0, threads * count->bin_count * sizeof(*sorter->bins));
+	rc = each_pair(sorter, node, false, count_pairs, count);
+	for (uint64_t i = count->bin_count; i < threads * count->bin_count; i++)
+		sorter->bins[i % count->bin_count] += sorter->bins[i];
+	return rc;
+}
+
+/* ---- choosing buckets ---- */
+
+/* Bins in a row become a bucket as long as it has no more than these. Returns how many there are; buckets NULL: only counted. */
+static uint32_t choose(const struct sorter *sorter, const struct count *count, uint64_t pairs_max, uint64_t range_max,
+                       struct rung__bucket *buckets)
+{
+	const struct node *node = count->node;
+	uint64_t pairs = 0, first = 0;   /* of the bucket so far, first a bin */
+	uint32_t n = 0;
+
+	for (uint64_t bin = 0; bin <= count->bin_count; bin++) {
+		const bool end = bin == count->bin_count;
+
+		if (end || (bin > first && (pairs + sorter->bins[bin] > pairs_max || (bin + 1 - first) << count->shift > range_max))) {
+			if (buckets)
+				buckets[n] = (struct rung__bucket){
+					.first = node->first + (first << count->shift), .pairs_counted = pairs,
+					.range = RUNG__MIN(bin << count->shift, node->range) - (first << count->shift),
+				};
+			n++;
+			first = bin;
+			pairs = 0;
+		}
+		if (end)
+			break;
+		pairs += sorter->bins[bin];
+		if (buckets)
+			sorter->bucket_of[bin] = n;
+	}
+	return n;
+}
+
+/* As many buckets as fit the arena, or larger ones when those would be too many to be filled at a time. */
+static int choose_buckets(const struct sorter *sorter, const struct count *count, uint64_t pool_bytes, struct rung__spool *spool)
+{
+	const uint64_t blocks_max = pool_bytes / RUNG__PAGE_BYTES - RUNG__SPOOL_SPARE;
+	const uint64_t buckets_max = RUNG__MIN(BUCKETS_MAX, blocks_max);
+	uint64_t pairs_max = sorter->pairs_max, range_max = sorter->range_max;
+
+	while ((spool->bucket_count = choose(sorter, count, pairs_max, range_max, NULL)) > buckets_max) {
+		pairs_max += pairs_max / 4;
+		range_max += range_max / 4;
+	}
+	spool->buckets = rung__malloc_array(spool->bucket_count, sizeof(*spool->buckets));
+	if (!spool->buckets)
+		return rung__fail(RUNG_E_NOMEM, "edges: no memory for %" PRIu32 " buckets", spool->bucket_count);
+	choose(sorter, count, pairs_max, range_max, spool->buckets);
+	spool->block_bytes = rung__align_down(pool_bytes / (spool->bucket_count + RUNG__SPOOL_SPARE), RUNG__PAGE_BYTES);
+	spool->block_bytes = RUNG__MIN(spool->block_bytes, BLOCK_BYTES_MAX);
+	return 0;
+}
+
+/* ---- dealing ---- */
+
+static int deal_pairs(void *ctx, const struct rung__pairs *pairs)
+{
+	return rung__spool_deal(ctx, pairs);
+}
+
+/* The arena holds the blocks being filled, behind the one that a bucket is read through. */
+static int deal_node(struct sorter *sorter, const struct node *node, struct rung__spool *spool)
+{
+	const uint64_t pool_at = node->spool ? node->spool->block_bytes : 0;
+	struct count count;
+	int rc = count_node(sorter, node, &count);
+
+	if (rc != 0)
+		return rc;
+	*spool = (struct rung__spool){
+		.file.fd = -1, .id_bytes = sorter->id_bytes, .partition = &sorter->partition, .dealt = sorter->dealt,
+		.dealt_pairs = sorter->dealt_pairs,
+	};
+	rc = choose_buckets(sorter, &count, sorter->arena_bytes - pool_at, spool);
+	if (rc < 0)
+		return rc;
+	rung__partition_set(&sorter->partition, sorter->id_bytes, node->first, node->range, count.shift);
+	sorter->partition.by_value = node->by_value;
+	sorter->partition.bucket_of = sorter->bucket_of;
+	sorter->partition.bucket_count = spool->bucket_count;
+	rc = rung__spool_open(spool, sorter->job->temp_dir, sorter->temp_name, sorter->bytes_needed,
+	                      sorter->arena + pool_at);
+	if (rc == 0)
+		rc = each_pair(sorter, node, true, deal_pairs, spool);
+	if (rc == 0)
+		rc = rung__spool_end(spool, node->spool ? sorter->temp_name : sorter->input->name);
+	return rc;
+}
+
+/* Buckets of a node, in their order. */
+static int sort_buckets(struct sorter *sorter, const struct node *node)
+{
+	struct rung__spool spool = { .file.fd = -1 };
+	int rc = deal_node(sorter, node, &spool);
+
+	for (uint32_t b = 0; rc == 0 && b < spool.bucket_count; b++) {
+		const struct node child = {
+			.spool = &spool, .bucket = &spool.buckets[b], .first = spool.buckets[b].first, .range = spool.buckets[b].range,
+			.by_value = node->by_value,
+		};
+
+		sorter->job->temp_bytes += rung__spool_bytes(&spool, child.bucket);
+		rc = sort_node(sorter, &child);
+	}
+	rung__spool_close(&spool);
+	rung__free(spool.buckets);
+	return rc;
+}
+
+/* ---- putting a bucket in order ---- */
+
+/* Every vertex of an empty range begins where the result ends. */
+static int append_empty(struct sorter *sorter, uint64_t range)
+{
+	uint64_t starts[512];
+	int rc = 0;
+
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(starts); i++)
+		starts[i] = sorter->edge_count;
+	for (uint64_t left = range, here; left > 0 && rc == 0; left -= here) {
+		here = RUNG__MIN(left, RUNG__ARRAY_LEN(starts));
+		rc = rung__stream_append(&sorter->indptr, starts, here * sizeof(*starts));
+	}
+	return rc;
+}
+
+static int append_ids(struct sorter *sorter, const void *ids, uint64_t count)
+{
+	const struct rung__sort_job *job = sorter->job;
+	int rc = rung__stream_append(&sorter->indices, ids, count * sorter->id_bytes);
+
+	sorter->edge_count += count;
+	return rc < 0 ? rc : rung__progress(job->progress, job->progress_ctx, "sort", sorter->pairs_done, sorter->input->pair_count_max);
+}
+
+static int sort_keys(struct sorter *sorter, const struct rung__lists *lists)
+{
+	uint64_t count = lists->count;
+	int rc;
+
+	if (!rung__lists_fill(lists, &sorter->partition))
+		return rung__edges_changed(sorter->temp_name);
+	if (sorter->job->dedup)
+		count = rung__lists_drop_repeats(lists, sorter->threads);
+	for (uint64_t i = lists->range - 1; i > 0; i--)   /* ends of lists to beginnings in the result */
+		lists->ends[i] = sorter->edge_count + lists->ends[i - 1];
+	lists->ends[0] = sorter->edge_count;
+	rc = rung__stream_append(&sorter->indptr, lists->ends, lists->range * sizeof(*lists->ends));
+	return rc < 0 ? rc : append_ids(sorter, lists->ids, count);
+}
+
+static int sort_in_arena(struct sorter *sorter, const struct node *node)
+{
+	const uint64_t pair_bytes = rung__spool_bytes(node->spool, node->bucket);
+	const struct rung__lists lists = {
+		.first = node->first, .range = node->range, .count = node->bucket->pair_count, .id_bytes = sorter->id_bytes,
+		.pairs = sorter->arena, .ids = sorter->arena, .dealt = sorter->arena + pair_bytes,
+		.ends = (uint64_t *)(sorter->arena + 2 * pair_bytes),
+	};
+	int rc = rung__spool_load(node->spool, node->bucket, lists.pairs);
+
+	if (rc < 0)
+		return rc;
+	sorter->pairs_done += lists.count;
+	return node->by_value ? append_ids(sorter, lists.ids, rung__lists_join(&lists)) : sort_keys(sorter, &lists);
+}
+
+/* ---- lists longer than the arena ---- */
+
+/* Values to the front of the block they were read into: it is the arena's, and is not read again. */
+static int append_values(void *ctx, const struct rung__pairs *pairs)
+{
+	struct sorter *sorter = ctx;
+	void *ids = sorter->arena;
+
+	for (uint64_t i = 0; i < pairs->count; i++)
+		rung__id_set(ids, sorter->id_bytes, i, rung__id_get(pairs->values, sorter->id_bytes, i * pairs->stride));
+	sorter->pairs_done += pairs->count;
+	return append_ids(sorter, ids, pairs->count);
+}
+
+static int sort_one_list(struct sorter *sorter, const struct node *node)
+{
+	struct node values = *node;
+	int rc = append_empty(sorter, 1);
+
+	if (rc < 0)
+		return rc;
+	if (!sorter->job->dedup)
+		return each_pair(sorter, node, true, append_values, sorter);
+	values.by_value = true;
+	values.first = 0;
+	values.range = sorter->input->vertex_count;
+	return sort_node(sorter, &values);
+}
+
+static int append_one_value(struct sorter *sorter, const struct node *node)
+{
+	uint64_t id = 0;
+
+	rung__id_set(&id, sorter->id_bytes, 0, node->first);
+	sorter->pairs_done += node->bucket->pair_count;
+	return append_ids(sorter, &id, 1);
+}
+
+static int sort_node(struct sorter *sorter, const struct node *node)
+{
+	if (node->bucket->pair_count == 0)
+		return node->by_value ? 0 : append_empty(sorter, node->range);
+	if (node->bucket->pair_count <= sorter->pairs_max && (node->by_value || node->range <= sorter->range_max))
+		return sort_in_arena(sorter, node);
+	if (node->range > 1)
+		return sort_buckets(sorter, node);
+	return node->by_value ? append_one_value(sorter, node) : sort_one_list(sorter, node);
+}
+
+/* ---- the whole ---- */
+
+static uint64_t pages_of(uint64_t bytes)
+{
+	return rung__align_down(bytes, RUNG__PAGE_BYTES);
+}
+
+/* What a share of the memory holds. */
+static int take_memory(struct sorter *sorter, uint64_t memory_bytes)
+{
+	const uint64_t pair_bytes = 2 * (uint64_t)sorter->id_bytes;
+
+	sorter->arena_bytes = pages_of(memory_bytes / 2);
+	sorter->pairs_max = (sorter->arena_bytes - 4 * RUNG__PAGE_BYTES) / (2 * pair_bytes + 2);
+	sorter->range_max = sorter->pairs_max / 4;   /* 8 bytes each */
+	sorter->bins_max = RUNG__MIN(memory_bytes / 128 / (uint64_t)sorter->threads, UINT64_C(1) << 16);
+	sorter->bins_max = RUNG__MAX(sorter->bins_max, 2u);
+	sorter->dealt_pairs = RUNG__MIN(memory_bytes / 16 / pair_bytes, UINT64_C(1) << 21);
+	sorter->out_bytes = RUNG__MIN(pages_of(memory_bytes / 64), OUT_BYTES_MAX);
+	sorter->arena = rung__map_pages(sorter->arena_bytes);
+	sorter->bins = rung__malloc_array((uint64_t)sorter->threads * sorter->bins_max, sizeof(*sorter->bins));
+	sorter->dealt = rung__malloc_array(sorter->dealt_pairs, pair_bytes);
+	sorter->bucket_of = rung__malloc_array(sorter->bins_max, sizeof(*sorter->bucket_of));
+	sorter->out_pool = rung__map_pages(OUT_BUFFERS * sorter->out_bytes);
+	if (!sorter->arena || !sorter->bins || !sorter->dealt || !sorter->bucket_of || !sorter->out_pool)
+		return rung__fail(RUNG_E_NOMEM, "edges: no memory for buffers of %" PRIu64 " bytes", memory_bytes);
+	return rung__partition_init(&sorter->partition, BUCKETS_MAX, sorter->threads);
+}
+
+/*
+ * Temporary files hold all pairs, and beside them what one arena appends to the result before its
+ * buckets are released: at most a second copy.
+ */
+static int check_space(struct sorter *sorter)
+{
+	const struct rung__edge_input *input = sorter->input;
+	uint64_t bytes, offsets;
+
+	if (!rung__mul(input->pair_count_max, 2 * (uint64_t)input->index_bytes, &bytes) || !rung__mul(input->vertex_count, 8, &offsets) ||
+	    !rung__add(bytes, offsets, &bytes) ||
+	    !rung__add(bytes, RUNG__MIN(sorter->arena_bytes, bytes), &bytes))
+		bytes = UINT64_MAX;
+	sorter->bytes_needed = bytes;
+	return rung__space_check(sorter->job->temp_dir, bytes);
+}
+
+static int begin_result(struct sorter *sorter, struct rung__stream *stream, const struct rung__sorted *sorted)
+{
+	*stream = (struct rung__stream){ .writer = sorter->writer, .file = sorted->file, .buffer_bytes = sorter->out_bytes };
+	stream->file.bytes_needed = sorter->bytes_needed;
+	return rung__stream_append(stream, sorted->head, sorted->head_bytes);
+}
+
+static int sort_all(struct sorter *sorter)
+{
+	struct rung__sort_job *job = sorter->job;
+	int rc;
+
+	sorter->temp_name = rung__format("temporary file in %s", job->temp_dir);
+	if (!sorter->temp_name)
+		return rung__fail(RUNG_E_NOMEM, "%s", job->temp_dir);
+	if ((rc = take_memory(sorter, job->memory_bytes)) < 0 || (rc = check_space(sorter)) < 0 ||
+	    (rc = rung__writer_open(sorter->out_pool, sorter->out_bytes, OUT_BUFFERS, &sorter->writer)) < 0 ||
+	    (rc = begin_result(sorter, &sorter->indptr, &job->indptr)) < 0 ||
+	    (rc = begin_result(sorter, &sorter->indices, &job->indices)) < 0 ||
+	    (rc = sort_buckets(sorter, &(struct node){ .range = sorter->input->vertex_count })) < 0 ||
+	    (rc = append_empty(sorter, 1)) < 0 ||   /* the last entry of indptr */
+	    (rc = rung__stream_end(&sorter->indptr)) < 0 || (rc = rung__stream_end(&sorter->indices)) < 0)
+		return rc;
+	job->edge_count = sorter->edge_count;
+	return 0;
+}
+
+uint64_t rung__sort_input_bytes(uint64_t memory_bytes)
+{
+	return memory_bytes / 4;
+}
+
+int rung__sort_memory_check(uint64_t memory_bytes)
+{
+	if (memory_bytes >= MEMORY_BYTES_MIN)
+		return 0;
+	return rung__fail_least(MEMORY_BYTES_MIN, "edges: memory_bytes is %" PRIu64 ": sorting a graph takes at least %" PRIu64,
+	                        memory_bytes, MEMORY_BYTES_MIN);
+}
+
+int rung__sort(struct rung__edge_input *input, struct rung__sort_job *job)
+{
+	struct sorter sorter = { .job = job, .input = input, .id_bytes = input->index_bytes, .threads = rung__threads(job->threads) };
+	int rc = sort_all(&sorter);
+
+	rung__writer_close(sorter.writer);
+	rung__unmap_pages(sorter.arena, sorter.arena_bytes);
+	rung__unmap_pages(sorter.out_pool, OUT_BUFFERS * sorter.out_bytes);
+	rung__free(sorter.bins);
+	rung__free(sorter.bucket_of);
+	rung__free(sorter.dealt);
+	rung__free(sorter.temp_name);
+	rung__partition_fini(&sorter.partition);
+	return rc;
+}

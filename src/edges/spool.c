@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Dealing: pairs are brought together by buckets in memory first, then each bucket's are appended to it. */
+#include "edges/spool.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#define NO_BLOCK UINT32_MAX
+#define READS 4   /* in flight while a bucket is loaded */
+
+int rung__spool_open(struct rung__spool *spool, const char *dir, const char *name, uint64_t bytes_needed, unsigned char *pool)
+{
+	const uint64_t pair_bytes = 2 * (uint64_t)spool->id_bytes;
+	int rc;
+
+	spool->file.fd = -1;
+	spool->block_max = 0;
+	for (uint32_t b = 0; b < spool->bucket_count; b++) {
+		spool->buckets[b].head = spool->buckets[b].tail = NO_BLOCK;
+		spool->block_max += (spool->buckets[b].pairs_counted * pair_bytes + spool->block_bytes - 1) / spool->block_bytes;
+	}
+	spool->next = spool->block_max < NO_BLOCK ? rung__malloc_array(spool->block_max, sizeof(*spool->next)) : NULL;
+	if (!spool->next)
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory for a list of %" PRIu64 " blocks", name, spool->block_max);
+	rc = rung__direct_temp(&spool->file, dir, name, bytes_needed);
+	if (rc < 0)
+		return rc;
+	return rung__writer_open(pool, spool->block_bytes, spool->bucket_count + RUNG__SPOOL_SPARE, &spool->writer);
+}
+
+/* False when there are more blocks than can be: the input is not what was counted. */
+static bool put_block(struct rung__spool *spool, struct rung__bucket *bucket)
+{
+	const uint64_t block = atomic_fetch_add(&spool->block_count, 1);
+	const uint64_t bytes = rung__align_up(bucket->used, RUNG__PAGE_BYTES);
+
+	if (block >= spool->block_max)
+		return false;
+	if (bucket->tail == NO_BLOCK)
+		bucket->head = (uint32_t)block;
+	else
+		spool->next[bucket->tail] = (uint32_t)block;
+	bucket->tail = (uint32_t)block;
+	spool->next[block] = NO_BLOCK;
+	memset(bucket->buffer + bucket->used, 0, (size_t)(bytes - bucket->used));
+	rung__writer_put(spool->writer, &spool->file, bucket->buffer, bytes, block * spool->block_bytes);
+	bucket->buffer = NULL;
+	bucket->used = 0;
+	return true;
+}
+
+static bool append(struct rung__spool *spool, struct rung__bucket *bucket, const unsigned char *pairs, uint64_t count)
+{
+	const uint64_t pair_bytes = 2 * (uint64_t)spool->id_bytes;
+
+	if (count > bucket->pairs_counted - bucket->pair_count)
+		return false;
+	bucket->pair_count += count;
+	while (count > 0) {
+		uint64_t here;
+
+		if (!bucket->buffer)
+			bucket->buffer = rung__writer_take(spool->writer);
+		here = RUNG__MIN(count, (spool->block_bytes - bucket->used) / pair_bytes);
+		memcpy(bucket->buffer + bucket->used, pairs, (size_t)(here * pair_bytes));
+		bucket->used += here * pair_bytes;
+		pairs += here * pair_bytes;
+		count -= here;
+		if (bucket->used == spool->block_bytes && !put_block(spool, bucket))
+			return false;
+	}
+	return true;
+}
+
+static int deal(struct rung__spool *spool, const struct rung__pairs *pairs)
+{
+	const struct rung__partition *partition = spool->partition;
+	const uint64_t pair_bytes = 2 * (uint64_t)spool->id_bytes;
+	bool good = rung__partition_pairs(partition, pairs, spool->dealt);
+
+#pragma omp parallel for num_threads(partition->threads) schedule(dynamic, 1) reduction(&& : good)
+	for (uint32_t b = 0; b < spool->bucket_count; b++) {
+		const uint64_t first = b == 0 ? 0 : partition->ends[b - 1];
+
+		good = good && append(spool, &spool->buckets[b], spool->dealt + first * pair_bytes, partition->ends[b] - first);
+	}
+	if (rung__writer_failed(spool->writer))
+		return rung__writer_flush(spool->writer);
+	return good ? 0 : rung__edges_changed(pairs->spec);
+}
+
+int rung__spool_deal(struct rung__spool *spool, const struct rung__pairs *pairs)
+{
+	const uint64_t step = (uint64_t)pairs->stride * spool->id_bytes;
+	int rc = 0;
+
+	for (uint64_t first = 0; first < pairs->count && rc == 0; first += spool->dealt_pairs) {
+		struct rung__pairs part = *pairs;
+
+		part.keys = (const char *)pairs->keys + first * step;
+		part.values = (const char *)pairs->values + first * step;
+		part.count = RUNG__MIN(spool->dealt_pairs, pairs->count - first);
+		rc = deal(spool, &part);
+	}
+	return rc;
+}
+
+int rung__spool_end(struct rung__spool *spool, const char *spec)
+{
+	int rc;
+
+	for (uint32_t b = 0; b < spool->bucket_count; b++) {
+		struct rung__bucket *bucket = &spool->buckets[b];
+
+		if (bucket->pair_count != bucket->pairs_counted || (bucket->buffer && !put_block(spool, bucket)))
+			return rung__edges_changed(spec);
+	}
+	rc = rung__writer_flush(spool->writer);
+	rung__writer_close(spool->writer);
+	spool->writer = NULL;
+	return rc;
+}
+
+uint64_t rung__spool_bytes(const struct rung__spool *spool, const struct rung__bucket *bucket)
+{
+	return rung__align_up(bucket->pair_count * 2 * spool->id_bytes, RUNG__PAGE_BYTES);
+}
+
+/* What is read for the last time is given back: while buckets are read, what is made of them is written. */
+static int read_block(const struct rung__spool *spool, uint32_t block, uint64_t bytes, unsigned char *to, bool last)
+{
+	int rc = rung__direct_read(&spool->file, to, bytes, block * spool->block_bytes);
+
+	if (last)   /* where that cannot be, it is given back when the file is closed */
+		fallocate(spool->file.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(block * spool->block_bytes), (off_t)spool->block_bytes);
+	return rc;
+}
+
+struct failure {
+	int rc;
+	char text[RUNG__ERROR_BYTES];   /* the last error belongs to a thread: carried to the one that called */
+};
+
+int rung__spool_load(const struct rung__spool *spool, const struct rung__bucket *bucket, unsigned char *to)
+{
+	const uint64_t bytes = rung__spool_bytes(spool, bucket);
+	struct failure failure = { .rc = 0 };
+	uint32_t blocks[READS];
+
+	for (uint64_t done = 0, block = bucket->head; done < bytes && failure.rc == 0; done += READS * spool->block_bytes) {
+		const uint64_t left = (bytes - done + spool->block_bytes - 1) / spool->block_bytes;
+		const int count = (int)RUNG__MIN(left, READS);
+
+		for (int i = 0; i < count; i++) {
+			blocks[i] = (uint32_t)block;
+			block = (uint64_t)i + 1 < left ? spool->next[block] : block;
+		}
+#pragma omp parallel for num_threads(rung__threads(READS)) schedule(static, 1)
+		for (int i = 0; i < count; i++) {
+			const uint64_t at = done + (uint64_t)i * spool->block_bytes;
+			int rc = read_block(spool, blocks[i], RUNG__MIN(spool->block_bytes, bytes - at), to + at, true);
+
+			if (rc < 0) {
+#pragma omp critical(rung_spool_failure)
+				{
+					failure.rc = rc;
+					memcpy(failure.text, rung_last_error(), strlen(rung_last_error()) + 1);
+				}
+			}
+		}
+	}
+	return failure.rc < 0 ? rung__fail_text(failure.rc, failure.text) : 0;
+}
+
+int rung__spool_each(const struct rung__spool *spool, const struct rung__bucket *bucket, unsigned char *block, bool last,
+                     rung__pairs_fn fn, void *ctx)
+{
+	const uint64_t pair_bytes = 2 * (uint64_t)spool->id_bytes, bytes = bucket->pair_count * pair_bytes;
+	uint32_t at = bucket->head;
+	int rc = 0;
+
+	for (uint64_t done = 0; done < bytes && rc == 0; done += spool->block_bytes) {
+		const uint64_t here = RUNG__MIN(bytes - done, spool->block_bytes);
+		const struct rung__pairs pairs = {
+			.keys = block, .values = block + spool->id_bytes, .count = here / pair_bytes, .stride = 2, .spec = spool->file.name,
+		};
+
+		rc = read_block(spool, at, here, block, last);
+		if (rc == 0)
+			rc = fn(ctx, &pairs);
+		at = spool->next[at];
+	}
+	return rc;
+}
+
+void rung__spool_close(struct rung__spool *spool)
+{
+	rung__writer_close(spool->writer);
+	rung__direct_close(&spool->file);
+	rung__free(spool->next);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Block devices in /sys. dev/block/MAJOR:MINOR is a link to the device's folder; that of a partition lies in the folder of its disk,
+ * and only the disk has a queue.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "file/block_device.h"
+
+#define SECTOR_BYTES 512u   /* unit of "start", whatever the device's own block is */
+
+/* A number from a file of one line. @return false when there is no such file or no number in it */
+static bool read_number(const char *path, uint64_t *number_out)
+{
+	char text[32];
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	unsigned long long number;
+	char *end;
+
+	if (fd >= 0)
+		close(fd);
+	if (got <= 0)
+		return false;
+	text[got] = '\0';
+	errno = 0;
+	number = strtoull(text, &end, 10);
+	if (errno || end == text || (*end && *end != '\n'))
+		return false;
+	*number_out = number;
+	return true;
+}
+
+static uint64_t number_in(const char *folder, const char *name)
+{
+	char path[PATH_MAX];
+	uint64_t number = 0;
+	int length = snprintf(path, sizeof(path), "%s/%s", folder, name);
+
+	if (length < 0 || (size_t)length >= sizeof(path) || !read_number(path, &number))
+		return 0;
+	return number;
+}
+
+bool rung__block_device(const char *sys, unsigned major_number, unsigned minor_number, struct rung__block_device *device_out)
+{
+	struct rung__block_device device = { .name = "" };
+	char link[PATH_MAX], folder[PATH_MAX];
+	const char *name;
+	uint64_t sectors;
+
+	if ((size_t)snprintf(link, sizeof(link), "%s/dev/block/%u:%u", sys, major_number, minor_number) >= sizeof(link) ||
+	    !realpath(link, folder))
+		return false;
+	if (number_in(folder, "partition")) {
+		if (!rung__mul(number_in(folder, "start"), SECTOR_BYTES, &device.partition_at))
+			return false;
+		*strrchr(folder, '/') = '\0';
+	}
+	name = strrchr(folder, '/') + 1;
+	if (strlen(name) >= sizeof(device.name))
+		return false;
+	memcpy(device.name, name, strlen(name) + 1);
+	sectors = number_in(folder, "queue/max_sectors_kb");
+	if (!rung__mul(sectors, 1024, &device.command_bytes))
+		device.command_bytes = 0;
+	device.block_bytes = (uint32_t)RUNG__MIN(number_in(folder, "queue/logical_block_size"), UINT32_MAX);
+	*device_out = device;
+	return true;
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading past the page cache, through it where the file system wants that. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "file/direct.h"
+#include "file/file.h"
+#include "base/internal.h"
+
+int rung__direct_open(struct rung__direct *file, int fd, const char *name)
+{
+	*file = (struct rung__direct){ .fd = rung__reopen(fd, O_DIRECT), .name = name };
+	if (file->fd < 0)
+		file->fd = rung__reopen(fd, 0);
+	if (file->fd < 0)
+		return rung__fail_errno(errno, "%s: opening it again through /proc/self/fd", name);
+	return 0;
+}
+
+void rung__direct_close(struct rung__direct *file)
+{
+	if (file->fd >= 0)
+		close(file->fd);
+	file->fd = -1;
+}
+
+/* A file system may take the flag and refuse the read: then through the page cache from here on. */
+static bool drop_direct(int fd)
+{
+	const int flags = fcntl(fd, F_GETFL);
+
+	return flags >= 0 && (flags & O_DIRECT) && fcntl(fd, F_SETFL, flags & ~O_DIRECT) == 0;
+}
+
+int rung__direct_read(const struct rung__direct *file, void *to, uint64_t bytes, uint64_t offset)
+{
+	uint64_t done = 0;
+
+	while (done < bytes) {
+		const uint64_t rest = rung__align_up(bytes - done, RUNG__PAGE_BYTES);
+		ssize_t got = pread(file->fd, (unsigned char *)to + done, (size_t)rest, (off_t)(offset + done));
+
+		if (got < 0 && (errno == EINTR || (errno == EINVAL && drop_direct(file->fd))))
+			continue;
+		if (got < 0)
+			return rung__fail_errno(errno, "%s: reading %" PRIu64 " bytes at offset %" PRIu64, file->name, rest, offset + done);
+		if (got == 0)
+			return rung__fail(RUNG_E_IO, "%s: ends at offset %" PRIu64 ", %" PRIu64 " bytes short: the file was truncated",
+			                  file->name, offset + done, bytes - done);
+		if ((uint64_t)got < bytes - done)
+			got = (ssize_t)rung__align_down((uint64_t)got, RUNG__PAGE_BYTES);
+		if (got == 0)   /* less than a page at a time, or the end: without alignment the one can be told from the other */
+			break;
+		done += (uint64_t)got;
+	}
+	if (done < bytes) {
+		drop_direct(file->fd);
+		return rung__pread_all(file->fd, file->name, (unsigned char *)to + done, bytes - done, offset + done);
+	}
+	return 0;
+}
+
+/* O_DIRECT behind the opening: a file system that refuses the flag may have made the file by then. */
+static void ask_direct(int fd)
+{
+	const int flags = fcntl(fd, F_GETFL);
+
+	if (flags >= 0)
+		fcntl(fd, F_SETFL, flags | O_DIRECT);
+}
+
+int rung__direct_open_write(struct rung__direct *file, int fd, const char *name)
+{
+	*file = (struct rung__direct){ .fd = fcntl(fd, F_DUPFD_CLOEXEC, 0), .name = name };
+	if (file->fd < 0)
+		return rung__fail_errno(errno, "%s", name);
+	ask_direct(file->fd);
+	return 0;
+}
+
+int rung__direct_temp(struct rung__direct *file, const char *dir, const char *name, uint64_t bytes_needed)
+{
+	char *path;
+
+	*file = (struct rung__direct){ .fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600), .name = name, .bytes_needed = bytes_needed };
+	if (file->fd < 0) {
+		path = rung__format("%s/rung-XXXXXX", dir);
+		if (!path)
+			return rung__fail(RUNG_E_NOMEM, "%s", name);
+		file->fd = mkostemp(path, O_CLOEXEC);
+		if (file->fd >= 0)
+			unlink(path);
+		rung__free(path);
+	}
+	if (file->fd < 0)
+		return rung__fail_errno(errno, "%s: cannot be made", name);
+	ask_direct(file->fd);
+	return 0;
+}
+
+int rung__direct_write(const struct rung__direct *file, const void *from, uint64_t bytes, uint64_t offset)
+{
+	uint64_t done = 0;
+
+	while (done < bytes) {
+		ssize_t put = pwrite(file->fd, (const unsigned char *)from + done, (size_t)(bytes - done), (off_t)(offset + done));
+
+		if (put < 0 && (errno == EINTR || (errno == EINVAL && drop_direct(file->fd))))
+			continue;
+		if (put <= 0)
+			return rung__fail_errno(put < 0 ? errno : EIO, "%s: writing %" PRIu64 " bytes at offset %" PRIu64
+			                        " (%" PRIu64 " bytes are needed there in all)", file->name, bytes - done, offset + done,
+			                        file->bytes_needed);
+		done += (uint64_t)put;
+		if (done % RUNG__PAGE_BYTES)   /* the disk ran full, or the file system does it in parts: the rest without alignment */
+			drop_direct(file->fd);
+	}
+	return 0;
+}
+
+int rung__space_check(const char *dir, uint64_t bytes)
+{
+	struct statvfs vfs;
+	uint64_t there;
+
+	if (statvfs(dir, &vfs) < 0)
+		return rung__fail_errno(errno, "%s: free space is not known", dir);
+	if (!rung__mul(vfs.f_bavail, vfs.f_frsize, &there) || there >= bytes)
+		return 0;
+	return rung__fail(RUNG_E_NOSPC, "%s: %" PRIu64 " bytes are needed, %" PRIu64 " are free: make room, or choose another folder", dir,
+	                  bytes, there);
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole reads and writes. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "file/file.h"
+#include "base/internal.h"
+
+#define CALL_BYTES_MAX (1u << 30)   /* Linux moves at most 2 GiB - 4 KiB a call */
+#define RESERVE_TRIES  64           /* a timer may tick faster than any of them ends */
+
+int rung__pread_all(int fd, const char *path, void *buf, uint64_t bytes, uint64_t offset)
+{
+	unsigned char *to = buf;
+
+	while (bytes > 0) {
+		ssize_t got = pread(fd, to, (size_t)RUNG__MIN(bytes, CALL_BYTES_MAX), (off_t)offset);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return rung__fail_errno(errno, "%s: reading %" PRIu64 " bytes at offset %" PRIu64, path, bytes, offset);
+		if (got == 0)
+			return rung__fail(RUNG_E_IO, "%s: ends at offset %" PRIu64 ", %" PRIu64 " bytes short: the file was truncated",
+			                  path, offset, bytes);
+		to += got;
+		offset += (uint64_t)got;
+		bytes -= (uint64_t)got;
+	}
+	return 0;
+}
+
+int rung__pwrite_all(int fd, const char *path, const void *buf, uint64_t bytes, uint64_t offset)
+{
+	const unsigned char *from = buf;
+
+	while (bytes > 0) {
+		ssize_t put = pwrite(fd, from, (size_t)RUNG__MIN(bytes, CALL_BYTES_MAX), (off_t)offset);
+
+		if (put < 0 && errno == EINTR)
+			continue;
+		if (put <= 0)
+			return rung__fail_errno(put < 0 ? errno : EIO, "%s: writing %" PRIu64 " bytes at offset %" PRIu64, path, bytes, offset);
+		from += put;
+		offset += (uint64_t)put;
+		bytes -= (uint64_t)put;
+	}
+	return 0;
+}
+
+int rung__reserve(int fd, const char *path, uint64_t bytes)
+{
+	int tries = 0, err;
+
+	/* tmpfs frees what it allocated and returns EINTR at any signal, even with SA_RESTART */
+	do
+		err = fallocate(fd, 0, 0, (off_t)bytes) == 0 ? 0 : errno;
+	while (err == EINTR && ++tries < RESERVE_TRIES);
+	if (err == 0 || err == EINTR || err == EOPNOTSUPP || err == ENOSYS || err == EINVAL)
+		return 0;
+	return rung__fail_errno(
+		err, "%s: reserving %" PRIu64 " bytes; make room, or choose another folder", path,
+		bytes);
+}
+
+/* S_IFREG …; 0: unknown. */
+static mode_t type_of(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 ? st.st_mode & S_IFMT : 0;
+}
+
+/* Of what cannot be opened: a socket, a link with O_NOFOLLOW, a device on a nodev file system. */
+static bool is_irregular(int dir_fd, const char *name, int flags)
+{
+	struct stat st;
+
+	return fstatat(dir_fd, name, &st, flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0) == 0 &&
+	       !S_ISREG(st.st_mode);
+}
+
+int rung__open_regular(int dir_fd, const char *name, const char *path, int flags)
+{
+	const int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
+	const int err = errno;
+
+	if (fd >= 0 && type_of(fd) == S_IFREG) {
+		/* io_uring fails reads with EAGAIN where the flag is set and they would wait */
+		fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+		return fd;
+	}
+	if (fd < 0 && !is_irregular(dir_fd, name, flags))
+		return rung__fail_errno(err, "%s: cannot be opened", path);
+	if (fd >= 0)
+		close(fd);
+	return rung__fail(RUNG_E_FORMAT, "%s: is not a regular file; put the file itself there",
+			  path);
+}
+
+int rung__reopen(int fd, int flags)
+{
+	const mode_t type = type_of(fd);
+	char name[32];
+
+	if (type != S_IFREG &&
+	    type != S_IFBLK) { /* opening a FIFO again would wait for its writer */
+		errno = EINVAL;
+		return -1;
+	}
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	return open(name, O_RDONLY | O_CLOEXEC | flags);
+}

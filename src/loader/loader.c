@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The loader for its caller: making and ending it, passes, handing batches over, counters. */
+#include <sched.h>
+#include <string.h>
+
+#include "loader/loader_internal.h"
+#include "base/random.h"
+
+#define BATCH_SIZE_DEFAULT 1024u
+#define AHEAD_DEFAULT 16u      /* enough for the cache to know what is wanted soonest (rung_prefetch()), and some tens of MiB */
+#define GATHERS_DEFAULT 2u     /* one whose rows are there, one whose rows are on the way */
+#define THREADS_DEFAULT_MAX 8u
+/* On a GPU batches have room for the largest there can be; one is sampled while another one is
+ * launched. */
+#define AHEAD_DEFAULT_GPU   2u
+#define THREADS_DEFAULT_GPU 2u
+
+/* ---- making it ---- */
+
+static uint32_t cpus_allowed(void)
+{
+	cpu_set_t set;
+
+	return sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set) : THREADS_DEFAULT_MAX;   /* it fails above 1024 CPUs */
+}
+
+static uint32_t threads_default(void)
+{
+	return RUNG__MIN(RUNG__MAX(cpus_allowed(), 2u) - 1, THREADS_DEFAULT_MAX);
+}
+
+static int take_opts(const struct rung_store *store, const struct rung_loader_opts *caller_opts, struct rung_loader_opts *opts)
+{
+	const uint32_t gathers_max = RUNG__MAX(store->opts.requests_max, 2u) - 1;
+	int rc = rung__opts_take(opts, sizeof(*opts), caller_opts, "rung_loader_opts");
+
+	if (rc < 0)
+		return rc;
+	if (opts->sampler.size != sizeof(opts->sampler))
+		return rung__fail(RUNG_E_INVAL, "loader: size of the sampler's options is %zu, not %zu: set it with the struct's initialiser",
+		                  opts->sampler.size, sizeof(opts->sampler));
+	if (opts->threads > RUNG_LOADER_THREADS_MAX)
+		return rung__fail(RUNG_E_INVAL, "loader: %" PRIu32 " threads: at most %d", opts->threads, RUNG_LOADER_THREADS_MAX);
+	if (opts->ahead > RUNG_LOADER_AHEAD_MAX)
+		return rung__fail(RUNG_E_INVAL, "loader: %" PRIu32 " batches ahead: at most %d", opts->ahead, RUNG_LOADER_AHEAD_MAX);
+	if (opts->gathers > gathers_max)
+		return rung__fail(RUNG_E_INVAL, "loader: %" PRIu32 " gathers beside the caller's batch, of a store with %" PRIu32 " requests: at most %" PRIu32
+		                  ", or open the store with a larger requests_max", opts->gathers, store->opts.requests_max, gathers_max);
+	opts->batch_size = opts->batch_size ? opts->batch_size : BATCH_SIZE_DEFAULT;
+	if (opts->ahead == 0)
+		opts->ahead = opts->gpu_sampler ? AHEAD_DEFAULT_GPU : AHEAD_DEFAULT;
+	opts->gathers = opts->gathers ? opts->gathers : RUNG__MIN(GATHERS_DEFAULT, gathers_max);
+	if (opts->threads == 0)
+		opts->threads = opts->gpu_sampler ? THREADS_DEFAULT_GPU : threads_default();
+	return 0;
+}
+
+static int check_graph(const struct rung_store *store, const struct rung_csc *csc,
+                       const struct rung_loader_opts *opts)
+{
+	if (opts->gpu_sampler && (csc || opts->sampler.hop_count > 0))
+		return rung__fail(RUNG_E_INVAL, "loader: a GPU sampler and a graph or hops of the "
+		                                "CPU's: give one of the two");
+	if (opts->gpu_sampler)
+		return rung__gpu_sampler_check(opts->gpu_sampler, store, opts->batch_size);
+	if (opts->sampler.hop_count == 0)
+		return 0;
+	if (!csc)
+		return rung__fail(RUNG_E_INVAL, "loader: %" PRIu32 " hops and no graph: give one, or hop_count 0", opts->sampler.hop_count);
+	if (csc->vertex_count != store->shape.vertex_count)
+		return rung__fail(RUNG_E_INVAL, "loader: a graph of %" PRIu64 " vertices, a store of %" PRIu64 " rows: give the relabelled graph of the "
+		                  "store's dataset", csc->vertex_count, store->shape.vertex_count);
+	return 0;
+}
+
+static int make_workers(struct rung_loader *loader, const struct rung_csc *csc)
+{
+	struct rung_sampler_opts opts = loader->opts.sampler;
+
+	loader->workers = rung__zalloc_array(loader->opts.threads, sizeof(*loader->workers));
+	if (!loader->workers)
+		return rung__fail(RUNG_E_NOMEM, "loader: no memory for %" PRIu32 " threads", loader->opts.threads);
+	opts.threads = 1;
+	for (uint32_t i = 0; i < loader->opts.threads; i++) {
+		struct rung__feed_worker *worker = &loader->workers[i];
+		int rc = 0;
+
+		worker->loader = loader;
+		if (opts.hop_count > 0)
+			rc = rung_sampler_create(csc, &opts, &worker->sampler);
+		else if (loader->opts.gpu_sampler)
+			rc = loader->store->device_ops->stream_open(loader->store->device,
+			                                            &worker->stream);
+		if (rc < 0)
+			return rc;
+	}
+	loader->opts.sampler.fanouts = NULL;   /* the caller's: each sampler has its own */
+	return 0;
+}
+
+/* All that are in use when the caller holds two: of the GPU's memory nothing is taken during a
+ * pass. */
+static int make_gpu_batches(struct rung_loader *loader)
+{
+	const uint64_t count = loader->slot_count + RUNG__FEED_HELD;
+
+	for (uint64_t i = 0; i < count; i++) {
+		struct rung__feed_batch *batch;
+		int rc = rung__feed_make_batch(loader, &batch);
+
+		if (rc < 0)
+			return rc;
+		rung__feed_give_batch(loader, batch);
+	}
+	return 0;
+}
+
+int rung_loader_create(struct rung_store *store, const struct rung_csc *csc, const struct rung_loader_opts *caller_opts,
+                       struct rung_loader **loader_out)
+{
+	struct rung_loader_opts opts = RUNG_LOADER_OPTS_INIT;
+	struct rung_loader *loader;
+	int rc = take_opts(store, caller_opts, &opts);
+
+	if (rc == 0)
+		rc = check_graph(store, csc, &opts);
+	if (rc < 0)
+		return rc;
+	loader = rung__zalloc(sizeof(*loader));
+	if (!loader)
+		return rung__fail(RUNG_E_NOMEM, "loader: no memory");
+	loader->store = store;
+	loader->opts = opts;
+	loader->row_bytes = store->shape.layout.row_bytes;
+	loader->announces = store->cache != NULL;
+	loader->hop_count = opts.gpu_sampler ? rung__gpu_sampler_hops(opts.gpu_sampler)
+	                                     : opts.sampler.hop_count;
+	pthread_mutex_init(&loader->lock, NULL);
+	pthread_cond_init(&loader->room, NULL);
+	pthread_cond_init(&loader->work, NULL);
+	pthread_cond_init(&loader->moved, NULL);
+	loader->slot_count = (uint64_t)opts.ahead + opts.gathers;
+	loader->slots = rung__zalloc_array(loader->slot_count, sizeof(*loader->slots));
+	rc = loader->slots ? make_workers(loader, csc) : rung__fail(RUNG_E_NOMEM, "loader: no memory for %" PRIu64 " batches", loader->slot_count);
+	if (rc == 0 && store->device)
+		rc = store->device_ops->stream_open(store->device, &loader->stream);
+	if (rc == 0 && opts.gpu_sampler)
+		rc = make_gpu_batches(loader);
+	if (rc == 0)
+		rc = rung__feed_start(loader);
+	if (rc < 0) {
+		rung_loader_destroy(loader);
+		return rc;
+	}
+	*loader_out = loader;
+	return 0;
+}
+
+void rung__feed_settle(struct rung__feed_batch *batch)
+{
+	struct rung_request *request = batch ? batch->handed.request : NULL;
+
+	if (!request)
+		return;
+	rung_request_wait(request, -1);   /* on a GPU putting would not wait */
+	rung_request_put(request);
+	batch->handed.request = NULL;
+}
+
+/* On a GPU: the caller's stream comes behind the rows, and whoever uses their memory next behind
+ * that. */
+static void lend_until(struct rung_loader *loader, struct rung__feed_batch *batch,
+                       struct CUstream_st *stream)
+{
+	struct rung_request *request = batch->handed.request;
+
+	if (request && rung_request_wait_stream(request, stream) < 0) {
+		rung__feed_settle(batch);
+	} else {
+		rung_request_put(request);
+		batch->handed.request = NULL;
+	}
+	rung__feed_lent_until(loader, batch, stream);
+}
+
+static void close_workers(struct rung_loader *loader)
+{
+	for (uint32_t i = 0; loader->workers && i < loader->opts.threads; i++) {
+		rung_sampler_destroy(loader->workers[i].sampler);
+		if (loader->workers[i].stream)
+			loader->store->device_ops->stream_close(loader->store->device,
+			                                        loader->workers[i].stream);
+	}
+	rung__free(loader->workers);
+}
+
+void rung_loader_destroy(struct rung_loader *loader)
+{
+	if (!loader)
+		return;
+	rung_loader_end(loader);
+	rung__feed_stop(loader);
+	while (loader->held) {
+		struct rung__feed_batch *batch = loader->held;
+
+		loader->held = batch->held_next;
+		rung__feed_settle(batch);
+		rung__feed_free_batch(loader, batch);
+	}
+	rung__feed_free_all(loader);
+	close_workers(loader);
+	if (loader->stream)
+		loader->store->device_ops->stream_close(loader->store->device, loader->stream);
+	rung__free(loader->slots);
+	rung__free(loader->seeds);
+	pthread_cond_destroy(&loader->moved);
+	pthread_cond_destroy(&loader->work);
+	pthread_cond_destroy(&loader->room);
+	pthread_mutex_destroy(&loader->lock);
+	rung__free(loader);
+}
+
+/* ---- passes ---- */
+
+static uint64_t count_batches(const struct rung_loader *loader, const struct rung_loader_pass *pass)
+{
+	const uint64_t size = loader->opts.batch_size, left = pass->seed_count % size;
+
+	return pass->seed_count / size + (left > 0 && !pass->drop_last);
+}
+
+/* Fisher and Yates; R. Durstenfeld, "Algorithm 235: Random permutation", CACM 7(7), 1964. */
+static void shuffle(uint64_t *seeds, uint64_t count, uint64_t key)
+{
+	struct rung__stream stream = { rung__mix64(key) };
+
+	for (uint64_t i = count; i > 1; i--) {
+		const uint64_t j = rung__stream_below(&stream, i), seed = seeds[i - 1];
+
+		seeds[i - 1] = seeds[j];
+		seeds[j] = seed;
+	}
+}
+
+static int copy_seeds(const struct rung_loader_pass *pass, uint64_t **seeds_out)
+{
+	uint64_t *seeds = rung__malloc_array(pass->seed_count, sizeof(*seeds));
+
+	if (!seeds)
+		return rung__fail(RUNG_E_NOMEM, "loader: no memory for %" PRIu64 " seeds", pass->seed_count);
+	if (pass->seed_count > 0)
+		memcpy(seeds, pass->seeds, pass->seed_count * sizeof(*seeds));
+	if (pass->shuffle)
+		shuffle(seeds, pass->seed_count, pass->shuffle_seed);
+	*seeds_out = seeds;
+	return 0;
+}
+
+int rung_loader_begin(struct rung_loader *loader, const struct rung_loader_pass *caller_pass)
+{
+	struct rung_loader_pass pass = RUNG_LOADER_PASS_INIT;
+	uint64_t *seeds = NULL, batch_count;
+	int rc = rung__opts_take(&pass, sizeof(pass), caller_pass, "rung_loader_pass");
+
+	if (rc < 0)
+		return rc;
+	if (pass.seed_count > 0 && !pass.seeds)
+		return rung__fail(RUNG_E_INVAL, "loader: %" PRIu64 " seeds, and no list of them", pass.seed_count);
+	batch_count = count_batches(loader, &pass);
+	if (pass.batch_first > batch_count)
+		return rung__fail(RUNG_E_INVAL, "loader: a pass of %" PRIu64 " batches cannot begin with batch %" PRIu64 ": give a batch_first of at most "
+		                  "that many", batch_count, pass.batch_first);
+	rc = copy_seeds(&pass, &seeds);
+	if (rc < 0)
+		return rc;
+	rung_loader_end(loader);
+	rung__free(loader->seeds);
+	pthread_mutex_lock(&loader->lock);
+	loader->seeds = seeds;
+	loader->seed_count = pass.seed_count;
+	loader->key_first = pass.key_first;
+	loader->end = batch_count;
+	loader->claimed = loader->submitted = loader->handed = loader->announced = pass.batch_first;
+	loader->refused = false;
+	loader->counters = (struct rung__feed_counters){ .begin_ns = rung__now_ns() };
+	loader->active = true;
+	pthread_cond_broadcast(&loader->room);
+	pthread_mutex_unlock(&loader->lock);
+	return 0;
+}
+
+int rung_loader_end(struct rung_loader *loader)
+{
+	pthread_mutex_lock(&loader->lock);
+	loader->active = false;
+	while (loader->sampling > 0 || loader->feeding)
+		pthread_cond_wait(&loader->moved, &loader->lock);
+	if (loader->counters.begin_ns && !loader->counters.end_ns)
+		loader->counters.end_ns = rung__now_ns();
+	pthread_mutex_unlock(&loader->lock);
+	for (; loader->handed < loader->claimed; loader->handed++) {   /* nobody else is at them */
+		struct rung__feed_slot *slot = rung__feed_slot(loader, loader->handed);
+
+		if (slot->batch)   /* what does not come any more must not keep frames of the cache */
+			rung__prefetch_undo(loader->store, slot->batch->names, slot->batch->name_count);
+		rung__feed_settle(slot->batch);
+		rung__feed_give_batch(loader, slot->batch);
+		*slot = (struct rung__feed_slot){ .state = RUNG__FEED_EMPTY };
+	}
+	rung__feed_free_dropped(loader);
+	return 0;
+}
+
+/* ---- handing over ---- */
+
+/* With the lock held, which is let go of meanwhile. */
+static void await_slot(struct rung_loader *loader, const struct rung__feed_slot *slot)
+{
+	while (slot->state != RUNG__FEED_READY) {
+		const bool sampled = slot->state == RUNG__FEED_SAMPLED;
+		const uint64_t begin_ns = rung__now_ns();
+
+		pthread_cond_wait(&loader->moved, &loader->lock);
+		*(sampled ? &loader->counters.wait_rows_ns : &loader->counters.wait_sample_ns) += rung__now_ns() - begin_ns;
+	}
+}
+
+/* With the lock held, which is let go of meanwhile: the slot is ours. Rows on a GPU are not waited for. */
+static int await_rows(struct rung_loader *loader, struct rung__feed_batch *batch)
+{
+	uint64_t begin_ns;
+	int rc;
+
+	if (loader->store->device || !batch->handed.request)
+		return 0;
+	pthread_mutex_unlock(&loader->lock);
+	begin_ns = rung__now_ns();
+	rc = rung_request_wait(batch->handed.request, -1);
+	rung_request_put(batch->handed.request);
+	batch->handed.request = NULL;
+	begin_ns = rung__now_ns() - begin_ns;
+	pthread_mutex_lock(&loader->lock);
+	loader->counters.wait_rows_ns += begin_ns;
+	return rc;
+}
+
+static void hold(struct rung_loader *loader, struct rung__feed_batch *batch)
+{
+	batch->held_prev = NULL;
+	batch->held_next = loader->held;
+	if (loader->held)
+		loader->held->held_prev = batch;
+	loader->held = batch;
+	loader->counters.batches++;
+	loader->counters.rows += batch->handed.rank_count;
+	loader->counters.edges += batch->edge_count;
+}
+
+/* With the lock held, which is let go of meanwhile. The next batch leaves its slot. @return 0, or why it is not one; *batch_out in any case */
+static int take_next(struct rung_loader *loader, struct rung__feed_batch **batch_out)
+{
+	struct rung__feed_slot *slot = rung__feed_slot(loader, loader->handed);
+	int rc;
+
+	await_slot(loader, slot);
+	rc = slot->rc < 0 ? rung__fail_text(slot->rc, slot->text) : await_rows(loader, slot->batch);
+	*batch_out = slot->batch;
+	slot->batch = NULL;
+	slot->state = RUNG__FEED_EMPTY;
+	loader->handed++;
+	pthread_cond_signal(&loader->work);
+	return rc;
+}
+
+int rung_loader_next(struct rung_loader *loader, const struct rung_loader_batch **batch_out)
+{
+	struct rung__feed_batch *batch = NULL;
+	uint64_t idx;
+	int rc;
+
+	pthread_mutex_lock(&loader->lock);
+	if (!loader->active || loader->handed == loader->end) {
+		const bool active = loader->active;
+
+		if (active && !loader->counters.end_ns)
+			loader->counters.end_ns = rung__now_ns();
+		pthread_mutex_unlock(&loader->lock);
+		return active ? 0 : rung__fail(RUNG_E_INVAL, "loader: no pass is on its way: begin one with rung_loader_begin()");
+	}
+	idx = loader->handed;
+	rc = take_next(loader, &batch);
+	if (rc == 0)
+		hold(loader, batch);
+	pthread_mutex_unlock(&loader->lock);
+	if (rc < 0) {
+		rung__feed_give_batch(loader, batch);
+		return rung__fail(rc, "batch %" PRIu64 ": %s", idx, rung_last_error());
+	}
+	*batch_out = &batch->handed;
+	return 1;
+}
+
+void rung_loader_put(struct rung_loader *loader, const struct rung_loader_batch *handed,
+                     struct CUstream_st *stream)
+{
+	struct rung__feed_batch *batch;
+
+	if (!handed)
+		return;
+	batch = (struct rung__feed_batch *)((uintptr_t)handed -
+	                                    offsetof(struct rung__feed_batch, handed));
+	if (loader->store->device)
+		lend_until(loader, batch, stream);
+	else
+		rung__feed_settle(batch);
+	pthread_mutex_lock(&loader->lock);
+	if (batch->held_next)
+		batch->held_next->held_prev = batch->held_prev;
+	if (batch->held_prev)
+		batch->held_prev->held_next = batch->held_next;
+	else
+		loader->held = batch->held_next;
+	pthread_mutex_unlock(&loader->lock);
+	rung__feed_give_batch(loader, batch);
+}
+
+/* Nobody has put work behind its rows: they are waited for, and no stream. */
+static void put_unused(struct rung_loader *loader, const struct rung_loader_batch *batch)
+{
+	if (batch && batch->request)
+		rung_request_wait(batch->request, -1);
+	rung_loader_put(loader, batch, loader->stream);
+}
+
+/* @return 0 or RUNG_E_NOMEM; held: NULL where a batch failed, or there is none left */
+static int hold_batches(struct rung_loader *loader, const struct rung_loader_batch **held, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		if (rung_loader_next(loader, &held[i]) == RUNG_E_NOMEM)
+			return RUNG_E_NOMEM;
+	}
+	return 0;
+}
+
+int rung_loader_warm_up(struct rung_loader *loader, const struct rung_loader_pass *pass)
+{
+	const uint32_t count = loader->opts.gathers + RUNG__FEED_HELD;
+	const struct rung_loader_batch **held = rung__zalloc(count * sizeof(*held));
+	int rc;
+
+	if (!held)
+		return rung__fail(RUNG_E_NOMEM, "loader: no memory to warm up");
+	rc = rung_loader_begin(loader, pass);
+	if (rc == 0) {
+		rc = hold_batches(loader, held, count);
+		for (uint32_t i = 0; i < count; i++)
+			put_unused(loader, held[i]);
+		rung_loader_end(loader);
+		pthread_mutex_lock(&loader->lock);
+		loader->counters = (struct rung__feed_counters){ 0 };
+		pthread_mutex_unlock(&loader->lock);
+	}
+	rung__free(held);
+	return rc;
+}
+
+/* ---- counters ---- */
+
+static double seconds(uint64_t ns)
+{
+	return (double)ns / 1e9;
+}
+
+int rung_loader_stats(const struct rung_loader *loader, struct rung_loader_stats *stats_out)
+{
+	pthread_mutex_t *lock = (pthread_mutex_t *)&loader->lock;   /* what is locked is not changed */
+	struct rung__feed_counters c;
+	struct rung_loader_stats stats;
+
+	pthread_mutex_lock(lock);
+	c = loader->counters;
+	pthread_mutex_unlock(lock);
+	stats = (struct rung_loader_stats){
+		.batches = c.batches,
+		.rows = c.rows,
+		.edges = c.edges,
+		.seconds = c.begin_ns ? seconds((c.end_ns ? c.end_ns : rung__now_ns()) - c.begin_ns) : 0,
+		.wait_s = seconds(c.wait_sample_ns + c.wait_rows_ns),
+		.wait_sample_s = seconds(c.wait_sample_ns),
+		.wait_rows_s = seconds(c.wait_rows_ns),
+		.sample_s = seconds(c.sample_ns),
+		.gather_s = seconds(c.gather_ns),
+		.announce_s = seconds(c.announce_ns),
+		.announced = c.announced,
+		.announce_refused = c.announce_refused,
+	};
+	return rung__opts_give(stats_out, &stats, sizeof(stats), "rung_loader_stats");
+}

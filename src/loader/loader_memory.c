@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loader's memory: batches and rows, used again and again; new rows have room for the largest
+ * batch so far, and some more.
+ *
+ * On the CPU the last one that was put comes first, since a cache may still hold it. With a device
+ * the one that was put first does, since the caller's work on it has most likely run; one whose
+ * work has run comes before one that would have to be waited for. Allocating and freeing may make a
+ * device wait for all its work, so what is too small, or too much, is dropped, and freed when the
+ * pass is over.
+ */
+#include "loader/loader_internal.h"
+
+static const struct rung__device_ops *ops_of(const struct rung_loader *loader)
+{
+	return loader->store->device_ops;
+}
+
+/* ---- lists ---- */
+
+static void push(struct rung__feed_list *list, struct rung__feed_item *item, bool last)
+{
+	struct rung__feed_item **link = &list->head;
+
+	while (last && *link)
+		link = &(*link)->next;
+	item->next = *link;
+	*link = item;
+	list->count++;
+}
+
+static struct rung__feed_item *pop(struct rung__feed_list *list)
+{
+	struct rung__feed_item *item = list->head;
+
+	if (item) {
+		list->head = item->next;
+		list->count--;
+	}
+	return item;
+}
+
+static struct rung__feed_item *take_first(struct rung_loader *loader, struct rung__feed_list *list)
+{
+	struct rung__feed_item *item;
+
+	pthread_mutex_lock(&loader->lock);
+	item = pop(list);
+	pthread_mutex_unlock(&loader->lock);
+	return item;
+}
+
+/* A device that has broken down is no reason to wait: the next call says so. */
+static bool is_through(const struct rung_loader *loader, struct rung__feed_item *item)
+{
+	if (item->pending)
+		item->pending =
+			ops_of(loader)->event_passed(loader->store->device, item->used, false) == 0;
+	return !item->pending;
+}
+
+/* Of those that are free; NULL: another one should be made. Once around, so that they stay in
+ * order. */
+static struct rung__feed_item *take_free(struct rung_loader *loader, struct rung__feed_list *list,
+                                         bool may_make)
+{
+	uint64_t count;
+
+	pthread_mutex_lock(&loader->lock);
+	count = list->count;
+	pthread_mutex_unlock(&loader->lock);
+	for (uint64_t i = 0; i < count; i++) {
+		struct rung__feed_item *item = take_first(loader, list);
+
+		if (!item || is_through(loader, item))
+			return item;
+		pthread_mutex_lock(&loader->lock);
+		push(list, item, true);
+		pthread_mutex_unlock(&loader->lock);
+	}
+	return may_make ? NULL : take_first(loader, list);
+}
+
+int rung__feed_order(const struct rung_loader *loader, struct rung__feed_item *item,
+                     struct CUstream_st *stream)
+{
+	int rc = 0;
+
+	if (item->pending)
+		rc = ops_of(loader)->event_order(loader->store->device, item->used, stream);
+	item->pending = rc < 0;
+	return rc;
+}
+
+static bool lend_until(struct rung_loader *loader, struct rung__feed_item *item,
+                       struct CUstream_st *stream)
+{
+	int rc = ops_of(loader)->event_record(loader->store->device, item->used, stream);
+
+	item->pending = rc == 0;
+	return item->pending;
+}
+
+void rung__feed_lent_until(struct rung_loader *loader, struct rung__feed_batch *batch,
+                           struct CUstream_st *stream)
+{
+	bool recorded = lend_until(loader, &batch->rows->item, stream);
+
+	if (recorded && batch->gpu_sample)
+		recorded = lend_until(loader, &batch->item, stream);
+	batch->rows->item.lost = batch->item.lost = !recorded;
+}
+
+/* For those about to be freed. */
+static void close_event(struct rung_loader *loader, struct CUevent_st *event)
+{
+	if (!event)
+		return;
+	ops_of(loader)->event_passed(loader->store->device, event, true);
+	ops_of(loader)->event_close(loader->store->device, event);
+}
+
+/* ---- pinned memory ---- */
+
+static int pin(struct rung_loader *loader, const char *what, uint64_t bytes, uint64_t **memory_out)
+{
+	void *memory = rung__map_pages(bytes);
+	int rc;
+
+	if (!memory)
+		return rung__fail(RUNG_E_NOMEM, "loader: no memory for %s of %" PRIu64 " bytes",
+		                  what, bytes);
+	rc = ops_of(loader)->pin(loader->store->device, what, memory, bytes);
+	if (rc < 0) {
+		rung__unmap_pages(memory, bytes);
+		return rc;
+	}
+	*memory_out = memory;
+	return 0;
+}
+
+static void unpin(struct rung_loader *loader, void *memory, uint64_t bytes)
+{
+	if (!memory)
+		return;
+	ops_of(loader)->unpin(loader->store->device, memory);
+	rung__unmap_pages(memory, bytes);
+}
+
+/* ---- rows ---- */
+
+static void free_rows(struct rung_loader *loader, struct rung__feed_rows *rows)
+{
+	if (!rows)
+		return;
+	close_event(loader, rows->item.used);
+	rung_store_free(loader->store, rows->memory);
+	rung__free(rows);
+}
+
+static int make_rows(struct rung_loader *loader, uint64_t row_count,
+                     struct rung__feed_rows **rows_out)
+{
+	struct rung__feed_rows *rows = rung__zalloc(sizeof(*rows));
+	uint64_t bytes;
+	int rc;
+
+	if (!rows)
+		return rung__fail(RUNG_E_NOMEM, "loader: no memory for rows");
+	rows->row_count = row_count;
+	if (!rung__mul(row_count, loader->row_bytes, &bytes))
+		rc = rung__fail(RUNG_E_NOMEM,
+		                "loader: %" PRIu64 " rows of %" PRIu64
+		                " bytes are more than any memory",
+		                row_count, loader->row_bytes);
+	else
+		rc = rung_store_alloc(loader->store, bytes, &rows->memory);
+	if (rc < 0)
+		rows->memory = NULL;
+	else if (loader->store->device)
+		rc = ops_of(loader)->event_open(loader->store->device, &rows->item.used);
+	if (rc < 0) {
+		free_rows(loader, rows);
+		return rc;
+	}
+	*rows_out = rows;
+	return 0;
+}
+
+/* Those that have no room for a batch, or that there are too many of. */
+static void drop_rows(struct rung_loader *loader, struct rung__feed_rows *rows)
+{
+	pthread_mutex_lock(&loader->lock);
+	loader->rows_made--;
+	if (loader->store->device) {
+		push(&loader->dropped_rows, &rows->item, false);
+		rows = NULL;
+	}
+	pthread_mutex_unlock(&loader->lock);
+	free_rows(loader, rows);
+}
+
+/* An eighth to spare: later batches are rarely larger than that. A device that has no room for it
+ * gets back what is not in use. */
+static int make_large_rows(struct rung_loader *loader, uint64_t row_count,
+                           struct rung__feed_rows **rows_out)
+{
+	uint64_t most, roomy;
+	int rc;
+
+	pthread_mutex_lock(&loader->lock);
+	most = RUNG__MAX(row_count, loader->rank_count_max);
+	pthread_mutex_unlock(&loader->lock);
+	if (!rung__add(most, most / 8, &roomy))
+		roomy = most;
+	rc = make_rows(loader, roomy, rows_out);
+	if (rc == RUNG_E_NOMEM && loader->store->device) {
+		struct rung__feed_item *item;
+
+		while ((item = take_first(loader, &loader->free_rows)) != NULL)
+			drop_rows(loader, (struct rung__feed_rows *)item);
+		rung__feed_free_dropped(loader);
+		rc = make_rows(loader, row_count, rows_out);
+	}
+	if (rc == 0) {
+		pthread_mutex_lock(&loader->lock);
+		loader->rows_made++;
+		pthread_mutex_unlock(&loader->lock);
+	}
+	return rc;
+}
+
+int rung__feed_take_rows(struct rung_loader *loader, struct rung__feed_batch *batch)
+{
+	const uint64_t count = batch->handed.rank_count;
+	struct rung__feed_rows *rows;
+	bool may_make;
+	int rc = 0;
+
+	pthread_mutex_lock(&loader->lock);
+	may_make = loader->store->device &&
+	           loader->rows_made < loader->opts.gathers + RUNG__FEED_HELD;
+	pthread_mutex_unlock(&loader->lock);
+	rows = (struct rung__feed_rows *)take_free(loader, &loader->free_rows, may_make);
+	if (rows && rows->row_count < count) {
+		drop_rows(loader, rows);
+		rows = NULL;
+	}
+	if (!rows)
+		rc = make_large_rows(loader, count, &rows);
+	if (rc < 0)
+		return rc;
+	batch->rows = rows;
+	return rung__feed_order(loader, &rows->item, loader->stream);
+}
+
+/* ---- batches ---- */
+
+static int open_gpu_sample(struct rung_loader *loader, struct rung__feed_batch *batch)
+{
+	const uint64_t seeds = loader->opts.batch_size;
+	const uint64_t ranks =
+		loader->announces ? rung__gpu_sampler_vertices(loader->opts.gpu_sampler) : 0;
+	uint64_t count, bytes;
+	int rc;
+
+	if (!rung__add(seeds, ranks, &count) ||
+	    !rung__mul(count, sizeof(*batch->pinned_seeds), &bytes))
+		return rung__fail(RUNG_E_NOMEM,
+		                  "loader: %" PRIu64 " ranks are more than any memory", ranks);
+	rc = rung_gpu_batch_create(loader->opts.gpu_sampler, &batch->gpu_sample);
+	if (rc < 0) {
+		batch->gpu_sample = NULL;
+		return rc;
+	}
+	batch->pinned_bytes = rung__align_up(bytes, RUNG__PAGE_BYTES);
+	rc = pin(loader, "the seeds of a batch", batch->pinned_bytes, &batch->pinned_seeds);
+	if (rc == 0)
+		rc = ops_of(loader)->event_open(loader->store->device, &batch->item.used);
+	return rc;
+}
+
+int rung__feed_make_batch(struct rung_loader *loader, struct rung__feed_batch **batch_out)
+{
+	struct rung__feed_batch *batch = rung__zalloc(sizeof(*batch));
+	int rc = 0;
+
+	if (!batch)
+		return rung__fail(RUNG_E_NOMEM, "loader: no memory for a batch");
+	if (loader->opts.gpu_sampler)
+		rc = open_gpu_sample(loader, batch);
+	else if (loader->hop_count > 0)
+		rc = rung_batch_create(&batch->sample);
+	if (rc < 0)
+		rung__feed_free_batch(loader, batch);
+	else
+		*batch_out = batch;
+	return rc;
+}
+
+int rung__feed_take_batch(struct rung_loader *loader, struct rung__feed_batch **batch_out)
+{
+	struct rung__feed_item *item = take_free(loader, &loader->free_batches, false);
+
+	if (!item)
+		return rung__feed_make_batch(loader, batch_out);
+	*batch_out = (struct rung__feed_batch *)item; /* its first field */
+	return 0;
+}
+
+void rung__feed_free_batch(struct rung_loader *loader, struct rung__feed_batch *batch)
+{
+	if (!batch)
+		return;
+	free_rows(loader, batch->rows);
+	close_event(loader, batch->item.used);
+	rung_gpu_batch_destroy(batch->gpu_sample);
+	unpin(loader, batch->pinned_seeds, batch->pinned_bytes);
+	rung_batch_destroy(batch->sample);
+	rung__free(batch->names);
+	rung__free(batch->seeds);
+	rung__free(batch);
+}
+
+/* With the lock held. @return whether it is in a list now */
+static bool keep_batch(struct rung_loader *loader, struct rung__feed_batch *batch)
+{
+	const bool on_gpu = batch->gpu_sample != NULL;
+	const bool kept =
+		on_gpu || loader->free_batches.count < loader->slot_count + RUNG__FEED_HELD;
+
+	if (kept)
+		push(batch->item.lost ? &loader->dropped_batches : &loader->free_batches,
+		     &batch->item, on_gpu);
+	return kept;
+}
+
+/* With the lock held. @return whether they are in a list now */
+static bool keep_rows(struct rung_loader *loader, struct rung__feed_rows *rows)
+{
+	const bool on_gpu = loader->store->device != NULL;
+
+	if (!rows->item.lost && loader->free_rows.count < loader->opts.gathers + RUNG__FEED_HELD) {
+		push(&loader->free_rows, &rows->item, on_gpu);
+		return true;
+	}
+	loader->rows_made--;
+	if (on_gpu)
+		push(&loader->dropped_rows, &rows->item, false);
+	return on_gpu;
+}
+
+void rung__feed_give_batch(struct rung_loader *loader, struct rung__feed_batch *batch)
+{
+	struct rung__feed_rows *rows;
+
+	if (!batch)
+		return;
+	rows = batch->rows;
+	batch->rows = NULL;
+	batch->name_count = 0;
+	batch->host_ranks = NULL;
+	batch->handed = (struct rung_loader_batch){ 0 };
+	pthread_mutex_lock(&loader->lock);
+	if (rows && keep_rows(loader, rows))
+		rows = NULL;
+	if (keep_batch(loader, batch))
+		batch = NULL;
+	pthread_mutex_unlock(&loader->lock);
+	rung__feed_free_batch(loader, batch);
+	free_rows(loader, rows);
+}
+
+void rung__feed_free_dropped(struct rung_loader *loader)
+{
+	struct rung__feed_item *item;
+
+	while ((item = take_first(loader, &loader->dropped_rows)) != NULL)
+		free_rows(loader, (struct rung__feed_rows *)item);
+	while ((item = take_first(loader, &loader->dropped_batches)) != NULL)
+		rung__feed_free_batch(loader, (struct rung__feed_batch *)item);
+}
+
+void rung__feed_free_all(struct rung_loader *loader)
+{
+	struct rung__feed_item *item;
+
+	while ((item = take_first(loader, &loader->free_batches)) != NULL)
+		rung__feed_free_batch(loader, (struct rung__feed_batch *)item);
+	while ((item = take_first(loader, &loader->free_rows)) != NULL)
+		free_rows(loader, (struct rung__feed_rows *)item);
+	rung__feed_free_dropped(loader);
+}

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loader's threads: workers that sample, each the batch with the next number, and the feeder, which announces and gathers in order.
+ *
+ * A batch is announced before it is gathered or not at all: once its gather is submitted the announcement would be of one that does not
+ * come any more. Gathering goes first, since somebody may be waiting for it; what is announced meanwhile is at most a gather later.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "loader/loader_internal.h"
+#include "base/thread.h"
+
+/* ---- workers ---- */
+
+/* What is there is lost when it grows. */
+static int reserve(uint64_t **items, uint64_t *capacity, uint64_t count)
+{
+	if (count <= *capacity)
+		return 0;
+	rung__free(*items);
+	*capacity = 0;
+	*items = rung__malloc_array(count, sizeof(**items));
+	if (!*items)
+		return rung__fail(RUNG_E_NOMEM, "loader: no memory for %" PRIu64 " ids", count);
+	*capacity = count;
+	return 0;
+}
+
+static int take_seeds(struct rung_loader *loader, struct rung__feed_batch *batch, const uint64_t *seeds, uint64_t count)
+{
+	const uint64_t vertex_count = loader->store->shape.vertex_count;
+	int rc = reserve(&batch->seeds, &batch->seeds_capacity, count);
+
+	if (rc < 0)
+		return rc;
+	for (uint64_t i = 0; i < count; i++) {
+		if (seeds[i] >= vertex_count)
+			return rung__fail(RUNG_E_RANGE, "loader: seed %" PRIu64 " is %" PRIu64 ", not below the vertex count %" PRIu64 ": correct the seeds",
+			                  i, seeds[i], vertex_count);
+		batch->seeds[i] = seeds[i];
+	}
+	batch->handed.ranks = batch->host_ranks = batch->seeds;
+	batch->handed.rank_count = count;
+	return 0;
+}
+
+/* The cold-row cache is told of ranks on the host. */
+static int fetch_ranks(const struct rung__feed_worker *worker, struct rung__feed_batch *batch)
+{
+	const struct rung_loader *loader = worker->loader;
+	const struct rung_loader_batch *handed = &batch->handed;
+	uint64_t *ranks = batch->pinned_seeds + loader->opts.batch_size;
+	int rc;
+
+	if (!loader->announces)
+		return 0;
+	rc = loader->store->device_ops->fetch(loader->store->device, ranks, handed->ranks,
+	                                      handed->rank_count * sizeof(*ranks), worker->stream);
+	if (rc == 0)
+		batch->host_ranks = ranks;
+	return rc;
+}
+
+static int sample_on_gpu(const struct rung__feed_worker *worker, uint64_t idx,
+                         struct rung__feed_batch *batch, const uint64_t *seeds)
+{
+	const struct rung_loader *loader = worker->loader;
+	struct rung_loader_batch *handed = &batch->handed;
+	int rc = rung__feed_order(loader, &batch->item, worker->stream);
+
+	if (rc < 0)
+		return rc;
+	memcpy(batch->pinned_seeds, seeds, handed->seed_count * sizeof(*seeds));
+	rc = rung_gpu_sample(batch->gpu_sample, batch->pinned_seeds, handed->seed_count,
+	                     loader->key_first + idx, worker->stream);
+	if (rc == 0)
+		rc = rung_gpu_batch_wait(batch->gpu_sample, -1);
+	if (rc < 0)
+		return rc;
+	handed->on_gpu = 1;
+	handed->ranks = rung_gpu_batch_vertices(batch->gpu_sample, &handed->rank_count);
+	handed->seeds = handed->ranks;
+	handed->block_count = loader->hop_count;
+	for (uint32_t hop = 0; hop < handed->block_count; hop++) {
+		batch->blocks[hop] = rung_gpu_batch_block(batch->gpu_sample, hop);
+		batch->edge_count += batch->blocks[hop]->edge_count;
+	}
+	return fetch_ranks(worker, batch);
+}
+
+static int sample(struct rung__feed_worker *worker, uint64_t idx, struct rung__feed_batch *batch)
+{
+	struct rung_loader *loader = worker->loader;
+	const uint64_t size = loader->opts.batch_size, first = idx * size, count = RUNG__MIN(size, loader->seed_count - first);
+	struct rung_loader_batch *handed = &batch->handed;
+	int rc;
+
+	*handed = (struct rung_loader_batch){ .batch_idx = idx, .seed_count = count, .blocks = batch->blocks };
+	batch->edge_count = 0;
+	if (batch->gpu_sample)
+		return sample_on_gpu(worker, idx, batch, loader->seeds + first);
+	if (!worker->sampler) {
+		rc = take_seeds(loader, batch, loader->seeds + first, count);
+		handed->seeds = handed->ranks;
+		return rc;
+	}
+	rc = rung_sampler_sample(worker->sampler, loader->seeds + first, count, loader->key_first + idx, batch->sample);
+	if (rc < 0)
+		return rc;
+	handed->ranks = batch->host_ranks = rung_batch_vertices(batch->sample, &handed->rank_count);
+	handed->seeds = handed->ranks;
+	handed->block_count = loader->hop_count;
+	for (uint32_t hop = 0; hop < handed->block_count; hop++) {
+		batch->blocks[hop] = rung_batch_block(batch->sample, hop);
+		batch->edge_count += batch->blocks[hop]->edge_count;
+	}
+	return 0;
+}
+
+static bool may_claim(const struct rung_loader *loader)
+{
+	return loader->active && loader->claimed < loader->end && loader->claimed - loader->submitted < loader->opts.ahead;
+}
+
+/* With the lock held. What failed keeps its sentence, which is this thread's. */
+static void note_failure(struct rung__feed_slot *slot, int rc)
+{
+	slot->rc = rc;
+	if (rc < 0)
+		snprintf(slot->text, sizeof(slot->text), "%s", rung_last_error());
+}
+
+/* With the lock held, which is let go of meanwhile. */
+static void sample_next(struct rung__feed_worker *worker)
+{
+	struct rung_loader *loader = worker->loader;
+	const uint64_t idx = loader->claimed++;
+	struct rung__feed_slot *slot = rung__feed_slot(loader, idx);
+	struct rung__feed_batch *batch = NULL;
+	uint64_t begin_ns;
+	int rc;
+
+	loader->sampling++;
+	pthread_mutex_unlock(&loader->lock);
+	begin_ns = rung__now_ns();
+	rc = rung__feed_take_batch(loader, &batch);
+	if (rc == 0)
+		rc = sample(worker, idx, batch);
+	begin_ns = rung__now_ns() - begin_ns;
+	pthread_mutex_lock(&loader->lock);
+	loader->counters.sample_ns += begin_ns;
+	if (rc == 0)
+		loader->rank_count_max =
+			RUNG__MAX(loader->rank_count_max, batch->handed.rank_count);
+	slot->batch = batch;
+	slot->state = RUNG__FEED_SAMPLED;
+	note_failure(slot, rc);
+	loader->sampling--;
+	pthread_cond_signal(&loader->work);
+	pthread_cond_broadcast(&loader->moved);
+}
+
+static void adopt(const struct rung_loader *loader)
+{
+	if (loader->store->device)
+		loader->store->device_ops->adopt(
+			loader->store->device); /* if it fails, so will what follows, and say so */
+}
+
+static void *run_worker(void *ctx)
+{
+	struct rung__feed_worker *worker = ctx;
+	struct rung_loader *loader = worker->loader;
+
+	if (worker->stream)
+		adopt(loader);
+	pthread_mutex_lock(&loader->lock);
+	while (!loader->stop) {
+		if (may_claim(loader))
+			sample_next(worker);
+		else
+			pthread_cond_wait(&loader->room, &loader->lock);
+	}
+	pthread_mutex_unlock(&loader->lock);
+	return NULL;
+}
+
+/* ---- the feeder ---- */
+
+/* More ids than a request takes, or no request left of those that others use too: the store splits and waits by itself. */
+static int submit(struct rung_loader *loader, const struct rung_ids *ids,
+                  struct rung_loader_batch *handed)
+{
+	int rc;
+
+	if (ids->count > loader->store->opts.batch_rows_max)
+		return rung__gather(loader->store, ids, handed->rows, 0, loader->stream);
+	rc = rung_gather_submit(loader->store, ids, handed->rows, 0, loader->stream,
+	                        &handed->request);
+	return rc == RUNG_E_AGAIN
+	               ? rung__gather(loader->store, ids, handed->rows, 0, loader->stream)
+	               : rc;
+}
+
+static int gather(struct rung_loader *loader, struct rung__feed_batch *batch)
+{
+	struct rung_loader_batch *handed = &batch->handed;
+	struct rung_ids ids = { .count = handed->rank_count, .dtype = RUNG_U64, .space = RUNG_RANKS };
+	int rc = rung__feed_take_rows(loader, batch);
+
+	if (rc < 0)
+		return rc;
+	ids.data = handed->ranks;
+	handed->rows = batch->rows->memory;
+	return submit(loader, &ids, handed);
+}
+
+/* With the lock held, which is let go of meanwhile. */
+static void submit_next(struct rung_loader *loader)
+{
+	struct rung__feed_slot *slot = rung__feed_slot(loader, loader->submitted);
+	uint64_t begin_ns;
+	int rc = slot->rc;
+
+	if (rc == 0) {
+		struct rung__feed_batch *batch = slot->batch;
+
+		pthread_mutex_unlock(&loader->lock);
+		begin_ns = rung__now_ns();
+		rc = gather(loader, batch);
+		if (rc < 0)
+			rung__prefetch_undo(loader->store, batch->names, batch->name_count);
+		batch->name_count = 0;
+		begin_ns = rung__now_ns() - begin_ns;
+		pthread_mutex_lock(&loader->lock);
+		loader->counters.gather_ns += begin_ns;
+		note_failure(slot, rc);
+	}
+	slot->state = RUNG__FEED_READY;
+	loader->submitted++;
+	loader->announced = RUNG__MAX(loader->announced, loader->submitted);
+	loader->refused = false;
+	pthread_cond_signal(&loader->room);
+}
+
+static int announce(struct rung_loader *loader, struct rung__feed_batch *batch)
+{
+	const struct rung_loader_batch *handed = &batch->handed;
+	const struct rung_ids ids = { .data = batch->host_ranks,
+		                      .count = handed->rank_count,
+		                      .dtype = RUNG_U64,
+		                      .space = RUNG_RANKS };
+	int rc = reserve(&batch->names, &batch->names_capacity, handed->rank_count / loader->store->opts.batch_rows_max + 1);
+
+	return rc < 0 ? rc : rung__prefetch(loader->store, &ids, batch->names, &batch->name_count);
+}
+
+/* With the lock held, which is let go of meanwhile. */
+static void announce_next(struct rung_loader *loader)
+{
+	struct rung__feed_batch *batch = rung__feed_slot(loader, loader->announced)->batch;
+	uint64_t begin_ns;
+	int rc;
+
+	pthread_mutex_unlock(&loader->lock);
+	begin_ns = rung__now_ns();
+	rc = announce(loader, batch);
+	begin_ns = rung__now_ns() - begin_ns;
+	pthread_mutex_lock(&loader->lock);
+	loader->counters.announce_ns += begin_ns;
+	loader->refused = rc == RUNG_E_AGAIN;
+	loader->counters.announce_refused += loader->refused;
+	loader->counters.announced += rc == 0;
+	loader->announced += !loader->refused;   /* of another failure its gather tells */
+}
+
+static bool is_sampled(const struct rung_loader *loader, uint64_t idx)
+{
+	return idx < loader->claimed && rung__feed_slot(loader, idx)->state == RUNG__FEED_SAMPLED;
+}
+
+/* With the lock held. @return false when there is nothing to do */
+static bool feed(struct rung_loader *loader)
+{
+	if (!loader->active)
+		return false;
+	while (is_sampled(loader, loader->announced) && (!loader->announces || rung__feed_slot(loader, loader->announced)->rc < 0))
+		loader->announced++;
+	if (is_sampled(loader, loader->submitted) && loader->submitted - loader->handed < loader->opts.gathers &&
+	    (loader->announced > loader->submitted || loader->refused))
+		submit_next(loader);
+	else if (is_sampled(loader, loader->announced) && !loader->refused)
+		announce_next(loader);
+	else
+		return false;
+	return true;
+}
+
+static void *run_feeder(void *ctx)
+{
+	struct rung_loader *loader = ctx;
+
+	adopt(loader);
+	pthread_mutex_lock(&loader->lock);
+	while (!loader->stop) {
+		loader->feeding = true;
+		if (feed(loader)) {
+			pthread_cond_broadcast(&loader->moved);
+			continue;
+		}
+		loader->feeding = false;
+		pthread_cond_broadcast(&loader->moved);
+		pthread_cond_wait(&loader->work, &loader->lock);
+	}
+	pthread_mutex_unlock(&loader->lock);
+	return NULL;
+}
+
+/* ---- start and stop ---- */
+
+int rung__feed_start(struct rung_loader *loader)
+{
+	int err = rung__thread_start(&loader->feeder, run_feeder, loader);
+
+	loader->feeder_runs = err == 0;
+	while (err == 0 && loader->worker_count < loader->opts.threads) {
+		struct rung__feed_worker *worker = &loader->workers[loader->worker_count];
+
+		err = rung__thread_start(&worker->thread, run_worker, worker);
+		loader->worker_count += err == 0;
+	}
+	return err ? rung__fail_errno(err, "loader: starting a thread") : 0;
+}
+
+void rung__feed_stop(struct rung_loader *loader)
+{
+	pthread_mutex_lock(&loader->lock);
+	loader->stop = true;
+	pthread_cond_broadcast(&loader->room);
+	pthread_cond_broadcast(&loader->work);
+	pthread_mutex_unlock(&loader->lock);
+	if (loader->feeder_runs)
+		pthread_join(loader->feeder, NULL);
+	for (uint32_t i = 0; i < loader->worker_count; i++)
+		pthread_join(loader->workers[i].thread, NULL);
+}

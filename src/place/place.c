@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which node memory goes to: decided from the topology and the room on each node, and checked before anything is touched.
+ *
+ * The readers' own nodes share evenly, in blocks, so that no memory controller and no link between sockets serves them all; when one of them is
+ * full the others go on. What then is left, the coldest, goes to the next nearest node, then to the next. Distances are the firmware's; where it
+ * gives none all other nodes are equally far, and lower numbers come first.
+ */
+#include <string.h>
+
+#include "place/place.h"
+
+#define SPARE_SHARE 16u                /* of a node is left free when memory is placed: page tables, buffers, the job's own */
+#define SPARE_MAX (1ull << 30)
+#define CHECK_SHARE 4u                 /* of that must still be free when it is taken: some was used meanwhile */
+#define BLOCKS_MAX 8192u               /* of a part: each is a mapping, of which a process has 65530 */
+#define FARTHEST 256u
+
+/* ---- rooms ---- */
+
+static uint64_t spare_of(const struct rung_topology_node *node)
+{
+	return node->total_bytes == RUNG_UNKNOWN ? 0 : RUNG__MIN(node->total_bytes / SPARE_SHARE, SPARE_MAX);
+}
+
+static bool usable(const struct rung_topology_node *node, const struct rung__nodes *only)
+{
+	if (!node->has_memory || node->memory_allowed == 0 || node->available_bytes == RUNG_UNKNOWN)
+		return false;
+	return only ? rung__nodes_have(only, node->node) : node->gpu == NULL;
+}
+
+void rung__rooms_find(const struct rung_topology *topology, const struct rung__nodes *only, struct rung__rooms *rooms_out)
+{
+	const struct rung_topology_node *node;
+
+	*rooms_out = (struct rung__rooms){ .topology = topology };
+	for (size_t n = 0; (node = rung_topology_node(topology, n)) != NULL && rooms_out->count < RUNG__PLACE_NODES_MAX; n++) {
+		uint64_t spare = spare_of(node);
+
+		if (!usable(node, only))
+			continue;
+		rooms_out->list[rooms_out->count].node = node->node;
+		rooms_out->list[rooms_out->count++].bytes = node->available_bytes - RUNG__MIN(node->available_bytes, spare);
+	}
+}
+
+uint64_t rung__rooms_sum(const struct rung__rooms *rooms)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t r = 0; r < rooms->count; r++) {
+		if (!rung__add(sum, rooms->list[r].bytes, &sum))
+			return UINT64_MAX;
+	}
+	return sum;
+}
+
+static size_t position(const struct rung_topology *topology, uint32_t number)
+{
+	const struct rung_topology_node *node;
+	size_t n = 0;
+
+	while ((node = rung_topology_node(topology, n)) != NULL && node->node != number)
+		n++;
+	return n;
+}
+
+/* From whichever of the readers' nodes is nearest. */
+static uint32_t distance(const struct rung_topology *topology, const struct rung__nodes *near, uint32_t number)
+{
+	const struct rung_topology_node *from;
+	size_t to = position(topology, number);
+	uint32_t least = FARTHEST;
+
+	for (size_t n = 0; (from = rung_topology_node(topology, n)) != NULL; n++) {
+		uint32_t far = rung__nodes_have(near, from->node) ? rung_topology_distance(topology, n, to) : 0;
+
+		if (far > 0)
+			least = RUNG__MIN(least, far);
+	}
+	return least;
+}
+
+/* ---- decisions ---- */
+
+struct choice {
+	uint32_t node;
+	uint32_t far;       /* 0: one of the readers' own */
+	uint64_t room;      /* whole huge pages */
+	uint32_t room_idx;
+};
+
+/* Their own first, of these the one with most room; then by distance. */
+static bool comes_before(const struct choice *a, const struct choice *b)
+{
+	if (a->far != b->far)
+		return a->far < b->far;
+	if (a->far == 0 && a->room != b->room)
+		return a->room > b->room;
+	return a->node < b->node;
+}
+
+static uint32_t sort_choices(const struct rung__rooms *rooms, const struct rung__nodes *near, struct choice *choices)
+{
+	uint32_t near_count = 0;
+
+	for (uint32_t r = 0; r < rooms->count; r++) {
+		bool own = rung__nodes_have(near, rooms->list[r].node);
+		struct choice choice = { .node = rooms->list[r].node, .room_idx = r };
+		uint32_t at = r;
+
+		choice.room = rung__align_down(rooms->list[r].bytes, RUNG__BORDER_BYTES);
+		choice.far = own ? 0 : distance(rooms->topology, near, choice.node);
+		near_count += own;
+		for (; at > 0 && comes_before(&choice, &choices[at - 1]); at--)
+			choices[at] = choices[at - 1];
+		choices[at] = choice;
+	}
+	return near_count;
+}
+
+static void add_part(struct rung__placement *place, uint32_t node_first, uint32_t node_count, uint64_t bytes)
+{
+	uint64_t block = RUNG__BORDER_BYTES * (bytes / (RUNG__BORDER_BYTES * BLOCKS_MAX) + 1);
+
+	place->parts[place->part_count++] = (struct rung__placement_part){
+		.bytes = bytes,
+		.block_bytes = node_count == 1 ? bytes : block,
+		.node_first = node_first,
+		.node_count = node_count,
+	};
+}
+
+uint64_t rung__part_share(const struct rung__placement_part *part, uint32_t i)
+{
+	uint64_t round = part->block_bytes * part->node_count, rest = part->bytes % round, before = i * part->block_bytes;
+
+	rest = rest > before ? RUNG__MIN(rest - before, part->block_bytes) : 0;
+	return part->bytes / round * part->block_bytes + rest;
+}
+
+static void take_rooms(struct rung__rooms *rooms, const struct choice *choices, const struct rung__placement *place)
+{
+	for (uint32_t p = 0; p < place->part_count; p++) {
+		const struct rung__placement_part *part = &place->parts[p];
+
+		for (uint32_t i = 0; i < part->node_count; i++) {
+			uint64_t *room = &rooms->list[choices[part->node_first + i].room_idx].bytes;
+
+			*room -= RUNG__MIN(*room, rung__part_share(part, i));
+		}
+	}
+}
+
+void rung__placement_decide(struct rung__rooms *rooms, const struct rung__nodes *near, uint64_t bytes, struct rung__placement *place_out)
+{
+	struct choice choices[RUNG__PLACE_NODES_MAX];
+	struct rung__placement place = { 0 };
+	uint32_t near_count, sharing;
+	uint64_t left = bytes, filled = 0;
+
+	*place_out = place;
+	if (rooms->count == 0 || bytes == 0)
+		return;
+	near_count = sort_choices(rooms, near, choices);
+	for (uint32_t i = 0; i < rooms->count; i++)
+		place.nodes[i] = choices[i].node;
+	for (sharing = near_count; sharing > 0 && left > 0; sharing--) {   /* until the one with least room among them is full */
+		uint64_t more = (choices[sharing - 1].room - filled) * sharing;
+
+		if (more > 0)
+			add_part(&place, 0, sharing, RUNG__MIN(left, more));
+		left -= RUNG__MIN(left, more);
+		filled = choices[sharing - 1].room;
+	}
+	for (uint32_t i = near_count; i < rooms->count && left > 0; i++) {
+		uint64_t more = RUNG__MIN(left, choices[i].room);
+
+		if (more > 0)
+			add_part(&place, i, 1, more);
+		left -= more;
+	}
+	if (left > 0 && place.part_count == 0) {
+		add_part(&place, 0, 1, left);
+	} else if (left > 0) {   /* too much: the check will say so */
+		struct rung__placement_part whole = place.parts[0];
+
+		place.part_count = 0;
+		add_part(&place, whole.node_first, whole.node_count, bytes);
+	}
+	take_rooms(rooms, choices, &place);
+	*place_out = place;
+}
+
+void rung__placement_on(uint32_t node, uint64_t bytes, struct rung__placement *place_out)
+{
+	*place_out = (struct rung__placement){ .nodes = { node } };
+	if (bytes > 0)
+		add_part(place_out, 0, 1, bytes);
+}
+
+uint32_t rung__placement_at(const struct rung__placement *place, uint64_t offset)
+{
+	const struct rung__placement_part *part = place->parts;
+
+	if (place->part_count == 0)
+		return 0;
+	for (; part + 1 < place->parts + place->part_count && offset >= part->bytes; part++)
+		offset -= part->bytes;
+	return part->node_first + (part->node_count == 1 ? 0 : (uint32_t)(offset / part->block_bytes % part->node_count));
+}
+
+static bool part_ok(const struct rung__placement *place, const struct rung__placement_part *part)
+{
+	if (part->bytes == 0 || part->block_bytes == 0 || part->block_bytes % RUNG__PAGE_BYTES != 0 || part->bytes % RUNG__PAGE_BYTES != 0)
+		return false;
+	if (part->node_count == 0 || part->node_count > RUNG__PLACE_NODES_MAX || part->node_first > RUNG__PLACE_NODES_MAX - part->node_count)
+		return false;
+	for (uint32_t i = 0; i < part->node_count; i++) {
+		if (place->nodes[part->node_first + i] >= RUNG_NODES_MAX)
+			return false;
+	}
+	return part->block_bytes <= UINT64_MAX / RUNG__PLACE_NODES_MAX;
+}
+
+bool rung__placement_ok(const struct rung__placement *place, uint64_t bytes)
+{
+	uint64_t sum = 0;
+
+	if (place->part_count > RUNG__PLACE_NODES_MAX)
+		return false;
+	for (uint32_t p = 0; p < place->part_count; p++) {
+		if (!part_ok(place, &place->parts[p]) || !rung__add(sum, place->parts[p].bytes, &sum))
+			return false;
+	}
+	return place->part_count == 0 || sum == bytes;
+}
+
+/* ---- before the first touch ---- */
+
+static void add_node(struct rung__demand *demand, uint32_t node, uint64_t bytes)
+{
+	uint32_t n = 0;
+
+	while (n < demand->count && demand->list[n].node != node)
+		n++;
+	if (n == RUNG__PLACE_NODES_MAX)   /* all that are decided about are on the list */
+		return;
+	if (n == demand->count) {
+		demand->list[n].node = node;
+		demand->list[n].bytes = 0;
+		demand->count++;
+	}
+	demand->list[n].bytes += bytes;
+}
+
+void rung__demand_add(struct rung__demand *demand, const struct rung__placement *place)
+{
+	for (uint32_t p = 0; p < place->part_count; p++) {
+		const struct rung__placement_part *part = &place->parts[p];
+
+		for (uint32_t i = 0; i < part->node_count; i++)
+			add_node(demand, place->nodes[part->node_first + i], rung__part_share(part, i));
+	}
+}
+
+const struct rung_topology_node *rung__placement_node(const struct rung_topology *topology, uint32_t number)
+{
+	const struct rung_topology_node *node = rung_topology_node(topology, position(topology, number));
+
+	return node && node->has_memory && node->memory_allowed != 0 ? node : NULL;
+}
+
+int rung__placement_check(const struct rung_topology *topology, const struct rung__demand *demand)
+{
+	for (uint32_t n = 0; n < demand->count; n++) {
+		const struct rung_topology_node *node = rung__placement_node(topology, demand->list[n].node);
+		uint64_t wanted = demand->list[n].bytes, room = 0;
+
+		if (node && node->available_bytes == RUNG_UNKNOWN)
+			continue;
+		if (node)
+			room = node->available_bytes - RUNG__MIN(node->available_bytes, spare_of(node) / CHECK_SHARE);
+		if (wanted > room)
+			return rung__fail(RUNG_E_NOMEM, "NUMA node %" PRIu32 ": %" PRIu64 " bytes of host memory are to lie there, %" PRIu64 " can be had: "
+			                  "free memory there, give a smaller host budget, or plan again and let it lie on other nodes too (NUMA node "
+			                  "auto or interleave)", demand->list[n].node, wanted, room);
+	}
+	return 0;
+}

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How long batches take, by what the machine was measured to do.
+ *
+ * Two things work side by side while two or more requests are in flight: the threads that gather copy rows that are in memory and look
+ * up the rest, and the drive reads. So of a run of batches the longer of the two sums counts. What each takes is counted batch by batch on the
+ * rows themselves: without announcements the cold-row cache keeps what the next batch wants, which is in flight, and in what room that leaves the
+ * hottest ranks behind those of the host tier, from their first read on; rows in one read are found by the rule of refill_plan.c. A read of b bytes takes
+ * the time between two that were measured of its drive, of fewer and of more bytes, at the depth that the slots allow. Rows in memory cost what the
+ * nodes do that they lie on (plan_spread.c).
+ *
+ * A GPU that gathers reads its own memory, other GPUs' and, over its link, the host's side by side in one kernel: of the three sums the longest
+ * counts. Cold rows come over the link as well, out of slots and frames; the thread that hands them over does what they take of the one that
+ * gathers on the CPU.
+ */
+#include <string.h>
+
+#include "plan/plan_internal.h"
+#include "plan/profile_rates.h"
+#include "sort/radix.h"
+#include "rung/store.h"
+
+#define MISS_NS 60.0          /* of a thread that gathers, for a row that is not in memory: looked up, sorted, handed over */
+#define ID_NS 4.0             /* and for any row */
+
+struct forecast {
+	struct rung_plan *plan;
+	struct rung_forecast_opts opts;
+	uint64_t align, read_bytes_max;
+	uint64_t frames, cold_first;
+	unsigned char *seen;               /* [frames] the ranks behind cold_first: has been read */
+	uint64_t rows_max;                 /* of a batch so far: room of the lists */
+	uint64_t *cold, *tmp;              /* [rows_max] rows of a batch that are not in host memory, ascending, each once; later those to be read */
+	uint64_t *before;                  /* [before_count] those of the batch before */
+	uint64_t before_count;
+	struct rung__host_spread spreads[2];    /* of rows in host memory; the first alone where there is no choice */
+	uint32_t spread_count;
+	double cpu_ns;                     /* of the threads that gather, for all else; on a GPU of the one that looks after cold rows */
+	double gpu_ns, peer_ns, link_ns;   /* of a row, on a GPU */
+	struct rung__drive_reads drives[RUNG__FILES_MAX];
+	double nvme_ns[RUNG__FILES_MAX];
+	struct rung_forecast *out;
+};
+
+const char *rung_bound_name(enum rung_bound bound)
+{
+	static const char *const names[] = { [RUNG_BOUND_MEMORY] = "host memory", [RUNG_BOUND_NVME] = "nvme", [RUNG_BOUND_GPU] = "gpu memory",
+	                                     [RUNG_BOUND_PEER] = "peers", [RUNG_BOUND_LINK] = "link" };
+
+	return (unsigned)bound < RUNG__ARRAY_LEN(names) ? names[bound] : NULL;
+}
+
+const char *rung_assumed_name(enum rung_assumed assumed)
+{
+	switch (assumed) {
+	case RUNG_ASSUMED_GPU: return "gpu";
+	case RUNG_ASSUMED_PEER: return "peer";
+	case RUNG_ASSUMED_LINK: return "host";
+	default: return NULL;
+	}
+}
+
+/* ---- a batch ---- */
+
+/* Where a row begins in its file. In place it is anywhere, which is all that counts here. */
+static uint64_t offset_of(const struct forecast *f, uint64_t rank)
+{
+	return f->plan->data_offset + rank * f->plan->row_stride;
+}
+
+static void add_read(struct forecast *f, uint64_t rank, uint64_t begin, uint64_t end)
+{
+	const struct rung_plan *plan = f->plan;
+	const uint64_t file = plan->file_count > 1 ? rank / plan->block_rows % plan->file_count : 0;
+	const uint64_t bytes = rung__align_up(end, f->align) - rung__align_down(begin, f->align);
+
+	f->out->reads++;
+	f->out->read_bytes += (double)bytes;
+	f->nvme_ns[file] += rung__read_ns(&f->drives[file], f->out->queue_depth, bytes);
+}
+
+/* Places in tmp, ascending. Blocks of several files are so large that neighbours in one lie as in a file of their own. */
+static void add_reads(struct forecast *f, uint64_t count)
+{
+	uint64_t first, begin, end;
+
+	for (uint64_t i = 0; i < count;) {
+		first = f->tmp[i];
+		begin = offset_of(f, first);
+		end = begin + f->plan->row_bytes;
+		for (i++; i < count; i++) {
+			const uint64_t next = offset_of(f, f->tmp[i]);
+
+			if (f->opts.no_merge || rung__align_down(next, f->align) > rung__align_up(end, f->align) + f->out->gap_bytes ||
+			    rung__align_up(next + f->plan->row_bytes, f->align) - rung__align_down(begin, f->align) > f->read_bytes_max)
+				break;
+			end = next + f->plan->row_bytes;
+		}
+		add_read(f, first, begin, end);
+	}
+}
+
+/* In place rows lie by vertex: as good as anywhere, whatever the rank. */
+static uint64_t place_of(const struct forecast *f, uint64_t rank)
+{
+	return f->plan->vertices_bytes ? rung__mix64(rank) % f->plan->vertex_count : rank;
+}
+
+static uint64_t each_once(uint64_t *ranks, uint64_t count)
+{
+	uint64_t kept = 0;
+
+	for (uint64_t i = 0; i < count; i++) {
+		if (kept == 0 || ranks[kept - 1] != ranks[i])
+			ranks[kept++] = ranks[i];
+	}
+	return kept;
+}
+
+static uint64_t count_common(const struct forecast *f, uint64_t count)
+{
+	uint64_t common = 0;
+
+	for (uint64_t i = 0, at = 0; i < count; i++) {
+		while (at < f->before_count && f->before[at] < f->cold[i])
+			at++;
+		common += at < f->before_count && f->before[at] == f->cold[i];
+	}
+	return common;
+}
+
+/* Which of `count` cold rows are to be read: their places go to tmp. @return how many */
+static uint64_t take_misses(struct forecast *f, uint64_t count)
+{
+	uint64_t room = f->frames, spare = room - RUNG__MIN(room, count_common(f, count)), misses = 0;
+
+	for (uint64_t i = 0, at = 0; i < count; i++) {
+		const uint64_t rank = f->cold[i], hot = rank - f->cold_first;
+		bool hit = hot < spare && f->seen[hot];
+
+		if (hot < f->frames)
+			f->seen[hot] = 1;
+		while (at < f->before_count && f->before[at] < rank)
+			at++;
+		if (!hit && room > 0 && at < f->before_count && f->before[at] == rank) {
+			hit = true;
+			room--;
+		}
+		if (hit)
+			f->out->cache_hits++;
+		else
+			f->tmp[misses++] = place_of(f, rank);
+	}
+	return misses;
+}
+
+static void add_hit(struct forecast *f, uint64_t rank)
+{
+	const uint64_t at = (rank - f->plan->tiers[RUNG__TIER_HOST].rank_first) * f->plan->row_stride;
+
+	for (uint32_t s = 0; s < f->spread_count; s++)
+		f->spreads[s].hits[rung__placement_at(&f->spreads[s].place, at)]++;
+}
+
+/* Of the rows dealt to several GPUs, those that the one which gathers has itself: when it poses as several. */
+static bool is_own(const struct rung_plan *plan, uint64_t rank)
+{
+	const uint64_t row = rank - plan->tiers[RUNG__TIER_PEER].rank_first;
+
+	return plan->device.gpus[row % plan->device.gpu_count] == plan->device.gpus[0];
+}
+
+/* What the GPU reads of a batch; ranks were checked. */
+static void add_gpu(struct forecast *f, const uint64_t *ranks, uint64_t count)
+{
+	const struct rung_plan_tier *gpu = &f->plan->tiers[RUNG__TIER_GPU], *peer = &f->plan->tiers[RUNG__TIER_PEER];
+	uint64_t own = 0, others = 0;
+
+	for (uint64_t i = 0; i < count; i++) {
+		const bool in_peer = ranks[i] - peer->rank_first < peer->row_count;
+		const bool is_here = ranks[i] - gpu->rank_first < gpu->row_count || (in_peer && is_own(f->plan, ranks[i]));
+
+		own += is_here;
+		others += in_peer && !is_here;
+	}
+	f->out->gpu_seconds += (double)own * f->gpu_ns * 1e-9;
+	f->out->peer_seconds += (double)others * f->peer_ns * 1e-9;
+	f->out->link_seconds += (double)(count - own - others) * f->link_ns * 1e-9;
+}
+
+static int add_batch(struct forecast *f, const uint64_t *ranks, uint64_t count)
+{
+	const unsigned bits = 64u - (unsigned)__builtin_clzll(f->plan->vertex_count | 1);
+	const bool on_gpu = f->plan->device.device == RUNG_DEVICE_CUDA;
+	uint64_t cold = 0, misses;
+	uint64_t *swap;
+
+	for (uint64_t i = 0; i < count; i++) {
+		if (ranks[i] >= f->plan->vertex_count)
+			return rung__fail(RUNG_E_INVAL, "forecast: rank %" PRIu64 ", there are %" PRIu64 " vertices", ranks[i], f->plan->vertex_count);
+		if (ranks[i] >= f->cold_first)
+			f->cold[cold++] = ranks[i];
+		else if (!on_gpu)
+			add_hit(f, ranks[i]);
+	}
+	if (on_gpu)
+		add_gpu(f, ranks, count);
+	f->cpu_ns += (on_gpu ? 0 : (double)count * ID_NS) + (double)cold * MISS_NS;
+	rung__radix_sort_keys(&f->cold, &f->tmp, cold, bits);
+	cold = each_once(f->cold, cold);
+	misses = take_misses(f, cold);
+	swap = f->before;
+	f->before = f->cold;
+	f->before_count = cold;
+	f->cold = swap;
+	if (f->plan->vertices_bytes)
+		rung__radix_sort_keys(&f->tmp, &f->cold, misses, bits);
+	add_reads(f, misses);
+	return 0;
+}
+
+/* ---- all of them ---- */
+
+/* Nanoseconds of a row by the profile, or by what is assumed, which is told of rungs that have rows. */
+static double gpu_row_ns(struct forecast *f, enum rung_assumed rung, bool has_rows)
+{
+	const double ns = rung__gpu_row_ns(f->opts.profile, rung, f->plan->row_bytes);
+
+	if (ns > 0)
+		return ns;
+	f->out->assumed |= has_rows ? (uint32_t)rung : 0;
+	return rung__gpu_row_ns_assumed(rung, f->plan->row_bytes);
+}
+
+static bool have_others(const struct rung_plan *plan)
+{
+	for (uint32_t i = 1; i < plan->device.gpu_count; i++) {
+		if (plan->device.gpus[i] != plan->device.gpus[0])
+			return true;
+	}
+	return false;
+}
+
+static void prepare_gpu(struct forecast *f)
+{
+	const struct rung_plan_tier *tiers = f->plan->tiers;
+	const bool peers = tiers[RUNG__TIER_PEER].row_count > 0;
+
+	f->gpu_ns = gpu_row_ns(f, RUNG_ASSUMED_GPU, tiers[RUNG__TIER_GPU].row_count > 0 || peers);
+	f->peer_ns = gpu_row_ns(f, RUNG_ASSUMED_PEER, peers && have_others(f->plan));
+	f->link_ns = gpu_row_ns(f, RUNG_ASSUMED_LINK, tiers[RUNG__TIER_HOST].row_count + tiers[RUNG__TIER_NVME].row_count > 0);
+}
+
+/* Rows of the host tier, and who gathers them. */
+static void prepare_cpu(struct forecast *f)
+{
+	const struct rung_plan *plan = f->plan;
+
+	f->out->threads = f->opts.threads ? f->opts.threads : RUNG__MAX(plan->choice.threads, 1u);
+	f->spread_count = f->opts.keep_places ? 1 : RUNG__MAX(plan->spread_count, 1u);
+	f->spreads[0].place = f->spread_count > 1 ? plan->spreads[0] : plan->places.host;
+	f->spreads[1].place = plan->spreads[1];
+}
+
+static void prepare_reads(struct forecast *f)
+{
+	const struct rung_plan *plan = f->plan;
+	const uint32_t gap = f->opts.gap_bytes ? f->opts.gap_bytes : f->out->choice.gap_bytes;
+
+	for (uint32_t file = 0; file < plan->file_count; file++)
+		f->drives[file] = rung__drive_reads(f->opts.profile, f->out->choice.drive_idx[file]);
+	f->out->queue_depth = f->opts.queue_depth ? f->opts.queue_depth : plan->queue_depth;
+	f->out->queue_depth = (uint32_t)RUNG__MIN(f->out->queue_depth, plan->slots.slot_count / plan->file_count);
+	f->read_bytes_max = RUNG__MIN(plan->slots.slot_bytes, RUNG__READ_BYTES_MAX);
+	f->out->gap_bytes = gap == RUNG_GAP_NONE ? 0 : gap;
+}
+
+static int prepare(struct forecast *f)
+{
+	const struct rung_plan *plan = f->plan;
+
+	if (plan->tiers[RUNG__TIER_NVME].row_count > 0 && f->opts.profile->reads_count == 0)
+		return rung__fail(RUNG_E_INVAL,
+				  "forecast: rows are to be read from files, and the profile has "
+				  "no reads: measure the drive that they are on (rung numa --dir)");
+	f->seen = rung__zalloc_array(plan->cache.row_count, 1);
+	if (!f->seen)
+		return rung__fail(RUNG_E_NOMEM, "forecast: a cache of %" PRIu64 " rows",
+		                  plan->cache.row_count);
+	f->cold_first = plan->tiers[RUNG__TIER_NVME].rank_first;
+	f->frames = plan->cache.row_count;
+	f->align = RUNG__MAX(plan->sector_bytes, 1u);
+	rung__plan_choose(plan, f->opts.profile, &f->out->choice);
+	if (plan->device.device == RUNG_DEVICE_CUDA)
+		prepare_gpu(f);
+	else
+		prepare_cpu(f);
+	if (plan->slots.slot_count > 0)
+		prepare_reads(f);
+	return 0;
+}
+
+/* Room for a batch. */
+static int make_room(struct forecast *f, uint64_t rows)
+{
+	uint64_t **lists[] = { &f->cold, &f->tmp, &f->before };
+
+	if (rows <= f->rows_max)
+		return 0;
+	rows = RUNG__MAX(rows, 2 * f->rows_max);
+	for (unsigned i = 0; i < RUNG__ARRAY_LEN(lists); i++) {
+		uint64_t *larger = rung__realloc_array(*lists[i], rows, sizeof(*larger));
+
+		if (!larger)
+			return rung__fail(RUNG_E_NOMEM, "forecast: batches of %" PRIu64 " rows",
+					  rows);
+		*lists[i] = larger;
+	}
+	f->rows_max = rows;
+	return 0;
+}
+
+/* What the batches for warm-up took; what they left in the cache stays. */
+static void forget_times(struct forecast *f)
+{
+	f->out->reads = f->out->read_bytes = f->out->cache_hits = 0;
+	f->out->gpu_seconds = f->out->peer_seconds = f->out->link_seconds = 0;
+	f->cpu_ns = 0;
+	memset(f->nvme_ns, 0, sizeof(f->nvme_ns));
+	for (uint32_t s = 0; s < f->spread_count; s++)
+		memset(f->spreads[s].hits, 0, sizeof(f->spreads[s].hits));
+}
+
+static int memory_seconds(struct forecast *f)
+{
+	const struct rung_choice *kept = &f->plan->choice;
+	double ns[2] = { f->cpu_ns, 0 };   /* that of a GPU has no spreads */
+	int rc = 0;
+
+	for (uint32_t s = 0; s < f->spread_count; s++)
+		ns[s] = rung__host_spread_ns(f->plan, f->opts.profile, &f->spreads[s], f->cpu_ns, f->out->threads);
+	if (f->spread_count > 1)
+		rc = rung__host_spread_choose(f->plan, ns, &f->out->choice);
+	f->out->memory_seconds = ns[f->out->choice.interleaved ? 1 : 0] * 1e-9;
+	if (f->opts.keep_places && f->plan->has_choice) {
+		f->out->choice.interleaved = kept->interleaved;
+		memcpy(f->out->choice.spread_why, kept->spread_why, sizeof(kept->spread_why));
+	}
+	return rc;
+}
+
+static void find_bound(struct rung_forecast *out)
+{
+	const struct {
+		enum rung_bound bound;
+		double seconds;
+	} parts[] = {
+		{ RUNG_BOUND_NVME, out->nvme_seconds }, { RUNG_BOUND_GPU, out->gpu_seconds }, { RUNG_BOUND_PEER, out->peer_seconds },
+		{ RUNG_BOUND_LINK, out->link_seconds },
+	};
+
+	out->bound = RUNG_BOUND_MEMORY;
+	out->seconds = out->memory_seconds;
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(parts); i++) {
+		if (parts[i].seconds > out->seconds) {
+			out->bound = parts[i].bound;
+			out->seconds = parts[i].seconds;
+		}
+	}
+}
+
+static int add_batches(struct forecast *f, rung_forecast_next_fn next, void *ctx)
+{
+	const uint64_t *ranks;
+	uint64_t batches = 0, count;
+	int rc;
+
+	while ((rc = next(ctx, &ranks, &count)) > 0) {
+		if (batches++ == f->opts.warmup_batches)
+			forget_times(f);
+		rc = make_room(f, count);
+		if (rc == 0)
+			rc = add_batch(f, ranks, count);
+		if (rc < 0)
+			return rc;
+	}
+	if (rc == 0 && f->opts.warmup_batches && f->opts.warmup_batches >= batches)
+		return rung__fail(RUNG_E_INVAL,
+				  "forecast: %" PRIu64 " batches for warm-up, of %" PRIu64
+				  ": none is left",
+				  f->opts.warmup_batches, batches);
+	return rc;
+}
+
+static int add_all(struct forecast *f, rung_forecast_next_fn next, void *ctx)
+{
+	int rc = prepare(f);
+
+	if (rc == 0)
+		rc = add_batches(f, next, ctx);
+	if (rc < 0)
+		return rc;
+	for (uint32_t file = 0; file < RUNG__FILES_MAX; file++)
+		f->out->nvme_seconds = RUNG__MAX(f->out->nvme_seconds, f->nvme_ns[file] * 1e-9);
+	rc = memory_seconds(f);
+	find_bound(f->out);
+	return rc;
+}
+
+int rung_plan_forecast(struct rung_plan *plan, const struct rung_forecast_opts *opts,
+                       rung_forecast_next_fn next, void *ctx, struct rung_forecast *forecast_out)
+{
+	struct rung_forecast forecast = { .size = sizeof(forecast) };
+	struct forecast f = { .plan = plan, .opts = RUNG_FORECAST_OPTS_INIT, .out = &forecast };
+	int rc = rung__opts_take(&f.opts, sizeof(f.opts), opts, "rung_forecast_opts");
+
+	if (rc < 0)
+		return rc;
+	if (!f.opts.profile)
+		return rung__fail(RUNG_E_INVAL, "forecast: there is no profile to predict by; rung_profile_assume() has figures of a common machine");
+	rc = rung__profile_check(f.opts.profile);
+	if (rc < 0)
+		return rc;
+	rc = add_all(&f, next, ctx);
+	rung__free(f.cold);
+	rung__free(f.tmp);
+	rung__free(f.before);
+	rung__free(f.seen);
+	if (rc == 0)
+		rc = rung__opts_give(forecast_out, &forecast, sizeof(forecast), "rung_forecast");
+	return rc;
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The plan's NUMA nodes. Slots and frames are decided first: they are few, and each is wanted at its drive. Rows take what is left, the hottest at
+ * those who read them.
+ */
+#include "plan/plan_internal.h"
+
+static int check_node(const struct rung_topology *topology, uint32_t node)
+{
+	struct rung_topology_info info = { .size = sizeof(info) };
+
+	if (rung__placement_node(topology, node))
+		return 0;
+	rung_topology_info(topology, &info);
+	return rung__fail(RUNG_E_INVAL, "NUMA node %" PRIu32 " is none that this process may take memory of: there are %" PRIu32 " (rung numa --topology "
+	                  "lists them)", node, info.node_count);
+}
+
+int rung__plan_look_at_machine(struct rung_plan *plan, const struct rung_plan_opts *opts, struct rung_topology **topology_out)
+{
+	struct rung__places *places = &plan->places;
+	int rc;
+
+	if ((unsigned)opts->numa > RUNG_NUMA_NONE)
+		return rung__fail(RUNG_E_INVAL, "plan: NUMA placement %d is none: give RUNG_NUMA_AUTO, _NODE, _INTERLEAVE or _NONE", (int)opts->numa);
+	if (opts->numa == RUNG_NUMA_NODE && opts->numa_node >= RUNG_NODES_MAX)
+		return rung__fail(RUNG_E_INVAL, "plan: NUMA node %" PRIu32 " is none: give one below %d", opts->numa_node, RUNG_NODES_MAX);
+	places->off = opts->numa == RUNG_NUMA_NONE;
+	places->asked_node = opts->numa == RUNG_NUMA_NODE ? (int32_t)opts->numa_node : -1;
+	for (uint32_t f = 0; f < RUNG_FEATURE_FILES_MAX; f++)
+		places->slots[f] = places->drives[f] = -1;
+	rc = rung__places_begin(places, &plan->bound, &plan->only, topology_out);
+	if (rc == 0 && *topology_out)
+		rung__placement_near_cpus(*topology_out, &plan->cpu_nodes);
+	if (rc == 0 && *topology_out && opts->numa == RUNG_NUMA_NODE)
+		rc = check_node(*topology_out, opts->numa_node);
+	if (opts->numa == RUNG_NUMA_NODE) {   /* as if the process were bound to it */
+		rung__nodes_add(&plan->bound, opts->numa_node);
+		plan->only = &plan->bound;
+	}
+	return rc;
+}
+
+/* GPUs of which the kernel says where they are; without one the CPUs. */
+static int find_readers(const struct rung_plan *plan, const struct rung_topology *topology, struct rung__nodes *near)
+{
+	bool found = false;
+
+	for (uint32_t i = 0; i < plan->device.gpu_count; i++) {
+		struct rung_gpu_info info;
+		int rc = rung__device_find(RUNG_DEVICE_CUDA)->gpu_info(plan->gpus[i], &info);
+
+		if (rc < 0)
+			return rc;
+		if (info.node < 0 || info.node >= RUNG_NODES_MAX)
+			continue;
+		rung__nodes_add(near, (uint32_t)info.node);
+		found = true;
+	}
+	if (!found)
+		rung__placement_near_cpus(topology, near);
+	return 0;
+}
+
+/* Nodes with memory that have no readers: rows could lie there as well. */
+static bool some_are_far(const struct rung__rooms *rooms, const struct rung__nodes *near)
+{
+	uint32_t at = 0;
+
+	for (uint32_t r = 0; r < rooms->count; r++)
+		at += rung__nodes_have(near, rooms->list[r].node);
+	return at > 1 && at < rooms->count;
+}
+
+static void add_rooms(const struct rung__rooms *rooms, struct rung__nodes *nodes)
+{
+	for (uint32_t r = 0; r < rooms->count; r++)
+		rung__nodes_add(nodes, rooms->list[r].node);
+}
+
+/* Both ways are worked out; which of them is faster shows when there are rows that are asked for. */
+static void keep_spreads(struct rung_plan *plan, const struct rung__rooms *rooms, const struct rung__nodes *near, uint64_t bytes)
+{
+	struct rung__nodes all = { .bits = { 0 } };
+	struct rung__rooms left;
+
+	if (plan->device.device != RUNG_DEVICE_CPU || bytes == 0 || !some_are_far(rooms, near))
+		return;
+	add_rooms(rooms, &all);
+	left = *rooms;
+	rung__placement_decide(&left, near, bytes, &plan->spreads[0]);
+	left = *rooms;
+	rung__placement_decide(&left, &all, bytes, &plan->spreads[1]);
+	plan->spread_count = 2;
+}
+
+static int place_rows(struct rung_plan *plan, const struct rung_plan_opts *opts, const struct rung__placed *sizes, struct rung__rooms *rooms)
+{
+	uint64_t bytes = rung__align_up(sizes->row_count * sizes->row_stride, RUNG__PAGE_BYTES);
+	struct rung__nodes near = { .bits = { 0 } };
+	int rc = 0;
+
+	if (opts->numa == RUNG_NUMA_NODE) {
+		rung__placement_on(opts->numa_node, bytes, &plan->places.host);
+		return 0;
+	}
+	plan->spread_asked = opts->numa == RUNG_NUMA_INTERLEAVE;
+	if (plan->spread_asked)
+		add_rooms(rooms, &near);
+	else
+		rc = find_readers(plan, rooms->topology, &near);
+	if (rc == 0 && !plan->spread_asked)
+		keep_spreads(plan, rooms, &near, bytes);
+	if (rc == 0)
+		rung__placement_decide(rooms, &near, bytes, &plan->places.host);
+	return rc;
+}
+
+static void place_frames(struct rung__places *places, const struct rung__placed *sizes, struct rung__rooms *rooms)
+{
+	struct rung__nodes near = { .bits = { 0 } };
+	bool known = false;
+
+	if (places->asked_node >= 0) {
+		rung__placement_on((uint32_t)places->asked_node, sizes->frames_bytes, &places->frames);
+		return;
+	}
+	for (uint32_t f = 0; f < sizes->file_count; f++) {
+		if (places->drives[f] < 0)
+			continue;
+		rung__nodes_add(&near, (uint32_t)places->drives[f]);
+		known = true;
+	}
+	if (known)
+		rung__placement_decide(rooms, &near, sizes->frames_bytes, &places->frames);
+}
+
+static struct rung__placed sizes_of(const struct rung_plan *plan)
+{
+	const struct rung_plan_tier *host = &plan->tiers[RUNG__TIER_HOST];
+
+	return (struct rung__placed){
+		.rank_first = host->rank_first,
+		.row_count = host->row_count,
+		.row_stride = plan->row_stride,
+		.slots_bytes = plan->slots.slot_count / plan->file_count * plan->slots.slot_bytes,
+		.frames_bytes = rung__align_up(plan->cache.row_count * plan->cache.frame_bytes, RUNG__PAGE_BYTES),
+		.file_count = plan->slots.slot_count ? plan->file_count : 0,
+	};
+}
+
+int rung__plan_place_memory(struct rung_plan *plan, const struct rung_plan_opts *opts, const struct rung_topology *topology)
+{
+	struct rung__placed sizes = sizes_of(plan);
+	struct rung__rooms rooms;
+	int rc = 0;
+
+	if (topology) {
+		rung__rooms_find(topology, plan->only, &rooms);
+		rung__places_decide_slots(&plan->places, &sizes, &rooms);
+		place_frames(&plan->places, &sizes, &rooms);
+		rc = place_rows(plan, opts, &sizes, &rooms);
+	}
+	if (plan->has_choice)
+		rung__host_spread_say(plan, &plan->choice);
+	return rc == 0 ? rung__places_list(&plan->places, &sizes, &plan->place_list, &plan->place_count) : rc;
+}
+
+int rung__plan_spread(struct rung_plan *plan, unsigned idx)
+{
+	const struct rung__placement before = plan->places.host;
+	struct rung__placed sizes = sizes_of(plan);
+	struct rung_place *list;
+	size_t count;
+	int rc;
+
+	plan->places.host = plan->spreads[idx];
+	rc = rung__places_list(&plan->places, &sizes, &list, &count);
+	if (rc < 0) {
+		plan->places.host = before;
+		return rc;
+	}
+	rung__free(plan->place_list);
+	plan->place_list = list;
+	plan->place_count = count;
+	return 0;
+}
+
+const struct rung_place *rung_plan_place(const struct rung_plan *plan, size_t idx)
+{
+	return idx < plan->place_count ? &plan->place_list[idx] : NULL;
+}
+
+const char *rung_plan_place_why(const struct rung_plan *plan)
+{
+	return plan->places.why;
+}

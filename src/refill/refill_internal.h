@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The refill thread's state. Only that thread touches it, but for what stands under its lock, and counters, which others read.
+ *
+ * Files: refill.c starts, stops, and is the loop; refill_plan.c makes the next read of a part out of its misses; refill_read.c is the life
+ * of a read; refill_rows.c puts rows where they are wanted, and completes parts; refill_stats.c adds up counters.
+ *
+ * Nodes. Equal ranks stand next to each other in a request's misses; the first of such a run stands for it and is called a node: its
+ * request's number and its place in the list, in one word. Nodes that wait for the same read are chained through misses.links,
+ * whichever request they are of.
+ */
+#ifndef RUNG_REFILL_INTERNAL_H
+#define RUNG_REFILL_INTERNAL_H
+
+#include "store/store_internal.h"
+#include "base/thread.h"
+
+/* misses.frames of a node: the cache's frame for its row, or RUNG__CACHE_NONE. */
+#define RUNG__KEEPER (1u << 31)     /* and the node's own read is to fill it */
+
+struct rung__chain {
+	uint64_t head, tail;       /* RUNG__NODE_NONE: empty */
+};
+
+/* A read, by its token, which is also the number of the slot that is kept for it. */
+struct rung__read {
+	struct rung__part *part;   /* that made it; NULL: it was given up, nobody waits for it any more */
+	struct rung__chain nodes;  /* that wait for what is being read */
+	struct rung__chain rest;   /* taken apart: those of rows that will be read alone behind this one */
+	uint64_t offset;           /* in the file */
+	uint64_t base;             /* offset of what would lie at the first byte of the slot: rows read alone go where they would have been */
+	uint64_t sent_ns, seen_ns;
+	uint64_t since_ns;         /* its time runs: sent_ns, and what did not count */
+	uint32_t bytes;            /* whole sectors */
+	uint32_t needed;           /* up to the last row's end: what must have been read */
+	uint32_t done;             /* of bytes, by earlier short reads */
+	uint32_t rows;             /* distinct */
+	uint32_t tries;
+	uint32_t frame;            /* where it lands; RUNG__CACHE_NONE: in the slot */
+	bool busy;                 /* the token is taken */
+	bool sent;                 /* the tier has it */
+	bool slow;                 /* and for so long that nothing waits for it alone any more */
+	bool apart;                /* taken apart */
+	bool listed;               /* device: rows are to be copied from the slot */
+	bool held;                 /* device: until they have been copied */
+	bool early;                /* device: sent before the gather had run */
+};
+
+/* Written by the refill thread alone: no locked instruction. */
+struct rung__refill_counters {
+	_Atomic uint64_t device_reads, device_read_bytes, merged_rows, retries;
+	_Atomic uint64_t cache_hits, joined_rows, read_rows, duplicate_rows, failed_rows, late_rows;
+	_Atomic uint64_t stages[RUNG_STAGE_COUNT][RUNG_LATENCY_BUCKETS];
+};
+
+struct rung__refill {
+	struct rung_store *store;
+	struct rung__cache *cache;       /* NULL: none */
+	uint32_t file_idx;
+	int cpu_node;                    /* on whose CPUs it runs; -1: anywhere */
+	const struct rung__tier_ops *ops;
+	struct rung__tier *tier;
+	struct rung__geometry geometry;
+	struct rung__engine_state engine;
+	struct rung__layout layout;
+	uint64_t slots_at;               /* of ours in the pool */
+	uint32_t slot_bytes, slot_count, depth;
+	uint32_t read_bytes_max;         /* of a merged read */
+	uint64_t gap_bytes;              /* that are worth reading over */
+	uint64_t timeout_ns;             /* of a read */
+	uint64_t tick_ns;                /* how long a wait lasts at most before stop and late reads are looked at */
+	bool merge;
+	bool frames_exact;               /* a row is whole sectors, and so is a frame: it can be read right there */
+	bool device;                     /* rows stay in the pool until a device has copied them */
+	bool stop;                       /* the store is being closed: what waits is canceled */
+	bool lost;                       /* reads were given up that the tier will never say have ended */
+	bool starved;                    /* rows of `elsewhere` found no token */
+
+	struct rung__read *reads;        /* [slot_count] by token */
+	uint32_t *free_tokens;           /* stack */
+	uint32_t free_count;
+	uint32_t early_count;            /* tokens of early reads */
+	uint32_t in_flight;
+	uint32_t slow_count;             /* of in_flight */
+	struct rung__fetched *fetched;   /* [depth] */
+	struct rung__part *issuing;      /* oldest part with misses not yet begun, and those behind it */
+	struct rung__part *issuing_tail;
+	struct rung__part *elsewhere;    /* parts with rows that another client reads */
+	struct rung__part *touched;      /* parts that may be over */
+	struct rung__part *holding;      /* device: parts with slots that it has not been told of */
+	uint64_t elsewhere_looked_ns, ticked_ns;
+	uint64_t now_ns;                 /* of the last look at the clock */
+	uint32_t *slot_next;             /* [slot_count] device: chains of slots with rows in them */
+	struct rung__parcel *parcels;    /* [slot_count] device: by the first slot of the chain */
+	uint32_t *taken_back;            /* [slot_count] device: scratch */
+	int broken;                      /* errno the tier gave up with */
+	struct rung__refill_counters counters;
+
+	pthread_t thread;
+	struct rung__end end;
+	/* for rung__refill_stop(): when the thread was last at the top of its loop, and the number
+	   of reads in flight then */
+	_Atomic uint64_t seen_ns;
+	_Atomic uint32_t seen_reads;
+	pthread_mutex_t lock;            /* of what follows */
+	pthread_cond_t wake;
+	struct rung__part *queue_head, *queue_tail;
+	uint32_t *returned;              /* [slot_count] device: heads of slots that have been copied from */
+	uint32_t returned_count;
+	bool closing;                    /* set by rung__refill_cancel() */
+	bool over;                       /* nothing more will be queued or returned */
+	bool started;
+	int start_status;
+	char start_error[RUNG__ERROR_BYTES];
+};
+
+static inline void rung__add_own(_Atomic uint64_t *counter, uint64_t n)
+{
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+/* ---- nodes ---- */
+
+static inline struct rung_request *rung__node_request(const struct rung__refill *refill, uint64_t node)
+{
+	return &refill->store->requests[node >> 32];
+}
+
+static inline struct rung__part *rung__node_part(const struct rung__refill *refill, uint64_t node)
+{
+	return &rung__node_request(refill, node)->parts[refill->file_idx];
+}
+
+static inline uint64_t rung__node(const struct rung__part *part, uint64_t miss)
+{
+	return (uint64_t)rung__request_index(part->request) << 32 | miss;
+}
+
+static inline uint64_t *rung__node_link(const struct rung__refill *refill, uint64_t node)
+{
+	return &rung__node_request(refill, node)->misses.links[(uint32_t)node];
+}
+
+static inline uint32_t *rung__node_frame(const struct rung__refill *refill, uint64_t node)
+{
+	return &rung__node_request(refill, node)->misses.frames[(uint32_t)node];
+}
+
+static inline uint64_t rung__node_rank(const struct rung__refill *refill, uint64_t node)
+{
+	return rung__node_request(refill, node)->misses.ranks[(uint32_t)node];
+}
+
+/** Behind the last miss of equal rank. */
+static inline uint64_t rung__run_end(const struct rung__part *part, uint64_t first)
+{
+	const uint64_t *ranks = part->request->misses.ranks;
+	uint64_t i = first + 1;
+
+	while (i < part->end && ranks[i] == ranks[first])
+		i++;
+	return i;
+}
+
+/** The gather of its request has not run: what is read for it keeps its slot until it has. */
+static inline bool rung__part_is_early(const struct rung__part *part)
+{
+	const struct rung_request *request = part->request;
+
+	return request->known && request->status >= 0 &&
+	       !atomic_load_explicit(&request->may_copy, memory_order_relaxed);
+}
+
+static inline void rung__token_free(struct rung__refill *refill, uint32_t token)
+{
+	refill->early_count -= refill->reads[token].early;
+	refill->reads[token].early = false;
+	refill->free_tokens[refill->free_count++] = token;
+}
+
+static inline void rung__chain_clear(struct rung__chain *chain)
+{
+	chain->head = chain->tail = RUNG__NODE_NONE;
+}
+
+void rung__chain_add(const struct rung__refill *refill, struct rung__chain *chain, uint64_t node);
+uint64_t rung__chain_pop(const struct rung__refill *refill, struct rung__chain *chain);
+
+/** Reads that will soon be back, as far as can be told. */
+static inline uint32_t rung__reads_expected(const struct rung__refill *refill)
+{
+	return refill->in_flight - refill->slow_count;
+}
+
+static inline uint64_t rung__slot_at(const struct rung__refill *refill, uint32_t token)
+{
+	return refill->slots_at + (uint64_t)token * refill->slot_bytes;
+}
+
+static inline uint64_t rung__frame_at(const struct rung__refill *refill, uint32_t frame)
+{
+	return refill->store->pool.frames_at + (uint64_t)frame * refill->store->pool.frame_bytes;
+}
+
+/* ---- refill_plan.c ---- */
+
+/**
+ * Begin the next misses of a part: rows that are in the cache are put in place, those being read already wait there, and for the next
+ * that are neither, one read is prepared.
+ * @return true when there is such a read; else the token is still free
+ */
+bool rung__read_plan(struct rung__refill *refill, uint32_t token, struct rung__part *part);
+
+/** Ask again for rows that other clients were reading; reads they have to be read by us after all are sent. */
+void rung__elsewhere_look(struct rung__refill *refill);
+
+/* ---- refill_read.c ---- */
+
+extern const char rung__closed_text[];   /* of requests that are canceled */
+
+/** Send a read; a tier that refuses fails the request and is not asked again. */
+void rung__read_send(struct rung__refill *refill, uint32_t token);
+
+/** A read that has come is copied soon: ask for its first bytes, which the device has written past this core's caches. */
+void rung__read_prefetch(const struct rung__refill *refill, uint32_t token);
+
+/** True when a read has all its bytes and nothing follows it in its slot: rung__read_end() will only copy. */
+bool rung__read_is_whole(const struct rung__refill *refill, const struct rung__fetched *fetched);
+
+/** A read came back with bytes or -errno: put its rows in place, or fetch the rest, try again, take it apart, fail. */
+void rung__read_end(struct rung__refill *refill, const struct rung__fetched *fetched);
+
+/** Fail those who wait for a read that has been out for too long, and see which are slow. `forgiven_ns` since the last look do not count.
+ * @return true when every read in flight is too late */
+bool rung__reads_look_late(struct rung__refill *refill, uint64_t forgiven_ns);
+
+/** The tier cannot go on: fail the requests of all reads in flight. Their tokens are not used again. */
+void rung__reads_give_up(struct rung__refill *refill);
+
+/** Fail a request because the tier takes no more reads (refill->broken). */
+void rung__read_fail_gone(const struct rung__refill *refill, struct rung_request *request);
+
+/* ---- refill_rows.c ---- */
+
+/** Rows of misses first .. end of a part, which lie at `from` in the pool: copied to every output row that asked; for a device listed
+ *  as (place, output row). */
+void rung__rows_place(const struct rung__refill *refill, struct rung__part *part, uint64_t first, uint64_t end, uint64_t from);
+
+/** Rows of a read that came: place them, keep those that have a frame. `first_at`: where the file's byte read->base lies in the pool. */
+void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, uint64_t base_at);
+
+/** Fail all nodes of a chain, which is empty then; frames they were to fill are empty again, but for one that may still be written to. */
+void rung__rows_failed(struct rung__refill *refill, struct rung__chain *nodes, uint32_t but_frame, int status, const char *text);
+
+/** Misses first .. end of a part are over. */
+static inline void rung__part_touch(struct rung__refill *refill, struct rung__part *part, uint64_t misses)
+{
+	part->pending -= misses;
+	if (!part->touched) {
+		part->touched = true;
+		part->touched_next = refill->touched;
+		refill->touched = part;
+	}
+}
+
+/** Complete what is over of the parts touched: at the end of each step, when nothing of theirs is used any more. */
+void rung__parts_settle(struct rung__refill *refill);
+
+/** Device: chain the slot to those of its part. */
+void rung__slot_hold(struct rung__refill *refill, struct rung__part *part, uint32_t token);
+
+/** Hand what lies in the pool of a part over to the device, `last` when nothing more comes. Device only. */
+void rung__parcel_send(struct rung__refill *refill, struct rung__part *part, bool last);
+
+#endif

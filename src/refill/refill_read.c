@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The life of a read: sent, come back, tried again, taken apart, over.
+ *
+ * Errors. A read that fails or stays short is tried again; a read of several rows is then taken apart and each row read alone, because
+ * one bad sector fails everything the block layer merged with it. A row that still fails fails the requests that want it, with row, file,
+ * offset and errno, and the others go on. A read that does not come back in time fails them as well; its slot or frame is used again only
+ * when it has come back after all.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "refill/refill_internal.h"
+
+#define TRIES_MAX 3u             /* of one read, the first included */
+#define ASK_BYTES 512u           /* of a read that has come: the hardware goes on from there */
+#define SLOW_NS 100000000ull     /* how long a read may be out until what it holds up is no longer held up for it */
+
+const char rung__closed_text[] = "the store was closed while the request was in flight";
+
+/* Where the file's byte read->base lies in the pool. */
+static uint64_t base_at(const struct rung__refill *refill, uint32_t token)
+{
+	uint32_t frame = refill->reads[token].frame;
+
+	return frame == RUNG__CACHE_NONE ? rung__slot_at(refill, token) : rung__frame_at(refill, frame);
+}
+
+static uint64_t row_offset(const struct rung__refill *refill, uint64_t node)
+{
+	return rung__row_offset(&refill->layout, rung__node_rank(refill, node));
+}
+
+static void count_read(struct rung__refill *refill, const struct rung__read *read)
+{
+	struct rung__refill_counters *counters = &refill->counters;
+
+	rung__add_own(&counters->device_reads, 1);
+	rung__add_own(&counters->device_read_bytes, read->bytes);
+	if (read->rows > 1)
+		rung__add_own(&counters->merged_rows, read->rows);
+	rung__add_own(&counters->stages[RUNG_STAGE_DEVICE][rung__bucket(read->seen_ns - read->sent_ns)], 1);
+}
+
+static void count_copy(struct rung__refill *refill, const struct rung__read *read)
+{
+	uint64_t now_ns = rung__now_ns();
+
+	rung__add_own(&refill->counters.stages[RUNG_STAGE_COPY][rung__bucket(now_ns - read->seen_ns)], 1);
+	refill->now_ns = now_ns;
+}
+
+/* The token is free again, unless rows for a device lie in its slot. */
+static void release(struct rung__refill *refill, uint32_t token)
+{
+	struct rung__read *read = &refill->reads[token];
+
+	read->busy = false;
+	if (read->listed && read->part)
+		rung__slot_hold(refill, read->part, token);
+	else if (!read->held)
+		rung__token_free(refill, token);
+}
+
+/* ---- what goes wrong ---- */
+
+static void tell_row(const struct rung__refill *refill, const struct rung__read *read, int32_t result, char text[RUNG__ERROR_BYTES])
+{
+	uint64_t node = read->nodes.head, rank = rung__node_rank(refill, node), offset = row_offset(refill, node);
+	const char *path = refill->geometry.path;
+	uint64_t ended = read->offset + read->done + (result > 0 ? (uint32_t)result : 0);
+
+	if (result < 0)
+		snprintf(text, RUNG__ERROR_BYTES, "%s: row of rank %" PRIu64 " at offset %" PRIu64 ": read failed %u times: %s", path, rank, offset,
+		         read->tries, strerror(-result));
+	else if (ended >= refill->geometry.file_bytes || result == 0)
+		snprintf(text, RUNG__ERROR_BYTES, "%s: row of rank %" PRIu64 " at offset %" PRIu64 ": the file ends at %" PRIu64
+		         " or before: it was truncated: run rung verify", path, rank, offset, ended);
+	else
+		snprintf(text, RUNG__ERROR_BYTES, "%s: row of rank %" PRIu64 " at offset %" PRIu64 ": %u of %u bytes read after %u tries", path,
+		         rank, offset, read->done + (uint32_t)result, read->needed, read->tries);
+}
+
+static void tell_gone(const struct rung__refill *refill, char text[RUNG__ERROR_BYTES])
+{
+	snprintf(text, RUNG__ERROR_BYTES, "%s: engine %s takes no more reads: %s: close the store and open it again", refill->geometry.path,
+	         refill->engine.name, strerror(refill->broken));
+}
+
+void rung__read_fail_gone(const struct rung__refill *refill, struct rung_request *request)
+{
+	char text[RUNG__ERROR_BYTES];
+
+	tell_gone(refill, text);
+	rung__request_fail(request, RUNG_E_IO, text);
+}
+
+/* Neither its rows nor those behind it will come. `lands`: the tier may still write to where they were to land. */
+static void lose(struct rung__refill *refill, struct rung__read *read, bool lands, int status, const char *text)
+{
+	uint32_t frame = lands ? read->frame : RUNG__CACHE_NONE;
+
+	rung__rows_failed(refill, &read->nodes, frame, status, text);
+	rung__rows_failed(refill, &read->rest, frame, status, text);
+}
+
+/* ---- rows read alone ---- */
+
+static void move_equal(const struct rung__refill *refill, struct rung__chain *from, struct rung__chain *to, uint64_t rank)
+{
+	struct rung__chain all = *from;
+	uint64_t node;
+
+	rung__chain_clear(from);
+	while ((node = rung__chain_pop(refill, &all)) != RUNG__NODE_NONE)
+		rung__chain_add(refill, rung__node_rank(refill, node) == rank ? to : from, node);
+}
+
+/* False when every request that waits for the rows has failed: reading on would only keep others, or a close, waiting. */
+static bool is_wanted(const struct rung__refill *refill, const struct rung__chain *nodes)
+{
+	for (uint64_t node = nodes->head; node != RUNG__NODE_NONE; node = *rung__node_link(refill, node)) {
+		if (rung__node_request(refill, node)->status == 0)
+			return true;
+	}
+	return false;
+}
+
+/* The first row of those behind it is read next; @return false when there is none */
+static bool next_alone(struct rung__refill *refill, uint32_t token)
+{
+	struct rung__read *read = &refill->reads[token];
+	uint64_t align = refill->geometry.align, offset, row_end;
+
+	while (read->nodes.head == RUNG__NODE_NONE) {
+		if (read->rest.head == RUNG__NODE_NONE)
+			return false;
+		move_equal(refill, &read->rest, &read->nodes, rung__node_rank(refill, read->rest.head));
+		if (refill->stop || !is_wanted(refill, &read->nodes))
+			rung__rows_failed(refill, &read->nodes, RUNG__CACHE_NONE, RUNG_E_CANCELED, rung__closed_text);
+	}
+	offset = row_offset(refill, read->nodes.head);
+	row_end = offset + refill->layout.row_bytes;
+	read->offset = rung__align_down(offset, align);
+	read->bytes = (uint32_t)(rung__align_up(row_end, align) - read->offset);
+	read->needed = (uint32_t)(row_end - read->offset);
+	read->rows = 1;
+	read->done = 0;
+	read->tries = 1;   /* of it together with the others */
+	return true;
+}
+
+/* Behind what was read: the next row of a read that was taken apart, or the end. */
+static void go_on(struct rung__refill *refill, uint32_t token)
+{
+	if (next_alone(refill, token))
+		rung__read_send(refill, token);
+	else
+		release(refill, token);
+}
+
+static void retry(struct rung__refill *refill, uint32_t token, int32_t result)
+{
+	struct rung__read *read = &refill->reads[token];
+	char text[RUNG__ERROR_BYTES];
+
+	rung__add_own(&refill->counters.retries, 1);
+	if (read->rows > 1 && !refill->broken) {
+		read->apart = true;
+		read->rest = read->nodes;
+		rung__chain_clear(&read->nodes);
+		go_on(refill, token);
+		return;
+	}
+	if (read->apart)   /* those who came later for this row */
+		move_equal(refill, &read->rest, &read->nodes, rung__node_rank(refill, read->nodes.head));
+	if (++read->tries < TRIES_MAX && !refill->broken && !refill->stop && is_wanted(refill, &read->nodes)) {
+		rung__read_send(refill, token);
+		return;
+	}
+	tell_row(refill, read, result, text);
+	rung__rows_failed(refill, &read->nodes, RUNG__CACHE_NONE, RUNG_E_IO, text);
+	go_on(refill, token);
+}
+
+void rung__read_prefetch(const struct rung__refill *refill, uint32_t token)
+{
+	const struct rung__read *read = &refill->reads[token];
+	const unsigned char *from = refill->store->pool.base + base_at(refill, token) + (read->offset - read->base);
+
+	for (uint32_t at = 0; at < read->bytes && at < ASK_BYTES; at += 64)
+		__builtin_prefetch(from + at, 0, 0);
+}
+
+bool rung__read_is_whole(const struct rung__refill *refill, const struct rung__fetched *fetched)
+{
+	const struct rung__read *read = &refill->reads[fetched->token];
+
+	return fetched->result > 0 && read->done + (uint32_t)fetched->result >= read->needed && !read->apart;
+}
+
+/* Nobody waits for it any more: only a frame that it filled is of use. */
+static void end_given_up(struct rung__refill *refill, uint32_t token, int32_t result)
+{
+	struct rung__read *read = &refill->reads[token];
+
+	if (read->frame != RUNG__CACHE_NONE) {
+		rung__cache_lock(refill->cache);
+		if (result > 0 && read->done + (uint32_t)result >= read->needed)
+			rung__cache_filled(refill->cache, read->frame, 0);
+		else
+			rung__cache_failed(refill->cache, read->frame);
+		rung__cache_unlock(refill->cache);
+	}
+	release(refill, token);
+}
+
+void rung__read_end(struct rung__refill *refill, const struct rung__fetched *fetched)
+{
+	struct rung__read *read = &refill->reads[fetched->token];
+	int32_t result = fetched->result;
+
+	read->sent = false;
+	if (read->slow)
+		refill->slow_count--;
+	read->slow = false;
+	read->seen_ns = refill->now_ns;
+	if (!read->part) {
+		end_given_up(refill, fetched->token, result);
+		return;
+	}
+	if (result > 0 && read->done + (uint32_t)result < read->needed) {
+		uint32_t whole = (uint32_t)rung__align_down((uint64_t)result, refill->geometry.align);
+		uint64_t at = read->offset + read->done + (uint32_t)result;
+
+		if (whole > 0 && at < refill->geometry.file_bytes) {   /* fetch the rest */
+			read->done += whole;
+			rung__add_own(&refill->counters.retries, 1);
+			rung__read_send(refill, fetched->token);
+			return;
+		}
+	}
+	if (result <= 0 || read->done + (uint32_t)result < read->needed) {
+		retry(refill, fetched->token, result);
+		return;
+	}
+	count_read(refill, read);
+	if (read->apart)
+		move_equal(refill, &read->rest, &read->nodes, rung__node_rank(refill, read->nodes.head));
+	rung__rows_arrived(refill, read, base_at(refill, fetched->token));
+	count_copy(refill, read);
+	go_on(refill, fetched->token);
+}
+
+/* ---- sending ---- */
+
+void rung__read_send(struct rung__refill *refill, uint32_t token)
+{
+	struct rung__read *read = &refill->reads[token];
+	struct rung__fetch fetch = {
+		.offset = read->offset + read->done,
+		.to = base_at(refill, token) + (read->offset - read->base) + read->done,
+		.bytes = read->bytes - read->done,
+		.token = token,
+	};
+	int rc = refill->broken ? -refill->broken : refill->ops->submit(refill->tier, &fetch);
+	char text[RUNG__ERROR_BYTES];
+
+	read->busy = true;
+	read->sent_ns = read->since_ns = refill->now_ns;
+	if (!read->early && read->part && rung__part_is_early(read->part)) {
+		read->early = true;
+		refill->early_count++;
+	}
+	if (rc == 0) {
+		read->sent = true;
+		refill->in_flight++;
+		return;
+	}
+	/* The queue has room for every token, so a refusal is the tier's end: those who wait are told, and nothing is read again. */
+	refill->broken = -rc;
+	tell_gone(refill, text);
+	lose(refill, read, false, RUNG_E_IO, text);
+	release(refill, token);
+}
+
+/* ---- reads that do not come back ---- */
+
+static void give_up(struct rung__refill *refill, uint32_t token, const char *text)
+{
+	struct rung__read *read = &refill->reads[token];
+	struct rung__part *part = read->part;
+
+	read->part = NULL;
+	lose(refill, read, true, RUNG_E_IO, text);
+	if (read->listed)   /* rows of it that came before */
+		rung__slot_hold(refill, part, token);
+}
+
+bool rung__reads_look_late(struct rung__refill *refill, uint64_t forgiven_ns)
+{
+	uint32_t late = 0;
+
+	for (uint32_t token = 0; token < refill->slot_count; token++) {
+		struct rung__read *read = &refill->reads[token];
+		char text[RUNG__ERROR_BYTES];
+		uint64_t age_ns;
+
+		if (!read->sent)
+			continue;
+		read->since_ns = RUNG__MIN(read->since_ns + forgiven_ns, refill->now_ns);
+		age_ns = refill->now_ns - read->since_ns;
+		if (!read->slow && age_ns > RUNG__MIN(SLOW_NS, refill->timeout_ns)) {
+			read->slow = true;
+			refill->slow_count++;
+		}
+		if (age_ns <= refill->timeout_ns)
+			continue;
+		late++;
+		if (!read->part)
+			continue;
+		snprintf(text, sizeof(text), "%s: row of rank %" PRIu64 " at offset %" PRIu64 ": the read has not come back for %" PRIu64
+		         " ms: %s", refill->geometry.path, rung__node_rank(refill, read->nodes.head), row_offset(refill, read->nodes.head),
+		         refill->timeout_ns / 1000000u, strerror(ETIMEDOUT));
+		give_up(refill, token, text);
+	}
+	return late > 0 && late == refill->in_flight;
+}
+
+void rung__reads_give_up(struct rung__refill *refill)
+{
+	char text[RUNG__ERROR_BYTES];
+
+	tell_gone(refill, text);
+	for (uint32_t token = 0; token < refill->slot_count; token++) {
+		struct rung__read *read = &refill->reads[token];
+
+		if (read->sent && read->part)
+			give_up(refill, token, text);
+		read->sent = read->slow = false;
+	}
+	refill->lost = refill->in_flight > 0;
+	refill->in_flight = refill->slow_count = 0;
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rows that are in the pool: put where they are wanted, and kept in the cache.
+ *
+ * On the CPU a row is copied once, from where it was read to its output row. For a device it stays where it is, until the device has
+ * copied it: a slot is held back, a frame is pinned. Only a row of a merged read that the cache keeps is copied into its frame,
+ * so that the slot is free for other reads.
+ */
+#include <string.h>
+
+#include "store/copy.h"
+#include "refill/refill_internal.h"
+
+#define PARCELS_OF_ALL_SLOTS 8u  /* parcels that hold all slots */
+
+/* ---- chains ---- */
+
+void rung__chain_add(const struct rung__refill *refill, struct rung__chain *chain, uint64_t node)
+{
+	*rung__node_link(refill, node) = RUNG__NODE_NONE;
+	if (chain->tail == RUNG__NODE_NONE)
+		chain->head = node;
+	else
+		*rung__node_link(refill, chain->tail) = node;
+	chain->tail = node;
+}
+
+uint64_t rung__chain_pop(const struct rung__refill *refill, struct rung__chain *chain)
+{
+	uint64_t node = chain->head;
+
+	if (node == RUNG__NODE_NONE)
+		return node;
+	chain->head = *rung__node_link(refill, node);
+	if (chain->head == RUNG__NODE_NONE)
+		chain->tail = RUNG__NODE_NONE;
+	return node;
+}
+
+/* ---- placing ---- */
+
+#if RUNG__HAVE_STREAM
+__attribute__((target("avx"))) static void stream_out(const struct rung_request *request, uint64_t first, uint64_t end,
+                                                      const unsigned char *row, size_t row_bytes)
+{
+	for (uint64_t i = first; i < end; i++)
+		rung__copy_streamed(request->out + request->misses.rows[i] * request->out_stride, row, row_bytes);
+}
+#endif
+
+/* One row to every output row that asked. */
+static void copy_out(const struct rung_request *request, uint64_t first, uint64_t end, const unsigned char *row, size_t row_bytes)
+{
+	const struct rung__misses *misses = &request->misses;
+
+#if RUNG__HAVE_STREAM
+	if (rung__streams(request->out, request->out_stride, misses->count * row_bytes)) {
+		stream_out(request, first, end, row, row_bytes);
+		return;
+	}
+#endif
+	for (uint64_t i = first; i < end; i++)
+		memcpy(request->out + misses->rows[i] * request->out_stride, row, row_bytes);
+}
+
+void rung__rows_place(const struct rung__refill *refill, struct rung__part *part, uint64_t first, uint64_t end, uint64_t from)
+{
+	struct rung_request *request = part->request;
+	struct rung__misses *misses = &request->misses;
+	const unsigned char *row = refill->store->pool.base + from;
+	size_t row_bytes = (size_t)refill->layout.row_bytes;
+
+	if (!refill->device) {
+		copy_out(request, first, end, row, row_bytes);
+		return;
+	}
+	for (uint64_t i = first; i < end; i++) {
+		misses->ranks_tmp[part->placed] = from;
+		misses->rows_tmp[part->placed++] = misses->rows[i];
+	}
+}
+
+static void count_node(struct rung__refill *refill, uint32_t frame, uint64_t misses)
+{
+	struct rung__refill_counters *counters = &refill->counters;
+
+	if (frame != RUNG__CACHE_NONE && !(frame & RUNG__KEEPER)) {   /* waited for somebody else's read */
+		rung__add_own(&counters->joined_rows, misses);
+		return;
+	}
+	rung__add_own(&counters->read_rows, 1);
+	if (misses > 1)
+		rung__add_own(&counters->duplicate_rows, misses - 1);
+}
+
+/* @return where the node's rows are to be copied from */
+static uint64_t source_of(const struct rung__refill *refill, const struct rung__read *read, uint64_t node, uint64_t base_at)
+{
+	uint32_t frame = *rung__node_frame(refill, node);
+
+	/* another request's rows cannot hold our slot back */
+	if (frame != RUNG__CACHE_NONE && (read->frame != RUNG__CACHE_NONE || !(frame & RUNG__KEEPER)))
+		return rung__frame_at(refill, frame & ~RUNG__KEEPER);
+	return base_at + (rung__row_offset(&refill->layout, rung__node_rank(refill, node)) - read->base);
+}
+
+/* Rows of a slot that the cache keeps go to their frames, before anybody is told that they are there. */
+static bool keep_rows(const struct rung__refill *refill, const struct rung__read *read, uint64_t base_at)
+{
+	unsigned char *pool = refill->store->pool.base;
+	bool keeps = false;
+
+	for (uint64_t node = read->nodes.head; node != RUNG__NODE_NONE; node = *rung__node_link(refill, node)) {
+		uint32_t frame = *rung__node_frame(refill, node);
+		uint64_t offset = rung__row_offset(&refill->layout, rung__node_rank(refill, node));
+
+		if (frame == RUNG__CACHE_NONE || !(frame & RUNG__KEEPER))
+			continue;
+		keeps = true;
+		if (read->frame == RUNG__CACHE_NONE)
+			memcpy(pool + rung__frame_at(refill, frame & ~RUNG__KEEPER), pool + base_at + (offset - read->base),
+			       (size_t)refill->layout.row_bytes);
+	}
+	return keeps;
+}
+
+/* Tell the cache, and pin what the device will copy from frames: a node that waited does, behind the node that keeps the row, which itself
+ * may be copied from the slot. */
+static void fill_frames(struct rung__refill *refill, const struct rung__read *read)
+{
+	/* those who keep a row get it from there */
+	const bool from_slot = refill->device && read->frame == RUNG__CACHE_NONE;
+	uint64_t node;
+
+	rung__cache_lock(refill->cache);
+	for (node = read->nodes.head; node != RUNG__NODE_NONE;
+	     node = *rung__node_link(refill, node)) {
+		uint32_t frame = *rung__node_frame(refill, node);
+
+		if (frame != RUNG__CACHE_NONE && (frame & RUNG__KEEPER))
+			rung__cache_filled(refill->cache, frame & ~RUNG__KEEPER, refill->device);
+		else if (frame != RUNG__CACHE_NONE && refill->device)
+			rung__cache_pin(refill->cache, frame);
+	}
+	for (node = read->nodes.head; from_slot && node != RUNG__NODE_NONE;
+	     node = *rung__node_link(refill, node)) {
+		uint32_t frame = *rung__node_frame(refill, node);
+
+		if (frame != RUNG__CACHE_NONE && (frame & RUNG__KEEPER))
+			rung__cache_unpin(refill->cache, frame & ~RUNG__KEEPER);
+	}
+	rung__cache_unlock(refill->cache);
+}
+
+void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, uint64_t base_at)
+{
+	bool keeps = keep_rows(refill, read, base_at);
+	uint64_t node;
+
+	for (node = read->nodes.head; node != RUNG__NODE_NONE; node = *rung__node_link(refill, node)) {
+		struct rung__part *part = rung__node_part(refill, node);
+		uint64_t first = (uint32_t)node, from = source_of(refill, read, node, base_at);
+
+		rung__rows_place(refill, part, first, rung__run_end(part, first), from);
+		if (refill->device && from < refill->store->pool.frames_at)
+			read->listed = true;
+	}
+	if (keeps)
+		fill_frames(refill, read);
+	while ((node = rung__chain_pop(refill, &read->nodes)) != RUNG__NODE_NONE) {
+		struct rung__part *part = rung__node_part(refill, node);
+		uint64_t misses = rung__run_end(part, (uint32_t)node) - (uint32_t)node;
+
+		count_node(refill, *rung__node_frame(refill, node), misses);
+		rung__part_touch(refill, part, misses);
+	}
+}
+
+/* ---- failing ---- */
+
+void rung__rows_failed(struct rung__refill *refill, struct rung__chain *nodes, uint32_t but_frame, int status, const char *text)
+{
+	uint64_t node;
+
+	while ((node = rung__chain_pop(refill, nodes)) != RUNG__NODE_NONE) {
+		struct rung__part *part = rung__node_part(refill, node);
+		uint64_t misses = rung__run_end(part, (uint32_t)node) - (uint32_t)node;
+		uint32_t frame = *rung__node_frame(refill, node);
+
+		rung__request_fail(part->request, status, text);
+		if (frame != RUNG__CACHE_NONE && (frame & RUNG__KEEPER) && (frame & ~RUNG__KEEPER) != but_frame) {
+			rung__cache_lock(refill->cache);
+			rung__cache_failed(refill->cache, frame & ~RUNG__KEEPER);
+			rung__cache_unlock(refill->cache);
+		}
+		rung__add_own(&refill->counters.failed_rows, misses);
+		rung__part_touch(refill, part, misses);
+	}
+}
+
+/* ---- parts that are over, and parcels ---- */
+
+void rung__slot_hold(struct rung__refill *refill, struct rung__part *part, uint32_t token)
+{
+	refill->reads[token].held = true;
+	refill->slot_next[token] = part->held_head;
+	part->held_head = token;
+	if (part->held_count++ == 0) {
+		part->held_next = refill->holding;
+		refill->holding = part;
+	}
+	/* enough for a kernel to be worth its launch, and few enough that reads and copies overlap */
+	if (part->held_count >= RUNG__MAX(refill->slot_count / PARCELS_OF_ALL_SLOTS, 1u))
+		rung__parcel_send(refill, part, false);
+}
+
+static void unlist_holding(struct rung__refill *refill, const struct rung__part *part)
+{
+	struct rung__part **from = &refill->holding;
+
+	while (*from != part)
+		from = &(*from)->held_next;
+	*from = part->held_next;
+}
+
+void rung__parcel_send(struct rung__refill *refill, struct rung__part *part, bool last)
+{
+	struct rung__parcel *parcel = last ? &part->last_parcel : &refill->parcels[part->held_head];
+
+	*parcel = (struct rung__parcel){
+		.part = part,
+		.first = part->parcel_first,
+		.count = part->placed - part->parcel_first,
+		.slot_head = part->held_head,
+		.last = last,
+	};
+	if (part->held_count > 0)
+		unlist_holding(refill, part);
+	part->parcel_first = part->placed;
+	part->held_head = RUNG__SLOT_NONE;
+	part->held_count = 0;
+	rung__handoff_take(refill->store->handoff, parcel);
+}
+
+void rung__parts_settle(struct rung__refill *refill)
+{
+	struct rung__part *part = refill->touched, *next;
+
+	if (part)
+		rung__copy_fence();
+	refill->touched = NULL;
+	for (; part; part = next) {
+		struct rung_request *request = part->request;
+		bool last;
+
+		next = part->touched_next;
+		part->touched = false;
+		if (part->pending > 0 || part->cursor < part->end)
+			continue;
+		last = atomic_fetch_sub(&request->parts_left, 1) == 1;
+		if (last && refill->cache)
+			rung__cache_end(refill->cache, request->batch);
+		if (refill->device)
+			rung__parcel_send(refill, part, true);
+		else if (last)
+			rung__request_finish(request, request->status);
+	}
+}

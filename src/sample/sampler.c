@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Samplers: their options, and what each thread needs to sample. */
+#include <string.h>
+
+#include "sample/sampler_internal.h"
+
+/* Beyond it a lookup misses all caches, and a hash table as large as the batch is quicker: by a half at 32 MiB, ids in no order. */
+#define TABLE_BYTES_MAX (UINT64_C(32) << 20)
+
+static uint64_t largest_degree(const struct rung_csc *csc)
+{
+	uint64_t largest = 0;
+
+#pragma omp parallel for num_threads(rung__threads(0)) reduction(max : largest) schedule(static)
+	for (uint64_t v = 0; v < csc->vertex_count; v++)
+		largest = RUNG__MAX(largest, csc->indptr[v + 1] - csc->indptr[v]);
+	return largest;
+}
+
+static int check_opts(const struct rung_csc *csc, const struct rung_sampler_opts *opts)
+{
+	if (csc->index_bytes != 4 && csc->index_bytes != 8)
+		return rung__fail(RUNG_E_INVAL, "sampler: index_bytes is %u: it is 4 (uint32_t) or 8 (uint64_t)", csc->index_bytes);
+	if (opts->hop_count < 1 || opts->hop_count > RUNG_HOPS_MAX || !opts->fanouts)
+		return rung__fail(RUNG_E_INVAL, "sampler: %" PRIu32 " hops: 1 to %d, with a fanout for each", opts->hop_count, RUNG_HOPS_MAX);
+	for (uint32_t hop = 0; hop < opts->hop_count; hop++) {
+		if (opts->fanouts[hop] == 0)
+			return rung__fail(RUNG_E_INVAL, "sampler: fanout of hop %" PRIu32 " is 0: it is at least 1 (leave the hop out)", hop);
+	}
+	if (opts->draws != RUNG_DRAWS_ALL && opts->draws != RUNG_DRAWS_NEW)
+		return rung__fail(RUNG_E_INVAL, "sampler: draws is %d: take RUNG_DRAWS_ALL or RUNG_DRAWS_NEW", (int)opts->draws);
+	return 0;
+}
+
+static int no_memory(const struct rung_sampler *sampler)
+{
+	return rung__fail(RUNG_E_NOMEM, "sampler over %" PRIu64 " vertices: no memory", sampler->csc.vertex_count);
+}
+
+static int make_spaces(struct rung_sampler *sampler)
+{
+	sampler->spaces = rung__zalloc_array(sampler->threads, sizeof(*sampler->spaces));
+	if (!sampler->spaces)
+		return no_memory(sampler);
+	for (uint32_t t = 0; t < sampler->threads && sampler->set_size; t++) {
+		sampler->spaces[t].set = rung__malloc_array(sampler->set_size, sizeof(uint64_t));
+		if (!sampler->spaces[t].set)
+			return no_memory(sampler);
+	}
+	return rung__positions_init(&sampler->spaces[0].positions, sampler->csc.vertex_count, sampler->hashed) ? 0 : no_memory(sampler);
+}
+
+int rung__sampler_spread(struct rung_sampler *sampler)
+{
+	for (uint32_t t = 1; t < sampler->threads && !sampler->spread; t++) {
+		rung__positions_fini(&sampler->spaces[t].positions);   /* of an attempt that failed behind it */
+		if (!rung__positions_init(&sampler->spaces[t].positions, sampler->csc.vertex_count, sampler->hashed))
+			return no_memory(sampler);
+	}
+	sampler->spread = true;
+	return 0;
+}
+
+int rung_sampler_create(const struct rung_csc *csc, const struct rung_sampler_opts *caller_opts,
+                        struct rung_sampler **sampler_out)
+{
+	struct rung_sampler_opts opts = RUNG_SAMPLER_OPTS_INIT;
+	const uint64_t degree_max = largest_degree(csc);
+	struct rung_sampler *sampler;
+	int rc;
+
+	rc = rung__opts_take(&opts, sizeof(opts), caller_opts, "rung_sampler_opts");
+	if (rc == 0)
+		rc = check_opts(csc, &opts);
+	if (rc < 0)
+		return rc;
+	if (csc->index_bytes == 4 && degree_max > UINT32_MAX)
+		return rung__fail(RUNG_E_NOSUP, "sampler: a list of %" PRIu64 " ids of 4 bytes: up to %" PRIu32 " can be drawn from: leave "
+		                  "parallel edges out", degree_max, UINT32_MAX);
+	sampler = rung__zalloc(sizeof(*sampler));
+	if (!sampler)
+		return rung__fail(RUNG_E_NOMEM, "sampler: no memory");
+	sampler->csc = *csc;
+	sampler->hop_count = opts.hop_count;
+	sampler->draws = opts.draws;
+	sampler->seed = opts.seed;
+	sampler->threads = (uint32_t)rung__threads(opts.threads);
+	memcpy(sampler->fanouts, opts.fanouts, opts.hop_count * sizeof(*opts.fanouts));
+	sampler->hashed = csc->vertex_count > (opts.table_bytes_max ? opts.table_bytes_max : TABLE_BYTES_MAX) / sizeof(uint32_t);
+	sampler->set_size = rung__draw_set_size(opts.fanouts, opts.hop_count, degree_max);
+	rc = make_spaces(sampler);
+	if (rc < 0) {
+		rung_sampler_destroy(sampler);
+		return rc;
+	}
+	*sampler_out = sampler;
+	return 0;
+}
+
+void rung_sampler_destroy(struct rung_sampler *sampler)
+{
+	if (!sampler)
+		return;
+	for (uint32_t t = 0; sampler->spaces && t < sampler->threads; t++) {
+		rung__positions_fini(&sampler->spaces[t].positions);
+		rung__free(sampler->spaces[t].set);
+	}
+	rung__free(sampler->spaces);
+	rung__free(sampler);
+}
+
+int rung_sampler_sample(struct rung_sampler *sampler, const uint64_t *seeds, uint64_t seed_count, uint64_t batch_key,
+                        struct rung_batch *batch)
+{
+	return rung__sample(sampler, &sampler->spaces[0], seeds, seed_count, batch_key, sampler->threads, batch);
+}
+
+uint32_t rung_sampler_threads(const struct rung_sampler *sampler)
+{
+	return sampler->threads;
+}

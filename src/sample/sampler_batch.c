@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Filling a batch. A hop is done some vertices at a time: how many neighbours each gets, the draws, and what was drawn is numbered in
+ * order of first appearance. So the entries of graph and table that one step asks for are in the cache when the next one needs them.
+ * With several threads the draws of the whole hop are one step, which they share.
+ */
+#include <string.h>
+
+#include "sample/sampler_internal.h"
+
+#define BLOCK_VERTICES 64u     /* some hundred draws: what they touch stays in the cache until they are numbered */
+#define AHEAD_VERTICES 24u     /* vertices ahead whose list's offsets are fetched */
+#define AHEAD_POSITIONS 24u    /* drawn ids ahead whose table entry is fetched */
+
+int rung_batch_create(struct rung_batch **batch_out)
+{
+	struct rung_batch *batch = rung__zalloc(sizeof(*batch));
+
+	if (!batch)
+		return rung__fail(RUNG_E_NOMEM, "batch: no memory");
+	*batch_out = batch;
+	return 0;
+}
+
+void rung_batch_destroy(struct rung_batch *batch)
+{
+	if (!batch)
+		return;
+	for (uint32_t hop = 0; hop < RUNG_HOPS_MAX; hop++) {
+		rung__free(batch->hops[hop].indptr);
+		rung__free(batch->hops[hop].indices);
+	}
+	rung__free(batch->vertices);
+	rung__free(batch->wide_ids);
+	rung__free(batch);
+}
+
+const uint64_t *rung_batch_vertices(const struct rung_batch *batch, uint64_t *count_out)
+{
+	*count_out = batch->hop_count ? batch->vertex_count : 0;
+	return batch->vertices;
+}
+
+const struct rung_block *rung_batch_block(const struct rung_batch *batch, uint32_t hop)
+{
+	return hop < batch->hop_count ? &batch->hops[hop].block : NULL;
+}
+
+/* Make room for `count` items; what is there stays, also on failure. Half more, so that growing ends soon. */
+static int reserve(void **items, uint64_t *capacity, uint64_t count, size_t item_bytes)
+{
+	uint64_t wanted;
+	void *grown;
+
+	if (count <= *capacity)
+		return 0;
+	if (!rung__add(count, count / 2, &wanted))
+		wanted = count;
+	grown = rung__realloc_array(*items, wanted, item_bytes);
+	if (!grown)
+		return rung__fail(RUNG_E_NOMEM, "batch: no memory for %" PRIu64 " entries of %zu bytes: take a smaller batch or fanout", wanted,
+		                  item_bytes);
+	*items = grown;
+	*capacity = wanted;
+	return 0;
+}
+
+static int reserve_u64(uint64_t **items, uint64_t *capacity, uint64_t count)
+{
+	void *grown = *items;
+	const int rc = reserve(&grown, capacity, count, sizeof(**items));
+
+	*items = grown;
+	return rc;
+}
+
+static int reserve_u32(uint32_t **items, uint64_t *capacity, uint64_t count)
+{
+	void *grown = *items;
+	const int rc = reserve(&grown, capacity, count, sizeof(**items));
+
+	*items = grown;
+	return rc;
+}
+
+static int take_seeds(const struct rung_sampler *sampler, struct rung__positions *positions, const uint64_t *seeds, uint64_t seed_count,
+                      struct rung_batch *batch)
+{
+	int rc;
+
+	if (seed_count == 0)
+		return rung__fail(RUNG_E_INVAL, "sampling: a batch without seeds: at least one is needed");
+	if (seed_count >= RUNG__POSITION_NONE)
+		return rung__fail(RUNG_E_INVAL, "sampling: %" PRIu64 " seeds: a batch holds fewer than %" PRIu32 " vertices", seed_count,
+		                  RUNG__POSITION_NONE);
+	rc = reserve_u64(&batch->vertices, &batch->vertices_capacity, seed_count);
+	if (rc == 0)
+		rc = rung__positions_reserve(positions, batch->vertices, 0, seed_count);
+	if (rc < 0)
+		return rc;
+	for (uint64_t i = 0; i < seed_count; i++) {
+		uint32_t position;
+
+		if (seeds[i] >= sampler->csc.vertex_count)
+			return rung__fail(RUNG_E_RANGE, "sampling: seed %" PRIu64 " is %" PRIu64 ", not below the vertex count %" PRIu64
+			                  ": correct the seeds", i, seeds[i], sampler->csc.vertex_count);
+		batch->vertices[i] = seeds[i];
+		position = rung__positions_put(positions, seeds[i], (uint32_t)i, batch->vertices, 8, sampler->hashed);
+		if (position != i)
+			return rung__fail(RUNG_E_INVAL, "sampling: seeds %" PRIu32 " and %" PRIu64 " are both %" PRIu64 ": give each once",
+			                  position, i, seeds[i]);
+		batch->vertex_count = i + 1;
+	}
+	return 0;
+}
+
+/* A hop at work. Vertices below dst_first have drawn in an earlier one and do not again. */
+struct hop {
+	const struct rung_csc *csc;
+	struct rung__space *space;
+	struct rung_batch *batch;
+	struct batch_hop *out;
+	uint64_t key;
+	uint64_t dst_first;
+	uint64_t dst_count;
+	uint32_t fanout;
+};
+
+/* How many neighbours vertices first .. end get: the block's indptr, and room for the edges and for new vertices. */
+static int lay_out(const struct hop *hop, uint64_t first, uint64_t end)
+{
+	const uint64_t *indptr = hop->csc->indptr, *vertices = hop->batch->vertices;
+	const uint64_t edges_before = hop->out->indptr[first];
+	uint64_t edge_count = edges_before, vertices_max;
+	int rc;
+
+	for (uint64_t i = first; i < end; i++) {
+		const uint64_t v = vertices[i];
+
+		if (i + AHEAD_VERTICES < hop->dst_count)
+			__builtin_prefetch(&indptr[vertices[i + AHEAD_VERTICES]]);
+		edge_count += rung__draw_count(hop->fanout, indptr[v + 1] - indptr[v]);
+		hop->out->indptr[i + 1] = edge_count;
+	}
+	rc = reserve_u32(&hop->out->indices, &hop->out->indices_capacity, edge_count);
+	if (rc == 0 && hop->csc->index_bytes == 8)
+		rc = reserve_u64(&hop->batch->wide_ids, &hop->batch->wide_ids_capacity, edge_count);
+	if (rc < 0)
+		return rc;
+	vertices_max = hop->batch->vertex_count + (edge_count - edges_before);   /* both have room in memory */
+	vertices_max = RUNG__MIN(vertices_max, hop->csc->vertex_count);
+	vertices_max = RUNG__MIN(vertices_max, RUNG__POSITION_NONE);
+	rc = reserve_u64(&hop->batch->vertices, &hop->batch->vertices_capacity, vertices_max);
+	return rc < 0 ? rc : rung__positions_reserve(&hop->space->positions, hop->batch->vertices, hop->batch->vertex_count, vertices_max);
+}
+
+/* Where ids go before they are numbered. */
+static void *drawn_ids(const struct hop *hop)
+{
+	return hop->csc->index_bytes == 4 ? (void *)hop->out->indices : (void *)hop->batch->wide_ids;
+}
+
+/* Drawn ids to positions, new vertices at the end. drawn may be the indices: an entry is read before it is written. */
+static inline __attribute__((always_inline)) int
+number(const struct hop *hop, const void *drawn, unsigned id_bytes, bool hashed, uint64_t first, uint64_t end)
+{
+	struct rung__positions *positions = &hop->space->positions;
+	uint64_t *vertices = hop->batch->vertices, vertex_count = hop->batch->vertex_count;
+	uint32_t *indices = hop->out->indices;
+	int rc = 0;
+
+	for (uint64_t e = first; e < end; e++) {
+		const uint64_t id = rung__id_get(drawn, id_bytes, e);
+		uint32_t position;
+
+		if (e + AHEAD_POSITIONS < end)
+			rung__positions_fetch(positions, rung__id_get(drawn, id_bytes, e + AHEAD_POSITIONS), hashed);
+		position = rung__positions_put(positions, id, (uint32_t)vertex_count, vertices, id_bytes, hashed);
+		if (position == vertex_count) {
+			if (vertex_count == RUNG__POSITION_NONE) {
+				rc = rung__fail(RUNG_E_INVAL, "sampling: more than %" PRIu32 " vertices in a batch: take fewer seeds",
+				                RUNG__POSITION_NONE);
+				break;
+			}
+			vertices[vertex_count++] = id;
+		}
+		indices[e] = position;
+	}
+	hop->batch->vertex_count = vertex_count;
+	return rc;
+}
+
+static int number_drawn(const struct hop *hop, uint64_t first, uint64_t end)
+{
+	const bool hashed = !hop->space->positions.dense;
+	const uint32_t *narrow = hop->out->indices;
+	const uint64_t *wide = hop->batch->wide_ids;
+
+	first = hop->out->indptr[first];
+	end = hop->out->indptr[end];
+	if (hop->csc->index_bytes == 4)
+		return hashed ? number(hop, narrow, 4, true, first, end) : number(hop, narrow, 4, false, first, end);
+	return hashed ? number(hop, wide, 8, true, first, end) : number(hop, wide, 8, false, first, end);
+}
+
+static int sample_alone(const struct hop *hop)
+{
+	int rc = 0;
+
+	for (uint64_t first = hop->dst_first, end; first < hop->dst_count && rc == 0; first = end) {
+		end = RUNG__MIN(first + BLOCK_VERTICES, hop->dst_count);
+		rc = lay_out(hop, first, end);
+		if (rc < 0)
+			break;
+		rung__draw(hop->csc, hop->key, hop->batch->vertices, first, end, hop->out->indptr, hop->space->set, drawn_ids(hop));
+		rc = number_drawn(hop, first, end);
+	}
+	return rc;
+}
+
+static int sample_shared(const struct hop *hop, const struct rung__space *spaces, uint32_t threads)
+{
+	const uint64_t blocks = (hop->dst_count - hop->dst_first + BLOCK_VERTICES - 1) / BLOCK_VERTICES;
+	int rc = lay_out(hop, hop->dst_first, hop->dst_count);
+
+	(void)threads;   /* without OpenMP */
+	if (rc < 0)
+		return rc;
+#pragma omp parallel num_threads(rung__threads(threads))
+	{
+		uint64_t *set = spaces[rung__thread_number()].set;
+
+#pragma omp for schedule(dynamic, 4)
+		for (uint64_t block = 0; block < blocks; block++) {
+			const uint64_t first = hop->dst_first + block * BLOCK_VERTICES;
+
+			rung__draw(hop->csc, hop->key, hop->batch->vertices, first, RUNG__MIN(first + BLOCK_VERTICES, hop->dst_count),
+			           hop->out->indptr, set, drawn_ids(hop));
+		}
+	}
+	return number_drawn(hop, hop->dst_first, hop->dst_count);
+}
+
+static int sample_hop(const struct rung_sampler *sampler, struct rung__space *space, uint32_t hop_idx, uint64_t key,
+                      uint64_t dst_first, uint32_t threads, struct rung_batch *batch)
+{
+	const struct hop hop = {
+		.csc = &sampler->csc, .space = space, .batch = batch, .out = &batch->hops[hop_idx], .key = key, .dst_first = dst_first,
+		.dst_count = batch->vertex_count, .fanout = sampler->fanouts[hop_idx],
+	};
+	int rc = reserve_u64(&hop.out->indptr, &hop.out->indptr_capacity, hop.dst_count + 1);
+
+	if (rc < 0)
+		return rc;
+	memset(hop.out->indptr, 0, (dst_first + 1) * sizeof(*hop.out->indptr));
+	rc = threads > 1 ? sample_shared(&hop, sampler->spaces, threads) : sample_alone(&hop);
+	if (rc < 0)
+		return rc;
+	hop.out->block = (struct rung_block){
+		.dst_count = hop.dst_count, .src_count = batch->vertex_count, .edge_count = hop.out->indptr[hop.dst_count],
+		.indptr = hop.out->indptr, .indices = hop.out->indices,
+	};
+	return 0;
+}
+
+int rung__sample(const struct rung_sampler *sampler, struct rung__space *space, const uint64_t *seeds, uint64_t seed_count,
+                 uint64_t batch_key, uint32_t threads, struct rung_batch *batch)
+{
+	uint64_t drawn = 0;   /* vertices that have drawn */
+	int rc;
+
+	batch->hop_count = 0;
+	batch->vertex_count = 0;
+	rc = take_seeds(sampler, &space->positions, seeds, seed_count, batch);
+	for (uint32_t hop = 0; rc == 0 && hop < sampler->hop_count; hop++) {
+		const uint64_t known = batch->vertex_count, key = rung__draw_hop_key(sampler->seed, batch_key, hop);
+
+		rc = sample_hop(sampler, space, hop, key, sampler->draws == RUNG_DRAWS_NEW ? drawn : 0, threads, batch);
+		drawn = known;
+	}
+	rung__positions_clear(&space->positions, batch->vertices, batch->vertex_count);
+	if (rc < 0)
+		return rc;
+	batch->hop_count = sampler->hop_count;
+	return 0;
+}

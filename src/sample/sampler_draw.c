@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Drawing neighbours without replacement: Floyd's algorithm (Bentley, Floyd, "A Sample of Brilliance", 1987), which takes
+ * exactly as many random numbers as draws. Whether a position was drawn before is looked up in the bits of a word for short
+ * lists, among the draws themselves for small fanouts, in a hash set otherwise. A draw depends on the seed, the batch key, the hop,
+ * the vertex and its running number, never on the thread.
+ *
+ * Two steps for the vertices of a call, because nearly every draw is a cache miss: all positions first, which asks for the
+ * entries, then the entries.
+ */
+#include <string.h>
+
+#include "base/random.h"
+#include "sample/sampler_internal.h"
+
+/* Twice the draws: at most half of a set is in use. */
+static uint64_t set_size_for(uint64_t draws)
+{
+	uint64_t size = 1;
+
+	while (size < 2 * draws)
+		size *= 2;
+	return size;
+}
+
+uint64_t rung__draw_set_size(const uint32_t *fanouts, uint32_t hop_count, uint64_t degree_max)
+{
+	uint64_t draws_max = 0;
+
+	for (uint32_t hop = 0; hop < hop_count; hop++) {
+		/* a list shorter than the fanout is taken whole */
+		if (fanouts[hop] > RUNG__DRAWS_IN_LIST && fanouts[hop] < UINT32_MAX && fanouts[hop] < degree_max)
+			draws_max = RUNG__MAX(draws_max, fanouts[hop]);
+	}
+	return draws_max ? set_size_for(draws_max) : 0;
+}
+
+uint64_t rung__draw_hop_key(uint64_t seed, uint64_t batch_key, uint32_t hop)
+{
+	return rung__key_join(rung__key_join(seed, batch_key), hop);
+}
+
+/* The draws of one vertex. Positions in its list are written to where the ids will be. */
+struct draw {
+	uint64_t degree;
+	uint64_t count;         /* below degree */
+	struct rung__stream stream;
+};
+
+static inline __attribute__((always_inline)) void draw_by_bits(struct draw *d, void *out, unsigned bytes)
+{
+	const uint64_t first = d->degree - d->count;
+	uint64_t taken = 0;
+
+	for (uint64_t i = 0; i < d->count; i++) {
+		uint64_t position = rung__stream_below(&d->stream, first + i + 1);
+
+		/* a branch would be guessed wrong as often as a draw repeats */
+		position ^= (position ^ (first + i)) & (0 - (taken >> position & 1));
+		taken |= UINT64_C(1) << position;
+		rung__id_set(out, bytes, i, position);
+	}
+}
+
+/* Nonzero when the position is among the first `count`: without leaving early, so that several are compared at once. */
+static inline uint32_t repeats_of_4(const uint32_t *positions, uint64_t count, uint32_t position)
+{
+	uint32_t repeats = 0;
+
+	for (uint64_t k = 0; k < count; k++)
+		repeats |= (uint32_t)(positions[k] == position);
+	return repeats;
+}
+
+static inline uint64_t repeats_of_8(const uint64_t *positions, uint64_t count, uint64_t position)
+{
+	uint64_t repeats = 0;
+
+	for (uint64_t k = 0; k < count; k++)
+		repeats |= (uint64_t)(positions[k] == position);
+	return repeats;
+}
+
+static inline __attribute__((always_inline)) void draw_by_list(struct draw *d, void *out, unsigned bytes)
+{
+	const uint64_t first = d->degree - d->count;
+
+	for (uint64_t i = 0; i < d->count; i++) {
+		uint64_t position = rung__stream_below(&d->stream, first + i + 1);
+		uint64_t repeats;
+
+		repeats = bytes == 4 ? repeats_of_4(out, i, (uint32_t)position) : repeats_of_8(out, i, position);
+		rung__id_set(out, bytes, i, repeats ? first + i : position);
+	}
+}
+
+/* Slot of a position, or the free slot where it belongs. */
+static uint64_t find_slot(const uint64_t *set, uint64_t set_size, uint64_t position)
+{
+	uint64_t slot = rung__mix64(position) & (set_size - 1);
+
+	while (set[slot] && set[slot] != position + 1)
+		slot = (slot + 1) & (set_size - 1);
+	return slot;
+}
+
+static inline __attribute__((always_inline)) void draw_by_set(struct draw *d, uint64_t *set, void *out, unsigned bytes)
+{
+	const uint64_t first = d->degree - d->count, set_size = set_size_for(d->count);
+
+	memset(set, 0, set_size * sizeof(*set));
+	for (uint64_t i = 0; i < d->count; i++) {
+		uint64_t position = rung__stream_below(&d->stream, first + i + 1);
+		uint64_t slot = find_slot(set, set_size, position);
+
+		if (set[slot]) {
+			position = first + i;
+			slot = find_slot(set, set_size, position);
+		}
+		set[slot] = position + 1;
+		rung__id_set(out, bytes, i, position);
+	}
+}
+
+static inline __attribute__((always_inline)) void draw_positions(struct draw *d, uint64_t *set, void *out, unsigned bytes)
+{
+	if (d->degree <= 64)
+		draw_by_bits(d, out, bytes);
+	else if (d->count <= RUNG__DRAWS_IN_LIST)
+		draw_by_list(d, out, bytes);
+	else
+		draw_by_set(d, set, out, bytes);
+}
+
+void rung__draw_positions(uint64_t hop_key, uint64_t vertex, uint64_t degree, uint64_t count, uint64_t *set, uint64_t *positions)
+{
+	struct draw d = { degree, count, { rung__key_join(hop_key, vertex) } };
+
+	draw_positions(&d, set, positions, 8);
+}
+
+static inline const char *entry_at(const struct rung_csc *csc, unsigned bytes, uint64_t edge)
+{
+	return (const char *)csc->indices + edge * bytes;
+}
+
+/* Positions of what vertices[i] draws, or nothing when its list is taken whole; the entries are asked for. */
+static inline __attribute__((always_inline)) void
+draw_at(const struct rung_csc *csc, uint64_t mixed_key, uint64_t vertex, uint64_t count, uint64_t *set, void *out, unsigned bytes)
+{
+	const uint64_t begin = csc->indptr[vertex];
+	/* rung__key_join(hop_key, vertex) */
+	struct draw d = { csc->indptr[vertex + 1] - begin, count, { rung__mix64(mixed_key ^ vertex) } };
+
+	if (d.count == d.degree) {
+		__builtin_prefetch(entry_at(csc, bytes, begin));
+		return;
+	}
+	draw_positions(&d, set, out, bytes);
+	for (uint64_t k = 0; k < count; k++)
+		__builtin_prefetch(entry_at(csc, bytes, begin + rung__id_get(out, bytes, k)));
+}
+
+static inline __attribute__((always_inline)) void
+fetch_at(const struct rung_csc *csc, uint64_t vertex, uint64_t count, void *out, unsigned bytes)
+{
+	const uint64_t begin = csc->indptr[vertex], degree = csc->indptr[vertex + 1] - begin;
+	const char *list = entry_at(csc, bytes, begin);
+
+	if (count == degree) {
+		memcpy(out, list, count * bytes);
+		return;
+	}
+	for (uint64_t k = 0; k < count; k++)
+		rung__id_set(out, bytes, k, rung__id_get(list, bytes, rung__id_get(out, bytes, k)));
+}
+
+static inline __attribute__((always_inline)) void
+draw_block(const struct rung_csc *csc, uint64_t mixed_key, const uint64_t *vertices, uint64_t first, uint64_t end,
+           const uint64_t *indptr, uint64_t *set, char *drawn, unsigned bytes)
+{
+	for (uint64_t i = first; i < end; i++) {
+		if (indptr[i] < indptr[i + 1])
+			draw_at(csc, mixed_key, vertices[i], indptr[i + 1] - indptr[i], set, drawn + indptr[i] * bytes, bytes);
+	}
+	for (uint64_t i = first; i < end; i++) {
+		if (indptr[i] < indptr[i + 1])
+			fetch_at(csc, vertices[i], indptr[i + 1] - indptr[i], drawn + indptr[i] * bytes, bytes);
+	}
+}
+
+void rung__draw(const struct rung_csc *csc, uint64_t hop_key, const uint64_t *vertices, uint64_t first, uint64_t end,
+                const uint64_t *indptr, uint64_t *set, void *drawn)
+{
+	const uint64_t mixed_key = rung__mix64(hop_key);
+
+	if (csc->index_bytes == 4)
+		draw_block(csc, mixed_key, vertices, first, end, indptr, set, drawn, 4);
+	else
+		draw_block(csc, mixed_key, vertices, first, end, indptr, set, drawn, 8);
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Counting which vertices sampled batches hold: PreSC of Yang et al., "GNNLab: A Factored System for Sample-based GNN
+ * Training over GPUs", 2022. Batches are independent of each other, each is sampled by one thread, and counts are whole
+ * numbers: they come out the same for any number of threads and any order.
+ *
+ * The order of an epoch is computed, not stored: position i of epoch e is a keyed permutation of 0 .. train_count-1, a
+ * Feistel network over the next even number of bits, walked along until it is in range (Black, Rogaway, "Ciphers with
+ * Arbitrary Finite Domains", 2002). So a run needs no array of its train vertices, and any batch can be made by itself.
+ */
+#include <string.h>
+
+#include "graph/graph_internal.h"
+#include "score/presample.h"
+#include "base/random.h"
+
+#define SHUFFLE_KEY UINT64_C(0x73687566666c6531)   /* keys that no caller is likely to take */
+#define RUN_KEY UINT64_C(0x70726573616d706c)
+#define AGAIN_KEY UINT64_C(0x616761696e)
+#define ROUNDS 6u
+
+/* A permutation of 0 .. 2^(2 * half_bits) - 1. */
+static uint64_t feistel(uint64_t x, unsigned half_bits, uint64_t key)
+{
+	const uint64_t mask = (UINT64_C(1) << half_bits) - 1;
+	uint64_t left = x >> half_bits, right = x & mask;
+
+	for (uint64_t round = 0; round < ROUNDS; round++) {
+		const uint64_t next = left ^ (rung__key_join(key + round, right) & mask);
+
+		left = right;
+		right = next;
+	}
+	return left << half_bits | right;
+}
+
+/* Even bits that hold 0 .. count-1: at most four times too many, so that a walk is short. */
+static unsigned half_bits_for(uint64_t count)
+{
+	unsigned half_bits = 1;
+
+	while (half_bits < 32 && (count - 1) >> 2 * half_bits)
+		half_bits++;
+	return half_bits;
+}
+
+uint64_t rung__run_seed(uint64_t seed)
+{
+	return rung__key_join(seed, RUN_KEY);
+}
+
+/* Place i of 0 .. count-1 in an order that the key decides. */
+static uint64_t permuted(uint64_t i, uint64_t count, uint64_t key)
+{
+	const unsigned half_bits = half_bits_for(count);
+
+	do {
+		i = feistel(i, half_bits, key);
+	} while (i >= count);
+	return i;
+}
+
+uint64_t rung__run_seeds(const struct rung__run *run, uint64_t seed, uint64_t batch, uint64_t *seeds_out)
+{
+	const uint64_t per_epoch = rung__epoch_batches(run->train_count, run->batch_size), epoch = batch / per_epoch;
+	const uint64_t first = batch % per_epoch * run->batch_size;
+	const uint64_t count = RUNG__MIN(run->batch_size, run->train_count - first);
+	const uint64_t key = rung__key_join(rung__key_join(seed, SHUFFLE_KEY), epoch);
+	uint64_t part = run->train_count;   /* of the epoch that the run takes: what is shared out anew */
+
+	if (run->again && run->batch_count - epoch * per_epoch < per_epoch)
+		part = RUNG__MIN(part, (run->batch_count - epoch * per_epoch) * run->batch_size);
+	for (uint64_t i = 0; i < count; i++) {
+		const uint64_t place = run->again ? permuted(first + i, part, key ^ AGAIN_KEY) : first + i;
+		const uint64_t position = permuted(place, run->train_count, key);
+
+		seeds_out[i] = run->train ? run->train[position] : position;
+	}
+	return count;
+}
+
+/* What the threads share. */
+struct presampling {
+	const struct rung_csc *csc;
+	struct rung_sampler_opts sampler_opts;
+	const struct rung__run *run;
+	uint64_t seed;             /* the caller's */
+	uint32_t *counts;
+	uint64_t next;             /* batch, counted from the run's first; atomic */
+	uint64_t done;             /* atomic */
+	int rc;                    /* of the first that failed; atomic */
+	char failure[RUNG__ERROR_BYTES];
+};
+
+/* What a thread has. */
+struct worker {
+	struct rung_sampler *sampler;
+	struct rung_batch *batch;
+	uint64_t *seeds;
+};
+
+static void worker_fini(struct worker *worker)
+{
+	rung_sampler_destroy(worker->sampler);
+	rung_batch_destroy(worker->batch);
+	rung__free(worker->seeds);
+}
+
+static int worker_init(struct worker *worker, const struct presampling *ps)
+{
+	const uint64_t seeds_max = RUNG__MIN(ps->run->batch_size, ps->run->train_count);
+	int rc;
+
+	*worker = (struct worker){ 0 };
+	rc = rung_sampler_create(ps->csc, &ps->sampler_opts, &worker->sampler);
+	if (rc < 0)
+		return rc;
+	rc = rung_batch_create(&worker->batch);
+	if (rc == 0) {
+		worker->seeds = rung__malloc_array(seeds_max, sizeof(*worker->seeds));
+		if (!worker->seeds)
+			rc = rung__fail(RUNG_E_NOMEM, "presampling: no memory for %" PRIu64 " seeds", seeds_max);
+	}
+	if (rc < 0)
+		worker_fini(worker);
+	return rc;
+}
+
+static int count_batch(struct presampling *ps, struct worker *worker, uint64_t batch)
+{
+	const uint64_t seed_count = rung__run_seeds(ps->run, ps->seed, batch, worker->seeds);
+	const uint64_t *vertices;
+	uint64_t count;
+	int rc;
+
+	rc = rung_sampler_sample(worker->sampler, worker->seeds, seed_count, rung__run_key(ps->run, batch), worker->batch);
+	if (rc < 0)
+		return rc;
+	vertices = rung_batch_vertices(worker->batch, &count);
+	for (uint64_t i = 0; i < count; i++) {
+#pragma omp atomic
+		ps->counts[vertices[i]]++;
+	}
+	return 0;
+}
+
+/* Batches until there are none, or somebody has failed. `reports`: this thread is the caller's. */
+static int work(struct presampling *ps, struct worker *worker, bool reports)
+{
+	const struct rung__run *run = ps->run;
+	int rc = 0;
+
+	while (rc == 0 && __atomic_load_n(&ps->rc, __ATOMIC_RELAXED) == 0) {
+		const uint64_t at = __atomic_fetch_add(&ps->next, 1, __ATOMIC_RELAXED);
+		uint64_t done;
+
+		if (at >= run->batch_count)
+			break;
+		rc = count_batch(ps, worker, run->batch_first + at);
+		done = __atomic_add_fetch(&ps->done, 1, __ATOMIC_RELAXED);
+		if (rc == 0 && reports)
+			rc = rung__progress(run->progress, run->progress_ctx, "presample", run->progress_done + done,
+			                    run->progress_total ? run->progress_total : run->batch_count);
+	}
+	return rc;
+}
+
+/* A failure is recorded by the thread that it happens to, and the first is kept for the caller's. */
+static void keep_failure(struct presampling *ps, int rc)
+{
+#pragma omp critical(rung_presample_failure)
+	if (ps->rc == 0) {
+		__atomic_store_n(&ps->rc, rc, __ATOMIC_RELAXED);
+		memcpy(ps->failure, rung_last_error(), sizeof(ps->failure));
+	}
+}
+
+int rung__presample(const void *graph, const struct rung__run *run, uint32_t *counts)
+{
+	const struct rung__presample_graph *from = graph;
+	struct presampling ps = {
+		.csc = from->csc, .sampler_opts = from->sampler_opts, .seed = from->sampler_opts.seed, .run = run, .counts = counts,
+	};
+
+	if (run->batch_count == 0 || run->train_count == 0)
+		return 0;
+	ps.sampler_opts.threads = 1;
+	ps.sampler_opts.seed = rung__run_seed(ps.seed);
+#pragma omp parallel num_threads((int)RUNG__MIN((uint64_t)run->threads, run->batch_count))
+	{
+		struct worker worker;
+		bool reports = false;
+		int rc = worker_init(&worker, &ps);
+
+#pragma omp master
+		reports = true;
+		if (rc == 0) {
+			rc = work(&ps, &worker, reports);
+			worker_fini(&worker);
+		}
+		if (rc < 0)
+			keep_failure(&ps, rc);
+	}
+	return ps.rc < 0 ? rung__fail_text(ps.rc, ps.failure) : 0;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Counting sampled batches of a graph whose edges stay in files. Private to the core. */
+#ifndef RUNG_PRESAMPLE_FILES_H
+#define RUNG_PRESAMPLE_FILES_H
+
+#include "score/presample.h"
+#include "rung/edges.h"
+
+/** What a run is sampled from: what rung__presample_files() takes as its context. */
+struct rung__presample_files {
+	struct rung_edges *edges;
+	uint64_t vertex_count;
+	struct rung_sampler_opts sampler_opts;   /**< as in struct rung__presample_graph */
+	uint64_t memory_bytes;                   /**< for what the batches hold, 24 bytes a vertex of each, a third of it drawn at a time */
+	uint64_t *edge_passes;                   /**< counts them */
+};
+
+/**
+ * As rung__presample(), with the same counts: L passes over the edges for as many batches as the memory holds.
+ * @return also RUNG_E_INVAL when the memory does not hold one batch, and what a pass returns
+ */
+int rung__presample_files(const void *graph, const struct rung__run *run, uint32_t *counts);
+
+#endif

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scores of vertices: options, train vertices, and who computes what. The formulas stand in rank.h. */
+#include <string.h>
+
+#include "score/score_internal.h"
+
+#define ITERATIONS_WEIGHTED 5u
+#define ITERATIONS_CONVERGED_MAX 200u
+#define DAMPING 0.85
+#define TOLERANCE 1e-6
+#define BATCH_SIZE 1024u
+
+enum needs { NEEDS_SAMPLING = 1, NEEDS_DAMPING = 2 };
+
+static const struct {
+	const char *name;
+	enum rung_score_method method;
+	unsigned needs;
+	int (*compute)(const struct rung__scoring *scoring);
+} methods[] = {
+	{ "degree", RUNG_SCORE_DEGREE, 0, rung__score_degree },
+	{ "rpagerank", RUNG_SCORE_RPAGERANK, NEEDS_DAMPING, rung__score_pagerank },
+	{ "wrpagerank", RUNG_SCORE_WRPAGERANK, NEEDS_DAMPING, rung__score_pagerank },
+	{ "ppr", RUNG_SCORE_PPR, NEEDS_DAMPING, rung__score_pagerank },
+	{ "presample", RUNG_SCORE_PRESAMPLE, NEEDS_SAMPLING, rung__score_presample },
+	{ "expected", RUNG_SCORE_EXPECTED, NEEDS_SAMPLING, rung__score_expected },
+	{ "blend", RUNG_SCORE_BLEND, NEEDS_SAMPLING, rung__score_blend },
+};
+
+#define NAMES "degree, rpagerank, wrpagerank, ppr, presample, expected or blend"
+
+static size_t place_of(enum rung_score_method method)
+{
+	size_t i = 0;
+
+	if (method == RUNG_SCORE_DEFAULT)
+		method = RUNG_SCORE_BLEND;
+	while (i < RUNG__ARRAY_LEN(methods) && methods[i].method != method)
+		i++;
+	return i;
+}
+
+const char *rung_score_method_name(enum rung_score_method method)
+{
+	const size_t i = place_of(method);
+
+	return i < RUNG__ARRAY_LEN(methods) ? methods[i].name : NULL;
+}
+
+int rung_score_method_parse(const char *name, enum rung_score_method *method_out)
+{
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(methods); i++) {
+		if (strcmp(methods[i].name, name) == 0) {
+			*method_out = methods[i].method;
+			return 0;
+		}
+	}
+	return rung__fail(RUNG_E_INVAL, "no score method is called \"%s\": take " NAMES, name);
+}
+
+static int check_fanouts(const struct rung_score_opts *opts, const char *name)
+{
+	if (!opts->fanouts || opts->hop_count == 0)
+		return rung__fail(RUNG_E_INVAL, "score %s: no fanouts: give those that training will sample with, as 25,10", name);
+	if (opts->hop_count > RUNG_HOPS_MAX)
+		return rung__fail(RUNG_E_INVAL, "score %s: %" PRIu32 " hops: at most %d", name, opts->hop_count, RUNG_HOPS_MAX);
+	for (uint32_t hop = 0; hop < opts->hop_count; hop++) {
+		if (opts->fanouts[hop] == 0)
+			return rung__fail(RUNG_E_INVAL, "score %s: the fanout of hop %" PRIu32 " is 0: it is at least 1", name, hop);
+	}
+	if (opts->draws != RUNG_DRAWS_ALL && opts->draws != RUNG_DRAWS_NEW)
+		return rung__fail(RUNG_E_INVAL, "score %s: %d is no way of drawing", name, (int)opts->draws);
+	return 0;
+}
+
+static int check_damping(struct rung_score_opts *opts)
+{
+	if (opts->damping == 0)
+		opts->damping = DAMPING;
+	if (!(opts->damping > 0 && opts->damping < 1))   /* NaN too */
+		return rung__fail(RUNG_E_INVAL, "score: damping is %g: it lies between 0 and 1", opts->damping);
+	if (opts->tolerance == 0)
+		opts->tolerance = TOLERANCE;
+	if (!(opts->tolerance > 0))
+		return rung__fail(RUNG_E_INVAL, "score: tolerance is %g: it is above 0", opts->tolerance);
+	return 0;
+}
+
+static int take_opts(const struct rung_score_opts *caller_opts, struct rung_score_opts *opts, size_t *place_out)
+{
+	int rc = rung__opts_take(opts, sizeof(*opts), caller_opts, "rung_score_opts");
+
+	if (rc < 0)
+		return rc;
+	*place_out = place_of(opts->method);
+	if (*place_out == RUNG__ARRAY_LEN(methods))
+		return rung__fail(RUNG_E_INVAL, "score: %d is no method", (int)opts->method);
+	opts->method = methods[*place_out].method;
+	if (opts->iterations == 0)
+		opts->iterations = opts->method == RUNG_SCORE_RPAGERANK ? ITERATIONS_CONVERGED_MAX : ITERATIONS_WEIGHTED;
+	if (opts->batch_size == 0)
+		opts->batch_size = BATCH_SIZE;
+	if (opts->epochs == 0)
+		opts->epochs = 1;
+	if (opts->train_count && !opts->train)
+		return rung__fail(RUNG_E_INVAL, "score: %" PRIu64 " train vertices, but no array of them", opts->train_count);
+	rc = check_damping(opts);
+	if (rc == 0 && methods[*place_out].needs & NEEDS_SAMPLING)
+		rc = check_fanouts(opts, methods[*place_out].name);
+	return rc;
+}
+
+static int fail_repeat(const struct rung_score_opts *opts, uint64_t second)
+{
+	uint64_t first = 0;
+
+	while (opts->train[first] != opts->train[second])
+		first++;
+	return rung__fail(RUNG_E_INVAL, "train vertices %" PRIu64 " and %" PRIu64 " are both %" PRIu64 ": give each id once", first, second,
+	                  opts->train[second]);
+}
+
+static int mark_train(struct rung__scoring *scoring)
+{
+	const struct rung_score_opts *opts = scoring->opts;
+
+	scoring->train_count = scoring->vertex_count;
+	if (opts->train_count == 0)
+		return 0;
+	scoring->is_train = rung__zalloc_array(scoring->vertex_count / 64 + 1, sizeof(*scoring->is_train));
+	if (!scoring->is_train)
+		return rung__fail(RUNG_E_NOMEM, "score: no memory for a bit for each of %" PRIu64 " vertices", scoring->vertex_count);
+	for (uint64_t i = 0; i < opts->train_count; i++) {
+		const uint64_t id = opts->train[i];
+
+		if (id >= scoring->vertex_count)
+			return rung__fail(RUNG_E_RANGE, "train vertex %" PRIu64 ": id %" PRIu64 " is not below the vertex count %" PRIu64
+			                  ": correct the train ids", i, id, scoring->vertex_count);
+		if (rung__is_train(scoring, id))
+			return fail_repeat(opts, i);
+		scoring->is_train[id / 64] |= UINT64_C(1) << (id % 64);
+	}
+	scoring->train_count = opts->train_count;
+	return 0;
+}
+
+int rung__scoring_spread(const struct rung__scoring *scoring, struct rung__spread_opts *opts, struct rung__spread **spread_out)
+{
+	opts->threads = scoring->threads;
+	opts->progress = scoring->opts->progress;
+	opts->progress_ctx = scoring->opts->progress_ctx;
+	if (scoring->csc)
+		return rung__spread_of_csc(scoring->csc, opts, spread_out);
+	opts->memory_bytes = scoring->opts->memory_bytes;
+	opts->other_bytes += scoring->vertex_count * sizeof(*scoring->score);
+	return rung__spread_of_edges(scoring->edges, opts, spread_out);
+}
+
+static int compute(struct rung__scoring *scoring, const struct rung_score_opts *caller_opts, struct rung_score_report *report_out)
+{
+	struct rung_score_opts opts = RUNG_SCORE_OPTS_INIT;
+	struct rung_score_report report = { 0 };
+	const uint64_t begin_ns = rung__now_ns();
+	size_t place;
+	int rc = take_opts(caller_opts, &opts, &place);
+
+	if (rc < 0)
+		return rc;
+	scoring->opts = &opts;
+	scoring->report = &report;
+	scoring->threads = rung__threads(opts.threads);
+	rc = mark_train(scoring);
+	if (rc == 0)
+		rc = methods[place].compute(scoring);
+	rung__free(scoring->is_train);
+	if (rc < 0)
+		return rc;
+	report.seconds = (double)(rung__now_ns() - begin_ns) * 1e-9;
+	if (report_out)
+		*report_out = report;
+	return 0;
+}
+
+int rung_score_compute(const struct rung_csc *csc, const struct rung_score_opts *opts, float *score_out,
+                       struct rung_score_report *report_out)
+{
+	struct rung__scoring scoring = { .csc = csc, .vertex_count = csc->vertex_count, .score = score_out };
+
+	return compute(&scoring, opts, report_out);
+}
+
+int rung_score_edges(struct rung_edges *edges, const struct rung_score_opts *opts, float *score_out, struct rung_score_report *report_out)
+{
+	struct rung__scoring scoring = { .edges = edges, .score = score_out };
+	struct rung_edges_info info = { .size = sizeof(info) };
+	const int rc = rung_edges_info(edges, &info);
+
+	if (rc < 0)
+		return rc;
+	scoring.vertex_count = info.vertex_count;
+	return compute(&scoring, opts, report_out);
+}

@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The attacher's side: ask for the offer, check all of it, and open a store on it. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "plan/plan_internal.h"
+#include "share/share.h"
+
+#define ANSWER_WAIT_NS 5000000000ull   /* the answer needs no work on the other side: who is silent so long is stopped or stuck */
+#define CONNECT_PAUSE_NS 10000000      /* while the queue of those who ask is full */
+
+struct answer {
+	struct rung__offer offer;
+	size_t bytes;
+	int flags;
+	int fds[RUNG__OFFER_FDS_MAX];   /* [fd_count] */
+	unsigned fd_count;
+};
+
+/* ---- asking ---- */
+
+static int silent(const char *path)
+{
+	return rung__fail(RUNG_E_TIMEDOUT, "%s: the process that shares the store has not answered for %llu s: it is stopped or stuck; "
+	                  "let it go on, or end it and start it again", path, ANSWER_WAIT_NS / 1000000000u);
+}
+
+static int refused(const char *path, int err)
+{
+	if (err == ENOENT)
+		return rung__fail(RUNG_E_NOENT, "%s: no store is shared there: start the process that shares it, and wait until it has loaded",
+		                  path);
+	if (err == ECONNREFUSED)
+		return rung__fail(RUNG_E_NOENT, "%s: nobody answers there: the process that shared a store is gone; start it again, it "
+		                  "replaces the socket", path);
+	if (err == EPROTOTYPE)
+		return rung__fail(RUNG_E_FORMAT, "%s: is another program's socket, not a shared store", path);
+	return rung__fail_errno(err, "%s: connecting", path);
+}
+
+static int ask(const char *path, uint64_t until_ns, int *fd_out)
+{
+	const struct timespec pause = { .tv_nsec = CONNECT_PAUSE_NS };
+	struct sockaddr_un address;
+	int fd, rc = rung__share_address(path, &address);
+	unsigned uid;
+
+	if (rc < 0)
+		return rc;
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return rung__fail_errno(errno, "%s: making a socket", path);
+	while (rc == 0 && connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
+		if (errno != EAGAIN && errno != EINTR)
+			rc = refused(path, errno);
+		else if (rung__now_ns() > until_ns)
+			rc = silent(path);
+		else
+			nanosleep(&pause, NULL);
+	}
+	if (rc == 0 && !rung__share_peer_is_us(fd, &uid))
+		rc = rung__fail(RUNG_E_INVAL, "%s: shared by user %u, we are user %u: stores are shared with one's own processes only", path,
+		                uid, (unsigned)geteuid());
+	if (rc < 0) {
+		close(fd);
+		return rc;
+	}
+	*fd_out = fd;
+	return 0;
+}
+
+static int await(const char *path, int fd, uint64_t until_ns)
+{
+	for (;;) {
+		uint64_t now = rung__now_ns();
+		struct pollfd ready = { .fd = fd, .events = POLLIN };
+
+		if (now >= until_ns)
+			return silent(path);
+		if (poll(&ready, 1, (int)((until_ns - now) / 1000000u) + 1) > 0)
+			return 0;
+	}
+}
+
+static void take_descriptors(struct msghdr *message, struct answer *answer)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+		size_t bytes = c->cmsg_len - CMSG_LEN(0);
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t at = 0; at + sizeof(int) <= bytes && answer->fd_count < RUNG__OFFER_FDS_MAX; at += sizeof(int))
+			memcpy(&answer->fds[answer->fd_count++], CMSG_DATA(c) + at, sizeof(int));
+	}
+}
+
+/* The control buffer has room for RUNG__OFFER_FDS_MAX descriptors and no more: the kernel closes what does not fit. */
+static int receive(const char *path, int fd, struct answer *answer)
+{
+	struct iovec part = { .iov_base = &answer->offer, .iov_len = sizeof(answer->offer) };
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_LEN(sizeof(int) * RUNG__OFFER_FDS_MAX)];
+	} control;
+	struct msghdr message = {
+		.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes),
+	};
+	ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	if (got < 0 && errno == ECONNRESET)   /* not taken from the queue before the socket was closed: an answer of 0 bytes */
+		return 0;
+	if (got < 0)
+		return rung__fail_errno(errno, "%s: receiving the shared store", path);
+	answer->bytes = (size_t)got;
+	answer->flags = message.msg_flags;
+	take_descriptors(&message, answer);
+	return 0;
+}
+
+/* ---- checking ---- */
+
+static int check_answer(const char *path, const struct answer *answer)
+{
+	const struct rung__offer *offer = &answer->offer;
+	unsigned wanted = 0;
+
+	if (answer->bytes == 0)
+		return rung__fail(RUNG_E_IO, "%s: the process that shares the store hung up: it is closing, or short of descriptors; "
+		                  "attach again", path);
+	if (answer->bytes < offsetof(struct rung__offer, shape) || memcmp(offer->magic, RUNG__SHARE_MAGIC, sizeof(offer->magic)) != 0)
+		return rung__fail(RUNG_E_FORMAT, "%s: what answers there is no shared store", path);
+	if (offer->version != RUNG__SHARE_VERSION)
+		return rung__fail(RUNG_E_ABI, "%s: shared in version %u of the protocol, this rung knows %u: use one version of rung on "
+		                  "both sides", path, offer->version, RUNG__SHARE_VERSION);
+	if (offer->bytes != sizeof(*offer) || answer->bytes != sizeof(*offer) || (answer->flags & MSG_TRUNC))
+		return rung__fail(RUNG_E_ABI, "%s: the offer has %u bytes (%zu came), this rung's has %zu: use one build of rung on "
+		                  "both sides", path, offer->bytes, answer->bytes, sizeof(*offer));
+	for (unsigned i = 0; i < RUNG__OFFER_KINDS; i++)
+		wanted += rung__offer_count(&offer->shape, i);
+	if ((answer->flags & MSG_CTRUNC) || answer->fd_count != wanted)
+		return rung__fail(RUNG_E_IO, "%s: %u descriptors came with the shared store, %u belong to it: raise the limit of open files "
+		                  "(ulimit -n) when this process is near it", path, answer->fd_count, wanted);
+	return 0;
+}
+
+static bool layout_ok(const struct rung__shape *shape)
+{
+	const struct rung__layout *layout = &shape->layout;
+	uint64_t rows, end;
+
+	if (shape->vertex_count == 0 || layout->row_bytes == 0 || layout->row_stride < layout->row_bytes || layout->file_count == 0 ||
+	    layout->file_count > RUNG__FILES_MAX)
+		return false;
+	if (layout->file_count > 1 &&
+	    (layout->block_rows == 0 || layout->block_rows >= shape->vertex_count || layout->block_rows > INT64_MAX / RUNG__FILES_MAX))
+		return false;
+	for (uint64_t f = 0; f < layout->file_count; f++) {
+		rows = rung__file_rows(layout, shape->vertex_count, f);
+		if (rows == 0 || layout->file_bytes[f] > INT64_MAX || !rung__mul(rows - 1, layout->row_stride, &end) ||
+		    !rung__add(end, layout->row_bytes, &end) || !rung__add(end, layout->data_offset, &end) || end > layout->file_bytes[f])
+			return false;
+	}
+	return true;
+}
+
+/* A GPU's tiers only where GPUs are. */
+static bool gpus_ok(const struct rung__shape *shape)
+{
+	if (shape->gpu_count == 0)
+		return shape->tiers[RUNG__TIER_GPU].row_count == 0 && shape->tiers[RUNG__TIER_PEER].row_count == 0 && !shape->map_on_gpu;
+	return shape->gpu_count <= RUNG_GPUS_MAX && shape->map_on_gpu <= 1;
+}
+
+/* Every row in one tier; slots that a row fits in, when some are cold. */
+static bool tiers_ok(const struct rung__shape *shape)
+{
+	const struct rung__layout *layout = &shape->layout;
+	uint64_t next = 0;
+
+	for (unsigned t = 0; t < RUNG__TIER_COUNT; t++) {
+		if (shape->tiers[t].rank_first != next || shape->tiers[t].row_count > shape->vertex_count - next)
+			return false;
+		next += shape->tiers[t].row_count;
+	}
+	if (next != shape->vertex_count)
+		return false;
+	if (shape->tiers[RUNG__TIER_NVME].row_count == 0)
+		return true;
+	return shape->slot_count > 0 && shape->slot_count <= RUNG__SLOT_COUNT_MAX && shape->slot_bytes <= UINT32_MAX &&
+	       layout->row_bytes <= UINT32_MAX && shape->slot_bytes % RUNG__PAGE_BYTES == 0 &&
+	       shape->slot_bytes >= rung__row_span(layout->row_bytes, layout->row_stride, layout->data_offset, RUNG__PAGE_BYTES);
+}
+
+static bool cache_ok(const struct rung__shape *shape)
+{
+	uint64_t first = shape->tiers[RUNG__TIER_NVME].rank_first, rows = shape->tiers[RUNG__TIER_NVME].row_count;
+
+	if (shape->frame_count == 0)
+		return true;
+	return shape->frame_count <= rows && shape->frame_count <= RUNG__FRAMES_MAX && shape->frame_bytes >= shape->layout.row_bytes &&
+	       shape->frame_bytes <= UINT32_MAX && rung__pool_shared_bytes(first, rows, shape->frame_count, shape->frame_bytes) > 0;
+}
+
+static bool array_ok(const struct rung__shape *shape)
+{
+	const struct rung_array_info *array = &shape->array;
+	uint64_t bytes = rung_dtype_bytes(array->dtype);
+
+	if (bytes == 0 || array->dim_count < 1 || array->dim_count > RUNG_DIMS_MAX || array->dims[0] != shape->vertex_count)
+		return false;
+	for (unsigned d = 1; d < array->dim_count; d++) {
+		if (!rung__mul(bytes, array->dims[d], &bytes))
+			return false;
+	}
+	return bytes == shape->layout.row_bytes && array->row_bytes == bytes && array->row_count == shape->vertex_count;
+}
+
+static bool map_ok(const struct rung__shape *shape, uint64_t entry_bytes)
+{
+	return entry_bytes == 0 || (entry_bytes == 8 && shape->vertex_count <= INT64_MAX / 8) ||
+	       (entry_bytes == 4 && shape->vertex_count <= (uint64_t)UINT32_MAX + 1);
+}
+
+/* What this process is told of the places of memory that is there. */
+static bool places_ok(const struct rung__shape *shape)
+{
+	const struct rung__places *places = &shape->places;
+	uint64_t host = shape->tiers[RUNG__TIER_HOST].row_count * shape->layout.row_stride, frames = shape->frame_count * shape->frame_bytes;
+
+	return memchr(places->why, 0, sizeof(places->why)) && places->asked_node >= -1 && places->asked_node < RUNG_NODES_MAX &&
+	       rung__placement_ok(&places->host, rung__align_up(host, RUNG__PAGE_BYTES)) &&
+	       rung__placement_ok(&places->frames, rung__align_up(frames, RUNG__PAGE_BYTES));
+}
+
+static bool maps_ok(const struct rung__shape *shape)
+{
+	return map_ok(shape, shape->map_bytes) && map_ok(shape, shape->layout.vertex_bytes) &&
+	       (shape->layout.vertex_bytes == 0 || shape->layout.file_count == 1);
+}
+
+static int check_shape(const char *path, const struct rung__offer *offer)
+{
+	const struct rung__shape *shape = &offer->shape;
+	const char *what = !layout_ok(shape)  ? "layout"
+	                   : !tiers_ok(shape) ? "tiers"
+	                   : !cache_ok(shape) ? "cold-row cache"
+	                   : !gpus_ok(shape)  ? "number of GPUs"
+	                   : !array_ok(shape) ? "type"
+	                   : !maps_ok(shape)  ? "map"
+	                   : !places_ok(shape) ? "place in memory"
+	                                      : NULL;
+
+	if (what)
+		return rung__fail(RUNG_E_FORMAT, "%s: the offered store's %s does not make sense", path, what);
+	if (offer->path[0] != '/' || !memchr(offer->path, 0, sizeof(offer->path)))
+		return rung__fail(RUNG_E_FORMAT, "%s: the offered store's folder has no absolute path", path);
+	return 0;
+}
+
+static int check_file(const char *path, const struct rung__offer *offer, uint64_t file_idx, int fd)
+{
+	uint64_t bytes = offer->shape.layout.file_bytes[file_idx];
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return rung__fail_errno(errno, "%s: the shared features file", path);
+	if (!S_ISREG(st.st_mode) || st.st_dev != offer->files[file_idx].device || st.st_ino != offer->files[file_idx].inode)
+		return rung__fail(RUNG_E_FORMAT, "%s: the descriptor that came is not of features file %" PRIu64 " of %s", path, file_idx,
+		                  offer->path);
+	if ((uint64_t)st.st_size != bytes)
+		return rung__fail(RUNG_E_FORMAT, "%s: features file %" PRIu64 " of %s has %jd bytes, not %" PRIu64 ": it was changed under the "
+		                  "shared store; stage the dataset again and share it anew", path, file_idx, offer->path,
+		                  (intmax_t)st.st_size, bytes);
+	return 0;
+}
+
+static int check_files(const char *path, const struct answer *answer)
+{
+	int rc = 0;
+
+	for (uint64_t f = 0; f < answer->offer.shape.layout.file_count && rc == 0; f++)
+		rc = check_file(path, &answer->offer, f, answer->fds[f]);
+	return rc;
+}
+
+/* Once: the memory is sealed. */
+static int check_map(const char *path, const char *what, const void *map, unsigned bytes, uint64_t vertex_count)
+{
+	for (uint64_t i = 0; i < vertex_count; i++) {
+		uint64_t id = rung__id_get(map, bytes, i);
+
+		if (id >= vertex_count)
+			return rung__fail(RUNG_E_RANGE, "%s: entry %" PRIu64 " of the shared %s is %" PRIu64 ", there are %" PRIu64 " vertices",
+			                  path, i, what, id, vertex_count);
+	}
+	return 0;
+}
+
+/* ---- opening ---- */
+
+/* The descriptor of a kind, the first of the features files; NULL when none comes. */
+static int *descriptor(struct answer *answer, enum rung__offer_fd which)
+{
+	unsigned at = 0;
+
+	for (unsigned kind = 0; kind < (unsigned)which; kind++)
+		at += rung__offer_count(&answer->offer.shape, kind);
+	return rung__offer_count(&answer->offer.shape, which) > 0 ? &answer->fds[at] : NULL;
+}
+
+static int take_map(const char *path, struct rung_store *store, struct answer *answer)
+{
+	const struct rung__shape *shape = &answer->offer.shape;
+	const int *fd = descriptor(answer, RUNG__OFFER_MAP);
+	int rc;
+
+	if (!store->opts.vertex_ids) {
+		store->shape.map_bytes = 0;
+		return 0;
+	}
+	if (!fd)
+		return rung__fail(RUNG_E_INVAL, "%s: vertex ids need a store shared with vertex_ids set: set it where the "
+		                  "store is opened", path);
+	rc = rung__segment_attach(path, *fd, shape->vertex_count * shape->map_bytes, false, &store->map_memory);
+	if (rc < 0)
+		return rc;
+	store->rank_of_vertex = store->map_memory.base;
+	return check_map(path, "map", store->rank_of_vertex, (unsigned)shape->map_bytes, shape->vertex_count);
+}
+
+static int take_vertices(const char *path, struct rung_store *store, struct answer *answer)
+{
+	const struct rung__shape *shape = &answer->offer.shape;
+	const int *fd = descriptor(answer, RUNG__OFFER_VERTICES);
+	int rc;
+
+	if (!fd)
+		return 0;
+	rc = rung__segment_attach(path, *fd, shape->vertex_count * shape->layout.vertex_bytes, false, &store->vertices_memory);
+	if (rc < 0)
+		return rc;
+	rung__store_set_vertices(store, store->vertices_memory.base);
+	return check_map(path, "places of rows", store->vertex_of_rank, (unsigned)shape->layout.vertex_bytes, shape->vertex_count);
+}
+
+/* As it is called where it is, for messages: rows that were left in their source are in a file of any name. */
+static char *name_of(const struct rung__offer *offer, uint64_t file_idx, int fd)
+{
+	char link[64], path[PATH_MAX];
+	ssize_t length;
+
+	if (offer->shape.layout.vertex_bytes == 0)
+		return rung__format("%s/" RUNG__FEATURES_NAME, offer->path, (unsigned)file_idx);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	length = readlink(link, path, sizeof(path));
+	return length < 0 ? rung__format("the features of %s", offer->path) : rung__format("%.*s", (int)length, path);
+}
+
+static int take_features(struct rung_store *store, struct answer *answer)
+{
+	store->features.layout = store->shape.layout;
+	store->dataset_dir = rung__strdup(answer->offer.path);
+	if (!store->dataset_dir)
+		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
+	for (uint64_t f = 0; f < store->shape.layout.file_count; f++) {
+		char *file = name_of(&answer->offer, f, answer->fds[f]);
+
+		if (!file)
+			return rung__fail(RUNG_E_NOMEM, "store: out of memory");
+		store->features.files[f].path = file;
+		store->features.files[f].fd = answer->fds[f];
+		answer->fds[f] = -1;   /* the store's now */
+	}
+	return 0;
+}
+
+/* Gathers run on a GPU of our choice. */
+static int take_device(const char *path, struct rung_store *store, int *alive_fd)
+{
+	const struct rung__device_ops *ops;
+	int gpus[RUNG_GPUS_MAX], gpu;
+
+	if (store->shape.gpu_count == 0) {
+		if (!store->opts.gpu)
+			return 0;
+		return rung__fail(RUNG_E_INVAL, "%s: gpu %d, the shared store gathers on the CPU; "
+		                  "leave opts.gpu NULL", path, *store->opts.gpu);
+	}
+	ops = rung__device_find(RUNG_DEVICE_CUDA);
+	if (!ops)
+		return RUNG_E_NOSUP;
+	if (store->opts.gpu && *store->opts.gpu < 0)
+		return rung__fail(RUNG_E_INVAL, "%s: gpu %d; give a GPU's number, 0 or above", path,
+		                  *store->opts.gpu);
+	gpu = store->opts.gpu ? *store->opts.gpu : ops->current();
+	if (gpu < 0)
+		return gpu;
+	for (uint32_t g = 0; g < RUNG_GPUS_MAX; g++)
+		gpus[g] = gpu;
+	if (alive_fd) {
+		store->alive_fd = *alive_fd;
+		*alive_fd = -1;   /* the store's now */
+	}
+	return rung__store_choose_device(store, gpus, (uint32_t)store->shape.gpu_count);
+}
+
+static int fill(const char *path, struct rung_store *store, struct answer *answer)
+{
+	const struct rung__shape *shape = &answer->offer.shape;
+	const int *host_fd = descriptor(answer, RUNG__OFFER_HOST), *cache_fd = descriptor(answer, RUNG__OFFER_CACHE);
+	int *alive_fd = descriptor(answer, RUNG__OFFER_ALIVE);
+	int rc;
+
+	store->attached = true;
+	store->shape = *shape;
+	if (cache_fd && store->opts.private_cache) {
+		store->shape.frame_count = 0;
+		cache_fd = NULL;
+		snprintf(store->cache_why, sizeof(store->cache_why),
+		         "private_cache is set: the shared cold-row cache is not used");
+	}
+	rung__store_set_vertices(store, NULL);   /* pointers of others mean nothing */
+	rc = take_device(path, store, alive_fd);
+	store->opts.gpu = NULL;   /* the caller's */
+	if (rc == 0)
+		rc = take_map(path, store, answer);
+	if (rc == 0 && host_fd)
+		rc = rung__segment_attach(path, *host_fd, shape->tiers[RUNG__TIER_HOST].row_count * shape->layout.row_stride, false,
+		                          &store->host_memory);
+	if (rc == 0)
+		rc = take_features(store, answer);
+	if (rc == 0)
+		rc = take_vertices(path, store, answer);
+	if (rc == 0)
+		rc = rung__store_open_tiers(store, &rung__nvme_tier, alive_fd ? answer->offer.peer_handles : NULL, cache_fd ? *cache_fd : -1);
+	rung__features_close(&store->features);   /* tiers have their own descriptors */
+	return rc;
+}
+
+static int open_answer(const char *path, const struct rung_store_opts *opts, struct answer *answer, struct rung_store **store_out)
+{
+	struct rung_store *store = NULL;
+	int rc = check_answer(path, answer);
+
+	if (rc == 0)
+		rc = check_shape(path, &answer->offer);
+	if (rc == 0)
+		rc = check_files(path, answer);
+	if (rc == 0)
+		rc = rung__store_new(opts, &store);
+	if (rc < 0)
+		return rc;
+	if (store->opts.share_path)
+		rc = rung__fail(RUNG_E_INVAL, "%s: an attached store cannot be shared on: attach to %s from everywhere",
+		                store->opts.share_path, path);
+	else
+		rc = fill(path, store, answer);
+	if (rc < 0) {
+		rung_store_close(store);
+		return rc;
+	}
+	*store_out = store;
+	return 0;
+}
+
+int rung_store_attach(const char *share_path, const struct rung_store_opts *opts, struct rung_store **store_out)
+{
+	uint64_t until_ns = rung__now_ns() + ANSWER_WAIT_NS;
+	struct answer answer = { .fd_count = 0 };
+	int fd = -1, rc;
+
+	if (!share_path || !store_out)
+		return rung__fail(RUNG_E_INVAL, "rung_store_attach: NULL given");
+	rc = ask(share_path, until_ns, &fd);
+	if (rc < 0)
+		return rc;
+	rc = await(share_path, fd, until_ns);
+	if (rc == 0)
+		rc = receive(share_path, fd, &answer);
+	if (rc == 0)
+		rc = open_answer(share_path, opts, &answer, store_out);
+	for (unsigned i = 0; i < answer.fd_count; i++) {
+		if (answer.fds[i] >= 0)
+			close(answer.fds[i]);
+	}
+	close(fd);
+	return rc;
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The creator's side: a thread that hands the offer and its descriptors to whoever of the same user connects. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "share/share.h"
+#include "base/thread.h"
+
+#define REST_MS 100   /* after a failing accept (out of descriptors): not a busy loop */
+#define LEAVE_WAIT_NS 5000000000ull   /* for those who have our GPU memory open, when we close */
+
+struct rung__share {
+	struct rung__place place;
+	struct rung__offer offer;
+	int fds[RUNG__OFFER_FDS_MAX];   /* the store's */
+	unsigned fd_count;
+	int wake_fd;                /* readable: stop */
+	int alive_fds[2];           /* attachers' and ours; -1 unless others read our GPU memory */
+	pthread_t thread;
+	bool started;
+};
+
+unsigned rung__offer_count(const struct rung__shape *shape, enum rung__offer_fd which)
+{
+	switch (which) {
+	case RUNG__OFFER_HOST: return shape->tiers[RUNG__TIER_HOST].row_count > 0;
+	case RUNG__OFFER_MAP: return shape->map_bytes > 0;
+	case RUNG__OFFER_VERTICES: return shape->layout.vertex_bytes > 0;
+	case RUNG__OFFER_CACHE: return shape->frame_count > 0;
+	case RUNG__OFFER_ALIVE: return shape->tiers[RUNG__TIER_PEER].row_count > 0;
+	default: return (unsigned)RUNG__MIN(shape->layout.file_count, RUNG__FILES_MAX);
+	}
+}
+
+/* Never blocks: a message fits an empty socket's buffer, and one that cannot be sent at once is the client's loss. */
+static void answer(const struct rung__share *share, int client_fd)
+{
+	struct iovec part = { .iov_base = (void *)&share->offer, .iov_len = sizeof(share->offer) };
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int) * RUNG__OFFER_FDS_MAX)];
+	} control = { .bytes = { 0 } };
+	struct msghdr message = {
+		.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = CMSG_SPACE(sizeof(int) * share->fd_count),
+	};
+	struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+	unsigned uid;
+
+	if (!rung__share_peer_is_us(client_fd, &uid))
+		return;
+	rights->cmsg_level = SOL_SOCKET;
+	rights->cmsg_type = SCM_RIGHTS;
+	rights->cmsg_len = CMSG_LEN(sizeof(int) * share->fd_count);
+	memcpy(CMSG_DATA(rights), share->fds, sizeof(int) * share->fd_count);
+	sendmsg(client_fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* @return true once the store is being closed */
+static bool stop_within(const struct rung__share *share, int timeout_ms)
+{
+	struct pollfd wake = { .fd = share->wake_fd, .events = POLLIN };
+
+	return poll(&wake, 1, timeout_ms) > 0;
+}
+
+static void *share_main(void *ctx)
+{
+	const struct rung__share *share = ctx;
+	struct pollfd fds[] = {
+		{ .fd = share->wake_fd, .events = POLLIN },
+		{ .fd = share->place.listen_fd, .events = POLLIN },
+	};
+
+	for (;;) {
+		int client_fd;
+
+		poll(fds, RUNG__ARRAY_LEN(fds), -1);   /* ends with the store: the wake-up */
+		if (fds[0].revents)
+			return NULL;
+		client_fd = accept4(share->place.listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		if (client_fd >= 0) {
+			answer(share, client_fd);
+			close(client_fd);
+		} else if (errno != EAGAIN && errno != ECONNABORTED && errno != EINTR) {
+			if (stop_within(share, REST_MS))
+				return NULL;
+		}
+	}
+}
+
+int rung__share_reserve(const char *path, struct rung__share **share_out)
+{
+	struct rung__share *share = rung__zalloc(sizeof(*share));
+	int rc;
+
+	if (!share)
+		return rung__fail(RUNG_E_NOMEM, "%s: out of memory", path);
+	share->wake_fd = share->alive_fds[0] = share->alive_fds[1] = -1;
+	rc = rung__place_take(path, &share->place);
+	if (rc < 0) {
+		rung__free(share);
+		return rc;
+	}
+	*share_out = share;
+	return 0;
+}
+
+static int offer_gpu_memory(struct rung__share *share, const struct rung_store *store)
+{
+	if (!rung__offer_count(&store->shape, RUNG__OFFER_ALIVE))
+		return 0;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, share->alive_fds) < 0)
+		return rung__fail_errno(errno, "%s: a pair of sockets", share->place.path);
+	return store->device_ops->handles(store->device, share->offer.peer_handles);
+}
+
+static int make_offer(struct rung__share *share, const struct rung_store *store)
+{
+	int rc = offer_gpu_memory(share, store);
+	const int fds[RUNG__OFFER_KINDS] = { -1, store->host_memory.fd, store->map_memory.fd, store->vertices_memory.fd,
+	                                     store->pool.shared.fd, share->alive_fds[0] };
+	struct rung__offer *offer = &share->offer;
+	struct stat st;
+
+	if (rc < 0)
+		return rc;
+	memcpy(offer->magic, RUNG__SHARE_MAGIC, sizeof(offer->magic));
+	offer->version = RUNG__SHARE_VERSION;
+	offer->bytes = sizeof(*offer);
+	offer->shape = store->shape;
+	offer->shape.layout.vertex_of_rank = NULL;
+	if (!store->pool.shared.base) {   /* the cache, if there is one, is ours alone */
+		offer->shape.frame_count = 0;
+		offer->shape.places.frames = (struct rung__placement){ .part_count = 0 };
+	}
+	for (uint64_t f = 0; f < store->shape.layout.file_count; f++) {
+		int fd = store->features.files[f].fd;
+
+		if (fstat(fd, &st) < 0)
+			return rung__fail_errno(errno, "%s", store->features.files[f].path);
+		offer->files[f].device = st.st_dev;
+		offer->files[f].inode = st.st_ino;
+		share->fds[share->fd_count++] = fd;
+	}
+	for (unsigned i = RUNG__OFFER_FEATURES + 1; i < RUNG__OFFER_KINDS; i++) {
+		if (rung__offer_count(&offer->shape, i))
+			share->fds[share->fd_count++] = fds[i];
+	}
+	if (!realpath(store->dataset_dir, offer->path))   /* others may work in another folder */
+		return rung__fail_errno(errno, "%s", store->dataset_dir);
+	return 0;
+}
+
+int rung__share_start(struct rung__share *share, const struct rung_store *store)
+{
+	int rc = make_offer(share, store);
+
+	if (rc < 0)
+		return rc;
+	share->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (share->wake_fd < 0)
+		return rung__fail_errno(errno, "%s: eventfd", share->place.path);
+	rc = rung__place_listen(&share->place);
+	if (rc < 0)
+		return rc;
+	rc = rung__thread_start(&share->thread, share_main, share);
+	if (rc != 0)
+		return rung__fail(RUNG_E_NOMEM, "%s: the thread that answers could not be started: %s", share->place.path, strerror(rc));
+	share->started = true;
+	return 0;
+}
+
+void rung__share_stop(struct rung__share *share)
+{
+	if (!share)
+		return;
+	if (share->started) {
+		eventfd_write(share->wake_fd, 1);
+		pthread_join(share->thread, NULL);
+	}
+	if (share->wake_fd >= 0)
+		close(share->wake_fd);
+	if (share->alive_fds[0] >= 0) {
+		shutdown(share->alive_fds[1], SHUT_WR);   /* attachers begin no gather then */
+		close(share->alive_fds[0]);
+	}
+	rung__place_leave(&share->place);
+}
+
+/* Our end hangs up when the last copy of theirs is closed. */
+static bool all_have_left(const struct rung__share *share)
+{
+	const uint64_t until_ns = rung__now_ns() + LEAVE_WAIT_NS;
+	struct pollfd ours = { .fd = share->alive_fds[1] };
+
+	for (;;) {
+		uint64_t now = rung__now_ns();
+		int ms = now < until_ns ? (int)((until_ns - now) / 1000000u) + 1 : 0;
+
+		if (poll(&ours, 1, ms) > 0)
+			return true;
+		if (ms == 0)
+			return false;
+	}
+}
+
+int rung__share_end(struct rung__share *share)
+{
+	int rc = 0;
+
+	if (!share)
+		return 0;
+	if (share->alive_fds[1] >= 0) {
+		if (!all_have_left(share))
+			rc = rung__fail(RUNG_E_TIMEDOUT, "store: its GPU memory is still open in "
+			                "attached processes after %llu s; it stays allocated until "
+			                "this process ends; close attached stores first",
+			                LEAVE_WAIT_NS / 1000000000u);
+		close(share->alive_fds[1]);
+	}
+	rung__free(share);
+	return rc;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Pairs in memory brought together by ranges of their keys, in parallel and stable. Private to the core. */
+#ifndef RUNG_PARTITION_H
+#define RUNG_PARTITION_H
+
+#include "edges/edges_input.h"
+
+struct rung__partition {
+	unsigned id_bytes;
+	bool by_value;                /* ranges of values, not of keys */
+	uint64_t first, range;        /* of the ids */
+	unsigned shift;
+	const uint32_t *bucket_of;    /* [((range - 1) >> shift) + 1]; NULL: each is a bucket of its own */
+	uint32_t bucket_count;
+	int threads;
+	uint64_t *starts;             /* [threads][bucket_count], and */
+	uint64_t *ends;               /* [bucket_count] where each bucket ends in what was written */
+};
+
+/** Take starts and ends for up to `bucket_count_max` buckets. */
+int rung__partition_init(struct rung__partition *partition, uint32_t bucket_count_max, int threads);
+/** By keys, each range of 1 << shift a bucket. What is to be otherwise is set afterwards. */
+void rung__partition_set(struct rung__partition *partition, unsigned id_bytes, uint64_t first, uint64_t range, unsigned shift);
+void rung__partition_fini(struct rung__partition *partition);
+
+/**
+ * @param to  [pairs->count] key and value side by side, bucket by bucket
+ * @return false when an id is outside of the range
+ */
+bool rung__partition_pairs(const struct rung__partition *partition, const struct rung__pairs *pairs, void *to);
+
+#endif

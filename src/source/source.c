@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sources: arrays in .npy, .npz and raw files. Read by pread, never mapped: a file that shrinks is an error, not a signal. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "file/file.h"
+#include "base/internal.h"
+#include "source/npy.h"
+#include "source/source_place.h"
+#include "source/source_private.h"
+
+#define RAW_USAGE "raw:FILE,DTYPE,DIM[xDIM][,OFFSET]"
+
+int rung__source_open_file(struct rung_source *src, const char *path, size_t path_len, uint64_t *bytes_out)
+{
+	struct stat st;
+
+	src->path = rung__format("%.*s", (int)path_len, path);
+	if (!src->path)
+		return rung__fail(RUNG_E_NOMEM, "source '%s'", src->spec);
+	src->fd = open(src->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* no waiting for the writer of a pipe */
+	if (src->fd < 0)
+		return rung__fail_errno(errno, "%s: cannot be opened", src->path);
+	if (fstat(src->fd, &st) < 0)
+		return rung__fail_errno(errno, "%s", src->path);
+	if (!S_ISREG(st.st_mode))
+		return rung__fail(RUNG_E_INVAL,
+				  "%s: is no regular file; give the file itself, copied out of the pipe, device or folder",
+				  src->path);
+	*bytes_out = (uint64_t)st.st_size;
+	return 0;
+}
+
+static int open_npy(struct rung_source *src)
+{
+	struct rung__npy npy;
+	uint64_t bytes;
+	int rc;
+
+	rc = rung__source_open_file(src, src->spec, strlen(src->spec), &bytes);
+	if (rc < 0)
+		return rc;
+	rc = rung__npy_read(src->fd, src->path, 0, bytes, &npy);
+	if (rc < 0)
+		return rc;
+	src->info = npy.array;
+	src->transposed = npy.transposed;
+	src->data_offset = npy.data_offset;
+	return 0;
+}
+
+static int open_npz(struct rung_source *src, const char *colon)
+{
+	uint64_t bytes;
+	int rc;
+
+	rc = rung__source_open_file(src, src->spec, colon ? (size_t)(colon - src->spec) : strlen(src->spec), &bytes);
+	if (rc < 0)
+		return rc;
+	if (!colon || colon[1] == '\0')
+		return rung__source_no_member(src);
+	return rung__source_open_member(src, colon + 1, bytes);
+}
+
+bool rung__parse_number(const char **at, char stop, uint64_t *value_out)
+{
+	const char *p = *at;
+	uint64_t value = 0;
+
+	if (*p < '0' || *p > '9')
+		return false;
+	for (; *p >= '0' && *p <= '9'; p++) {
+		if (!rung__mul(value, 10, &value) || !rung__add(value, (uint64_t)(*p - '0'), &value))
+			return false;
+	}
+	if (*p != stop && *p != '\0')
+		return false;
+	*at = p;
+	*value_out = value;
+	return true;
+}
+
+static bool parse_dims(const char *text, struct rung_array_info *info)
+{
+	for (info->dim_count = 0; info->dim_count < RUNG_DIMS_MAX; text++) {
+		if (!rung__parse_number(&text, 'x', &info->dims[info->dim_count++]))
+			return false;
+		if (*text == '\0')
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The words of a raw: spec, from the right, as FILE may hold commas: the last but one is the dtype, or there is an OFFSET
+ * and it is the one before. `text` is cut up.
+ */
+static bool parse_raw(char *text, struct rung_array_info *info, uint64_t *offset_out, size_t *path_len_out)
+{
+	char *words[3]; /* from the right */
+	const char *offset_at;
+
+	*offset_out = 0;
+	for (int i = 0; i < 3; i++) {
+		char *comma = strrchr(text, ',');
+
+		if (!comma)
+			return false;
+		*comma = '\0';
+		words[i] = comma + 1;
+		if (i == 1 && (info->dtype = rung_dtype_parse(words[1])) != RUNG_DTYPE_NONE)
+			break;
+		if (i == 2 && (info->dtype = rung_dtype_parse(words[2])) == RUNG_DTYPE_NONE)
+			return false;
+		offset_at = words[0];
+		if (i == 2 && !rung__parse_number(&offset_at, '\0', offset_out))
+			return false;
+		if (i == 2)
+			words[0] = words[1];
+	}
+	*path_len_out = strlen(text);
+	return *path_len_out > 0 && parse_dims(words[0], info);
+}
+
+static int open_raw(struct rung_source *src)
+{
+	const char *words = src->spec + strlen("raw:");
+	char *text = rung__strdup(words);
+	uint64_t file_bytes, data_bytes, end;
+	size_t path_len;
+	int rc;
+
+	if (!text)
+		return rung__fail(RUNG_E_NOMEM, "source '%s'", src->spec);
+	if (!parse_raw(text, &src->info, &src->data_offset, &path_len)) {
+		rung__free(text);
+		return rung__fail(RUNG_E_INVAL,
+				  "source '%s': write it as " RAW_USAGE ", as in raw:node_feat.npy,f16,121751666x768", src->spec);
+	}
+	rung__free(text);
+	if (!rung__array_measure(&src->info, &data_bytes) || !rung__add(src->data_offset, data_bytes, &end) || end > INT64_MAX)
+		return rung__fail(RUNG_E_INVAL, "source '%s': the product of its dimensions needs more than 63 bits; check them",
+				  src->spec);
+	rc = rung__source_open_file(src, words, path_len, &file_bytes);
+	if (rc < 0)
+		return rc;
+	if (file_bytes < end)
+		return rung__fail(
+			RUNG_E_FORMAT,
+			"%s: has %" PRIu64 " bytes, '%s' needs %" PRIu64 " (%" PRIu64 " of data from offset %" PRIu64
+			" on): %" PRIu64 " are missing at offset %" PRIu64 "; check dtype and dimensions, or copy it again",
+			src->path, file_bytes, src->spec, end, data_bytes, src->data_offset, end - file_bytes, file_bytes);
+	return 0;
+}
+
+static bool ends_in(const char *text, const char *end)
+{
+	size_t len = strlen(text), end_len = strlen(end);
+
+	return len >= end_len && strcmp(text + len - end_len, end) == 0;
+}
+
+static bool begins_with(const char *text, const char *prefix)
+{
+	return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+static bool is_text(const char *spec)
+{
+	return ends_in(spec, ".csv") || ends_in(spec, ".txt") || ends_in(spec, ".csv.gz") || ends_in(spec, ".txt.gz");
+}
+
+/* ---- what a spec names ---- */
+
+enum spec_kind {
+	SPEC_NPY,
+	SPEC_NPZ,
+	SPEC_TORCH,
+	SPEC_TEXT,
+	SPEC_RAW,
+	SPEC_RANGE,
+	SPEC_PAD,
+	SPEC_EVERY
+};
+
+struct spec {
+	enum spec_kind kind;
+	const char *colon;   /* of .npz and .pt: the one in front of the member; NULL: without */
+};
+
+/* The first `len` bytes of a spec. */
+static bool names_file(const char *spec, size_t len)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	if (len >= sizeof(path))
+		return false;
+	memcpy(path, spec, len);
+	path[len] = '\0';
+	return stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
+}
+
+/* The colon at or before `end` that follows ".npz" or ".pt". */
+static const char *colon_before(const char *spec, const char *end, enum spec_kind *kind_out)
+{
+	for (const char *at = end; at > spec; at--) {
+		if (*at != ':')
+			continue;
+		*kind_out = at - spec >= 4 && memcmp(at - 4, ".npz", 4) == 0 ? SPEC_NPZ :
+			    at - spec >= 3 && memcmp(at - 3, ".pt", 3) == 0 ? SPEC_TORCH : SPEC_NPY;
+		if (*kind_out != SPEC_NPY)
+			return at;
+	}
+	return NULL;
+}
+
+/* FILE:MEMBER, where both may hold what looks like it: the longest FILE that there is. @return
+ * false: it is a file without a member */
+static bool find_member(const char *spec, struct spec *parts)
+{
+	const char *end = spec + strlen(spec), *colon;
+	enum spec_kind kind;
+
+	if (names_file(spec, strlen(spec)))
+		return false;
+	for (colon = colon_before(spec, end, &kind); colon;
+	     colon = colon_before(spec, colon - 1, &kind)) {
+		if (!parts->colon || names_file(spec, (size_t)(colon - spec)))
+			*parts = (struct spec){ kind, colon };
+		if (names_file(spec, (size_t)(colon - spec)))
+			break;
+	}
+	return parts->colon != NULL;
+}
+
+static struct spec parse_spec(const char *spec)
+{
+	static const struct {
+		const char *prefix;
+		enum spec_kind kind;
+	} prefixes[] = { { "raw:", SPEC_RAW },
+			 { RUNG__RANGE_PREFIX, SPEC_RANGE },
+			 { RUNG__PAD_PREFIX, SPEC_PAD },
+			 { RUNG__EVERY_PREFIX, SPEC_EVERY } };
+	struct spec parts = { .kind = SPEC_NPY };
+
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(prefixes); i++) {
+		if (begins_with(spec, prefixes[i].prefix))
+			return (struct spec){ .kind = prefixes[i].kind };
+	}
+	if (find_member(spec, &parts))
+		return parts;
+	parts.kind = ends_in(spec, ".npz")  ? SPEC_NPZ
+		     : ends_in(spec, ".pt") ? SPEC_TORCH
+		     : is_text(spec)        ? SPEC_TEXT
+					    : SPEC_NPY;
+	return parts;
+}
+
+static int open_text(struct rung_source *src)
+{
+	uint64_t bytes;
+	int rc = rung__source_open_file(src, src->spec, strlen(src->spec), &bytes);
+
+	return rc < 0 ? rc : rung__source_open_text(src);
+}
+
+static int open_torch(struct rung_source *src, const char *colon)
+{
+	uint64_t bytes;
+	int rc = rung__source_open_file(src, src->spec, colon ? (size_t)(colon - src->spec) : strlen(src->spec), &bytes);
+
+	return rc < 0 ? rc : rung__source_open_torch(src, colon && colon[1] ? colon + 1 : NULL, bytes);
+}
+
+static int open_any(struct rung_source *src)
+{
+	const struct spec parts = parse_spec(src->spec);
+
+	switch (parts.kind) {
+	case SPEC_RAW: return open_raw(src);
+	case SPEC_RANGE: return rung__source_open_range(src);
+	case SPEC_PAD: return rung__source_open_padded(src);
+	case SPEC_EVERY: return rung__source_open_every(src);
+	case SPEC_NPZ: return open_npz(src, parts.colon);
+	case SPEC_TORCH: return open_torch(src, parts.colon);
+	case SPEC_TEXT: return open_text(src);
+	default: return open_npy(src);
+	}
+}
+
+int rung__source_stat(const char *spec, struct stat *st_out)
+{
+	const char *inner = rung__source_inner_spec(spec);
+	const struct spec parts = parse_spec(spec);
+	struct rung_array_info info;
+	uint64_t offset;
+	size_t path_len;
+	char *path;
+	int rc;
+
+	*st_out = (struct stat){ 0 };
+	if (parts.kind == SPEC_RANGE)   /* of no file */
+		return 0;
+	if (inner)
+		return rung__source_stat(inner, st_out);
+	path = rung__strdup(parts.kind == SPEC_RAW ? spec + strlen("raw:") : spec);
+	if (!path) {
+		errno = ENOMEM;
+		return -1;
+	}
+	if (parts.kind == SPEC_RAW)
+		parse_raw(path, &info, &offset, &path_len);   /* ends it after the file's name */
+	else if (parts.colon)
+		path[parts.colon - spec] = '\0';
+	rc = stat(path, st_out);
+	rung__free(path);
+	return rc;
+}
+
+int rung_source_open_either_order(const char *spec, int *transposed_out, struct rung_source **src_out)
+{
+	struct rung_source *src;
+	int rc;
+
+	if (!spec || !spec[0])
+		return rung__fail(RUNG_E_INVAL, "source: empty; give file.npy, file.npz:member or " RAW_USAGE);
+	src = rung__zalloc(sizeof(*src));
+	if (!src)
+		return rung__fail(RUNG_E_NOMEM, "source '%s'", spec);
+	src->fd = -1;
+	src->spec = rung__strdup(spec);
+	rc = src->spec ? open_any(src) : rung__fail(RUNG_E_NOMEM, "source '%s'", spec);
+	if (rc < 0) {
+		rung_source_close(src);
+		return rc;
+	}
+	*transposed_out = src->transposed;
+	*src_out = src;
+	return 0;
+}
+
+int rung_source_open(const char *spec, struct rung_source **src_out)
+{
+	struct rung_source *src;
+	int transposed;
+	int rc = rung_source_open_either_order(spec, &transposed, &src);
+
+	if (rc < 0)
+		return rc;
+	if (transposed) {
+		rung_source_close(src);
+		return rung__npy_refuse_fortran(spec);
+	}
+	*src_out = src;
+	return 0;
+}
+
+const struct rung_array_info *rung_source_info(const struct rung_source *src)
+{
+	return &src->info;
+}
+
+const char *rung_source_spec(const struct rung_source *src)
+{
+	return src->spec;
+}
+
+struct rung__source_place rung__source_place(const struct rung_source *src)
+{
+	return (struct rung__source_place){
+		.data = src->data ? src->data + src->data_offset : NULL,
+		.streamed = src->stream != NULL,
+		.fd = src->fd,
+		.path = src->path,
+		.offset = src->data_offset,
+		.memory_bytes =
+			src->data_bytes + (src->stream ? src->stream_ops->memory(src->stream) : 0)
+	};
+}
+
+int rung_source_read_bytes(const struct rung_source *src, uint64_t byte_first, uint64_t byte_count, void *buf)
+{
+	const uint64_t bytes = src->info.row_count * src->info.row_bytes; /* checked against the file when it was opened */
+	int rc;
+
+	if (byte_first > bytes || byte_count > bytes - byte_first)
+		return rung__fail(RUNG_E_INVAL, "%s: %" PRIu64 " bytes from byte %" PRIu64 " on asked for, it has %" PRIu64,
+				  src->spec, byte_count, byte_first, bytes);
+	if (byte_count == 0)
+		return 0;
+	if (src->data) {
+		memcpy(buf, src->data + src->data_offset + byte_first, (size_t)byte_count);
+		return 0;
+	}
+	if (src->stream)
+		return src->stream_ops->read(src->stream, byte_first, byte_count, buf);
+	rc = rung__pread_all(src->fd, src->path, buf, byte_count, src->data_offset + byte_first);
+	return rc < 0 ? rc : rung__source_was_read(src, byte_first, byte_count, buf);
+}
+
+int rung__source_was_read(const struct rung_source *src, uint64_t byte_first, uint64_t byte_count,
+			  const void *bytes)
+{
+	return src->crc ? rung__member_crc_add(src->crc, byte_first, byte_count, bytes) : 0;
+}
+
+int rung_source_read(const struct rung_source *src, uint64_t row_first, uint64_t row_count, void *buf)
+{
+	const struct rung_array_info *info = &src->info;
+
+	if (row_first > info->row_count || row_count > info->row_count - row_first)
+		return rung__fail(RUNG_E_INVAL, "%s: rows %" PRIu64 " to %" PRIu64 " asked for, it has %" PRIu64, src->spec,
+				  row_first, row_first + row_count, info->row_count);
+	return rung_source_read_bytes(src, row_first * info->row_bytes, row_count * info->row_bytes, buf);
+}
+
+void rung_source_close(struct rung_source *src)
+{
+	if (!src)
+		return;
+	if (src->stream)
+		src->stream_ops->close(src->stream);
+	rung__member_crc_close(src->crc);
+	if (src->fd >= 0)
+		close(src->fd);
+	rung__free(src->data);
+	rung__free(src->path);
+	rung__free(src->spec);
+	rung__free(src);
+}

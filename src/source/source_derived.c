@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arrays that are computed as they are read: ranges, the rows of a source with others after them,
+ * some rows of a source. */
+#include <string.h>
+
+#include "base/internal.h"
+#include "source/npy.h"
+#include "source/source_place.h"
+#include "source/source_private.h"
+
+struct derived {
+	struct rung_source *inner;   /* NULL: a range */
+	uint64_t row_bytes;
+	uint64_t inner_bytes;
+	uint64_t first; /* range: its first number; every: the first row of each period */
+	uint64_t period, per_period; /* every: rows of a period, and how many of them are kept */
+};
+
+static uint64_t memory_of(const void *stream)
+{
+	const struct derived *derived = stream;
+
+	return sizeof(*derived) +
+	       (derived->inner ? rung__source_place(derived->inner).memory_bytes : 0);
+}
+
+static void close_derived(void *stream)
+{
+	struct derived *derived = stream;
+
+	rung_source_close(derived->inner);
+	rung__free(derived);
+}
+
+static int read_range(void *stream, uint64_t first, uint64_t count, unsigned char *to)
+{
+	const struct derived *derived = stream;
+
+	while (count > 0) {
+		const uint64_t id = derived->first + first / sizeof(id), skip = first % sizeof(id);
+		const uint64_t bytes = RUNG__MIN(count, sizeof(id) - skip);
+
+		memcpy(to, (const unsigned char *)&id + skip, (size_t)bytes);
+		to += bytes;
+		first += bytes;
+		count -= bytes;
+	}
+	return 0;
+}
+
+/* Every bit set is -1 in all signed types, and NaN in all floating ones. */
+static int read_padded(void *stream, uint64_t first, uint64_t count, unsigned char *to)
+{
+	const struct derived *derived = stream;
+	uint64_t there = 0;
+	int rc = 0;
+
+	if (first < derived->inner_bytes) {
+		there = RUNG__MIN(count, derived->inner_bytes - first);
+		rc = rung_source_read_bytes(derived->inner, first, there, to);
+	}
+	memset(to + there, 0xff, (size_t)(count - there));
+	return rc;
+}
+
+static int read_every(void *stream, uint64_t first, uint64_t count, unsigned char *to)
+{
+	const struct derived *derived = stream;
+	const uint64_t run_bytes = derived->per_period * derived->row_bytes;
+	int rc = 0;
+
+	while (count > 0 && rc == 0) {
+		const uint64_t run = first / run_bytes, at = first % run_bytes,
+			       bytes = RUNG__MIN(count, run_bytes - at);
+		const uint64_t row = run * derived->period + derived->first;
+
+		rc = rung_source_read_bytes(derived->inner, row * derived->row_bytes + at, bytes,
+					    to);
+		to += bytes;
+		first += bytes;
+		count -= bytes;
+	}
+	return rc;
+}
+
+static const struct rung__stream_ops range_ops = { read_range, memory_of, close_derived };
+static const struct rung__stream_ops padded_ops = { read_padded, memory_of, close_derived };
+static const struct rung__stream_ops every_ops = { read_every, memory_of, close_derived };
+
+/* @return NULL with the failure recorded */
+static struct derived *begin(struct rung_source *src, const struct rung__stream_ops *ops)
+{
+	struct derived *derived = rung__zalloc(sizeof(*derived));
+
+	if (!derived)
+		rung__fail(RUNG_E_NOMEM, "source '%s'", src->spec);
+	src->stream = derived;
+	src->stream_ops = ops;
+	return derived;
+}
+
+static int open_inner(struct rung_source *src, const char *spec, struct derived *derived)
+{
+	int rc = rung_source_open(spec, &derived->inner);
+
+	if (rc < 0)
+		return rc;
+	src->info = derived->inner->info;
+	derived->row_bytes = src->info.row_bytes;
+	derived->inner_bytes = src->info.row_count * src->info.row_bytes;
+	return 0;
+}
+
+int rung__source_open_range(struct rung_source *src)
+{
+	const char *at = src->spec + strlen(RUNG__RANGE_PREFIX);
+	uint64_t first = 0, end = 0;
+	struct derived *derived;
+
+	if (!rung__parse_number(&at, ',', &first) || *at++ != ',' ||
+	    !rung__parse_number(&at, '\0', &end) || first > end || end > INT64_MAX / 8)
+		return rung__fail(RUNG_E_INVAL,
+				  "source '%s': write it as range:FIRST,END, as in range:0,60000 "
+				  "for 0 to 59999",
+				  src->spec);
+	derived = begin(src, &range_ops);
+	if (!derived)
+		return RUNG_E_NOMEM;
+	derived->first = first;
+	src->info = (struct rung_array_info){ .dtype = RUNG_I64,
+					      .dim_count = 1,
+					      .dims = { end - first },
+					      .row_count = end - first,
+					      .row_bytes = 8 };
+	return 0;
+}
+
+static int check_padded(const struct rung_source *src, const struct rung_source *inner,
+			uint64_t row_count)
+{
+	const enum rung_dtype dtype = inner->info.dtype;
+
+	if (dtype == RUNG_BOOL || (dtype >= RUNG_U8 && dtype <= RUNG_U64 && (dtype - RUNG_I8) % 2))
+		return rung__fail(RUNG_E_FORMAT,
+				  "source '%s': rows after those of %s would be NaN or -1, which "
+				  "%s has not; convert it with "
+				  "a.astype('<i8')",
+				  src->spec, inner->spec, rung_dtype_name(dtype));
+	if (inner->info.row_count > row_count)
+		return rung__fail(RUNG_E_FORMAT,
+				  "source '%s': %s has %" PRIu64 " rows, more than the %" PRIu64
+				  " there are to be",
+				  src->spec, inner->spec, inner->info.row_count, row_count);
+	return 0;
+}
+
+/* "PREFIX" of `spec`, then `count` numbers, each with a comma after it, then SRC. @return SRC, or
+ * NULL */
+static const char *numbers_before_src(const char *spec, const char *prefix, uint64_t *numbers,
+				      unsigned count)
+{
+	const char *at = spec + strlen(prefix);
+
+	if (strncmp(spec, prefix, strlen(prefix)) != 0)
+		return NULL;
+	for (unsigned i = 0; i < count; i++) {
+		if (!rung__parse_number(&at, ',', &numbers[i]) || *at++ != ',')
+			return NULL;
+	}
+	return *at ? at : NULL;
+}
+
+const char *rung__source_inner_spec(const char *spec)
+{
+	uint64_t numbers[3];
+	const char *inner = numbers_before_src(spec, RUNG__PAD_PREFIX, numbers, 1);
+
+	return inner ? inner : numbers_before_src(spec, RUNG__EVERY_PREFIX, numbers, 3);
+}
+
+/* One inside of the other would not help, and could be nested as deep as the stack goes. */
+static bool is_derived(const char *spec)
+{
+	return strncmp(spec, RUNG__PAD_PREFIX, strlen(RUNG__PAD_PREFIX)) == 0 ||
+	       strncmp(spec, RUNG__EVERY_PREFIX, strlen(RUNG__EVERY_PREFIX)) == 0;
+}
+
+int rung__source_open_padded(struct rung_source *src)
+{
+	uint64_t row_count, bytes;
+	const char *inner = numbers_before_src(src->spec, RUNG__PAD_PREFIX, &row_count, 1);
+	struct derived *derived;
+	int rc;
+
+	if (!inner || is_derived(inner))
+		return rung__fail(
+			RUNG_E_INVAL,
+			"source '%s': write it as pad:ROWS,SRC, as in pad:244160499,node_label.npy",
+			src->spec);
+	derived = begin(src, &padded_ops);
+	rc = derived ? open_inner(src, inner, derived) : RUNG_E_NOMEM;
+	if (rc == 0)
+		rc = check_padded(src, derived->inner, row_count);
+	if (rc < 0)
+		return rc;
+	src->info.dims[0] = row_count;
+	if (!rung__array_measure(&src->info, &bytes))
+		return rung__fail(RUNG_E_INVAL, "source '%s': its rows need more than 63 bits",
+				  src->spec);
+	return 0;
+}
+
+int rung__source_open_every(struct rung_source *src)
+{
+	enum { PERIOD, FIRST, END, COUNT };
+	uint64_t numbers[COUNT], rest, bytes;
+	const char *inner = numbers_before_src(src->spec, RUNG__EVERY_PREFIX, numbers, COUNT);
+	struct derived *derived;
+	int rc;
+
+	if (!inner || is_derived(inner) || numbers[FIRST] >= numbers[END] ||
+	    numbers[END] > numbers[PERIOD])
+		return rung__fail(RUNG_E_INVAL,
+				  "source '%s': write it as every:PERIOD,FIRST,END,SRC, as in "
+				  "every:5,0,3,ids.npy for the first 3 of "
+				  "every 5 rows",
+				  src->spec);
+	derived = begin(src, &every_ops);
+	rc = derived ? open_inner(src, inner, derived) : RUNG_E_NOMEM;
+	if (rc < 0)
+		return rc;
+	derived->first = numbers[FIRST];
+	derived->period = numbers[PERIOD];
+	derived->per_period = numbers[END] - numbers[FIRST];
+	rest = src->info.row_count % derived->period;
+	src->info.dims[0] =
+		src->info.row_count / derived->period * derived->per_period +
+		(rest > derived->first ? RUNG__MIN(rest - derived->first, derived->per_period) : 0);
+	rung__array_measure(&src->info, &bytes); /* less than the inner array, which was measured */
+	return 0;
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sets of vertices in files: ids of any integer type, or masks. What they hold is untrusted. */
+#include "base/internal.h"
+#include "rung/source.h"
+
+static bool is_integer(enum rung_dtype dtype)
+{
+	return dtype >= RUNG_I8 && dtype <= RUNG_U64;
+}
+
+static int check_shape(const struct rung_source *src, uint64_t vertex_count)
+{
+	const struct rung_array_info *info = rung_source_info(src);
+	const char *spec = rung_source_spec(src);
+
+	if (info->dim_count != 1 || (info->dtype != RUNG_BOOL && !is_integer(info->dtype)))
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: vertices are a bool mask or integer ids with 1 dimension, this is %s with %u; "
+				  "convert it with a.astype('<i8').ravel()",
+				  spec, rung_dtype_name(info->dtype), info->dim_count);
+	if (info->dtype == RUNG_BOOL && info->row_count != vertex_count)
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: the mask has %" PRIu64 " entries, there are %" PRIu64
+				  " vertices; give one for each vertex",
+				  spec, info->row_count, vertex_count);
+	if (info->row_count > vertex_count)
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: has %" PRIu64 " ids, there are only %" PRIu64 " vertices; give each id once", spec,
+				  info->row_count, vertex_count);
+	return 0;
+}
+
+static uint64_t count_masked(const unsigned char *mask, uint64_t vertex_count)
+{
+	uint64_t count = 0;
+
+	for (uint64_t v = 0; v < vertex_count; v++)
+		count += mask[v] != 0;
+	return count;
+}
+
+static void write_masked(const unsigned char *mask, uint64_t vertex_count, uint64_t *ids)
+{
+	for (uint64_t v = 0; v < vertex_count; v++) {
+		if (mask[v])
+			*ids++ = v;
+	}
+}
+
+/* Integers of any type. @return true and the value when it is not negative */
+static bool integer_at(const void *data, enum rung_dtype dtype, uint64_t i, uint64_t *value_out, int64_t *negative_out)
+{
+	int64_t value;
+
+	switch (dtype) {
+	case RUNG_U8:
+		*value_out = ((const uint8_t *)data)[i];
+		return true;
+	case RUNG_U16:
+		*value_out = ((const uint16_t *)data)[i];
+		return true;
+	case RUNG_U32:
+		*value_out = ((const uint32_t *)data)[i];
+		return true;
+	case RUNG_U64:
+		*value_out = ((const uint64_t *)data)[i];
+		return true;
+	case RUNG_I8:
+		value = ((const int8_t *)data)[i];
+		break;
+	case RUNG_I16:
+		value = ((const int16_t *)data)[i];
+		break;
+	case RUNG_I32:
+		value = ((const int32_t *)data)[i];
+		break;
+	default:
+		value = ((const int64_t *)data)[i];
+		break;
+	}
+	*value_out = (uint64_t)value;
+	*negative_out = value;
+	return value >= 0;
+}
+
+static int write_ids(const struct rung_source *src, const void *data, uint64_t vertex_count, uint64_t *ids)
+{
+	const struct rung_array_info *info = rung_source_info(src);
+	int64_t negative;
+
+	for (uint64_t i = 0; i < info->row_count; i++) {
+		if (!integer_at(data, info->dtype, i, &ids[i], &negative))
+			return rung__fail(RUNG_E_RANGE,
+					  "%s: entry %" PRIu64 " is %" PRId64 ", ids are 0 to %" PRIu64 "; give ids of vertices",
+					  rung_source_spec(src), i, negative, vertex_count - 1);
+		if (ids[i] >= vertex_count)
+			return rung__fail(RUNG_E_RANGE,
+					  "%s: entry %" PRIu64 " is %" PRIu64 ", ids are 0 to %" PRIu64 "; give ids of vertices",
+					  rung_source_spec(src), i, ids[i], vertex_count - 1);
+	}
+	return 0;
+}
+
+static int fail_repeat(const struct rung_source *src, const uint64_t *ids, uint64_t second)
+{
+	uint64_t first = 0;
+
+	while (ids[first] != ids[second])
+		first++;
+	return rung__fail(RUNG_E_FORMAT,
+			  "%s: entries %" PRIu64 " and %" PRIu64 " are both %" PRIu64
+			  "; give each id once, as numpy.unique(a) has them",
+			  rung_source_spec(src), first, second, ids[second]);
+}
+
+static int check_distinct(const struct rung_source *src, uint64_t vertex_count, const uint64_t *ids, uint64_t count)
+{
+	uint64_t *seen = rung__zalloc_array(vertex_count / 64 + 1, sizeof(*seen));
+	int rc = 0;
+
+	if (!seen)
+		return rung__fail(RUNG_E_NOMEM, "%s: a bit for each of %" PRIu64 " vertices", rung_source_spec(src), vertex_count);
+	for (uint64_t i = 0; rc == 0 && i < count; i++) {
+		if (seen[ids[i] / 64] >> (ids[i] % 64) & 1)
+			rc = fail_repeat(src, ids, i);
+		seen[ids[i] / 64] |= UINT64_C(1) << (ids[i] % 64);
+	}
+	rung__free(seen);
+	return rc;
+}
+
+static int take(const struct rung_source *src, const void *data, uint64_t vertex_count, int distinct, uint64_t *count_out,
+		uint64_t **ids_out)
+{
+	const struct rung_array_info *info = rung_source_info(src);
+	const bool mask = info->dtype == RUNG_BOOL;
+	const uint64_t count = mask ? count_masked(data, vertex_count) : info->row_count;
+	uint64_t *ids = rung__malloc_array(count, sizeof(*ids));
+	int rc = 0;
+
+	if (!ids)
+		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " ids", rung_source_spec(src), count);
+	if (mask)
+		write_masked(data, vertex_count, ids);
+	else
+		rc = write_ids(src, data, vertex_count, ids);
+	if (rc == 0 && !mask && distinct)
+		rc = check_distinct(src, vertex_count, ids, count);
+	if (rc < 0) {
+		rung__free(ids);
+		return rc;
+	}
+	*count_out = count;
+	*ids_out = ids;
+	return 0;
+}
+
+int rung_source_read_vertices(const struct rung_source *src, uint64_t vertex_count, int distinct, uint64_t *count_out,
+			      uint64_t **ids_out)
+{
+	const struct rung_array_info *info = rung_source_info(src);
+	int rc = check_shape(src, vertex_count);
+	void *data;
+
+	if (rc < 0)
+		return rc;
+	data = rung__malloc_array(info->row_count, (size_t)info->row_bytes);
+	if (!data)
+		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " entries", rung_source_spec(src), info->row_count);
+	rc = rung_source_read(src, 0, info->row_count, data);
+	if (rc == 0)
+		rc = take(src, data, vertex_count, distinct, count_out, ids_out);
+	rung__free(data);
+	return rc;
+}

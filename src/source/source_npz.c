@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Members of .npz files: stored ones are read where they lie, deflated ones inflated, small ones
+ * into memory, large ones as they are read. The CRC of deflated ones is compared when the last byte
+ * is inflated, that of stored ones when all bytes were read.
+ */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+#include <zip.h>
+
+#include "zip/inflate.h"
+#include "base/internal.h"
+#include "source/npy.h"
+#include "source/source_made.h"
+
+#define DEFLATE_RATIO_MAX 1032u      /* most that deflate expands; a size above it is a lie */
+#define LIST_BYTES        512u       /* of member names in a message */
+#define WHOLE_BYTES_MAX   (RUNG__NPY_HEADER_BYTES_MAX + 64u) /* of a member that is inflated at once; the header of any is shorter */
+
+static int zip_failed(const struct rung_source *src, const char *what, zip_error_t *error)
+{
+	int code = zip_error_code_zip(error);
+
+	if (code == ZIP_ER_MEMORY)
+		return rung__fail(RUNG_E_NOMEM, "%s: %s", src->spec, what);
+	if (code == ZIP_ER_READ || code == ZIP_ER_SEEK)
+		return rung__fail(RUNG_E_IO, "%s: %s: %s", src->spec, what, zip_error_strerror(error));
+	return rung__fail(RUNG_E_FORMAT, "%s: %s: %s; write it again with numpy.savez(), or copy it again", src->spec, what,
+			  zip_error_strerror(error));
+}
+
+static int open_zip(const struct rung_source *src, zip_t **zip_out)
+{
+	int code = 0, rc, fd = dup(src->fd);
+	zip_error_t error;
+
+	if (fd < 0)
+		return rung__fail_errno(errno, "%s", src->path);
+	*zip_out = zip_fdopen(fd, 0, &code);
+	if (*zip_out)
+		return 0;
+	close(fd);
+	zip_error_init_with_code(&error, code);
+	rc = zip_failed(src, "cannot be read as a .npz (zip) file", &error);
+	zip_error_fini(&error);
+	return rc;
+}
+
+/* "a, b, c, ..." of what a .npz holds, ".npy" left out. A name may hold anything: what does not print becomes '?'. */
+static void list_members(zip_t *zip, char list[LIST_BYTES])
+{
+	zip_int64_t count = zip_get_num_entries(zip, 0);
+	size_t used = 0;
+
+	strcpy(list, "none");
+	for (zip_int64_t i = 0; i < count; i++) {
+		const char *name = zip_get_name(zip, (zip_uint64_t)i, 0);
+		size_t len = name ? strlen(name) : 0;
+
+		if (len > 4 && strcmp(name + len - 4, ".npy") == 0)
+			len -= 4;
+		if (used + len + 8 > LIST_BYTES) {
+			strcpy(list + used, ", ...");
+			return;
+		}
+		if (used > 0) {
+			memcpy(list + used, ", ", 2);
+			used += 2;
+		}
+		for (size_t j = 0; j < len; j++)
+			list[used++] = (unsigned char)name[j] < ' ' || name[j] == 0x7f ? '?' : name[j];
+		list[used] = '\0';
+	}
+}
+
+int rung__source_no_member(struct rung_source *src)
+{
+	char list[LIST_BYTES];
+	zip_t *zip;
+	int rc = open_zip(src, &zip);
+
+	if (rc < 0)
+		return rc;
+	list_members(zip, list);
+	zip_discard(zip);
+	return rung__fail(RUNG_E_INVAL, "%s: names no member of the .npz; write file.npz:member. It has: %s", src->spec, list);
+}
+
+static int stat_member(const struct rung_source *src, zip_t *zip, zip_int64_t idx, zip_stat_t *st)
+{
+	if (zip_stat_index(zip, (zip_uint64_t)idx, 0, st) < 0)
+		return zip_failed(src, "its entry cannot be read", zip_get_error(zip));
+	if ((st->valid & (ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD)) !=
+	    (ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD))
+		return rung__fail(RUNG_E_FORMAT, "%s: its zip entry has no sizes; write it again with numpy.savez()", src->spec);
+	if ((st->valid & ZIP_STAT_ENCRYPTION_METHOD) && st->encryption_method != ZIP_EM_NONE)
+		return rung__fail(RUNG_E_FORMAT, "%s: is encrypted; write it again with numpy.savez()", src->spec);
+	return 0;
+}
+
+static bool name_ends_in(const char *name, const char *end)
+{
+	const size_t len = name ? strlen(name) : 0, end_len = strlen(end);
+
+	return len >= end_len && strcmp(name + len - end_len, end) == 0;
+}
+
+/* An entry whose name is `name`, or ends in it. @param idx_out -1: there is none @param twice_out
+ * there is more than one */
+static void locate(zip_t *zip, const char *name, bool ending, zip_int64_t *idx_out, bool *twice_out)
+{
+	const zip_int64_t count = zip_get_num_entries(zip, 0);
+
+	*idx_out = -1;
+	*twice_out = false;
+	for (zip_int64_t i = 0; i < count; i++) {
+		const char *entry = zip_get_name(zip, (zip_uint64_t)i, 0);
+
+		if (!entry || !(ending ? name_ends_in(entry, name) : strcmp(entry, name) == 0))
+			continue;
+		*twice_out = *idx_out >= 0;
+		if (*idx_out < 0)
+			*idx_out = i;
+	}
+}
+
+/* A zip file may hold a name twice, and readers differ in which of the two they take. */
+static int fail_twice(const struct rung_source *src, const char *name)
+{
+	return rung__fail(
+		RUNG_E_FORMAT,
+		"%s: has two members '%s', which may differ; write it again with each name once",
+		src->path, name);
+}
+
+static int find_member(const struct rung_source *src, zip_t *zip, const char *member,
+		       zip_stat_t *st)
+{
+	char list[LIST_BYTES], *with_npy = rung__format("%s.npy", member);
+	const char *name = member;
+	zip_int64_t idx;
+	bool twice;
+	int rc;
+
+	if (!with_npy)
+		return rung__fail(RUNG_E_NOMEM, "source '%s'", src->spec);
+	locate(zip, name, false, &idx, &twice);
+	if (idx < 0)
+		locate(zip, name = with_npy, false, &idx, &twice);
+	if (twice) {
+		rc = fail_twice(src, name);
+	} else if (idx < 0) {
+		list_members(zip, list);
+		rc = rung__fail(RUNG_E_NOENT, "%s: has no member '%s'; it has: %s", src->path,
+				member, list);
+	} else {
+		rc = stat_member(src, zip, idx, st);
+	}
+	rung__free(with_npy);
+	return rc;
+}
+
+/* All of an entry, whose CRC libzip compares at its end. */
+static int inflate_all(struct rung__made *made, zip_file_t *file)
+{
+	const struct rung_source *src = made->src;
+	unsigned char past;
+	zip_int64_t got = 0;
+	int rc = 0;
+
+	while (rc == 0 && made->done < made->bytes) {
+		uint64_t room_bytes;
+		unsigned char *room = rung__made_room(made, &room_bytes);
+
+		got = zip_fread(file, room, room_bytes);
+		if (got <= 0)
+			break;
+		rc = rung__made_take(made, (uint64_t)got);
+	}
+	if (rc == 0 && made->done == made->bytes)
+		got = zip_fread(file, &past, 1);
+	if (rc < 0)
+		return rc;
+	if (got < 0)
+		return zip_failed(src, "cannot be inflated", zip_file_get_error(file));
+	if (made->done < made->bytes || got > 0)
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: inflates to %s than the %" PRIu64 " bytes its zip entry claims; copy it again", src->spec,
+				  got > 0 ? "more" : "less", made->bytes);
+	return rung__made_end(made);
+}
+
+/* What the entry claims is held against the file before memory is taken for it, or counted on. */
+static int check_sizes(const struct rung_source *src, const zip_stat_t *st, uint64_t file_bytes)
+{
+	if (st->comp_size <= file_bytes && st->size / DEFLATE_RATIO_MAX <= st->comp_size &&
+	    (st->comp_method != ZIP_CM_STORE || st->size == st->comp_size))
+		return 0;
+	return rung__fail(RUNG_E_FORMAT,
+			  "%s: its zip entry claims %" PRIu64 " bytes out of %" PRIu64 " in a file of %" PRIu64
+			  ", more than can be; copy it again",
+			  src->spec, (uint64_t)st->size, (uint64_t)st->comp_size, file_bytes);
+}
+
+static int load_member(struct rung_source *src, zip_t *zip, const zip_stat_t *st)
+{
+	zip_file_t *file = zip_fopen_index(zip, st->index, 0);
+	struct rung__made made;
+	int rc;
+
+	if (!file)
+		return zip_failed(src, "cannot be opened", zip_get_error(zip));
+	rc = rung__made_begin(&made, src, st->size);
+	if (rc == 0)
+		rc = inflate_all(&made, file);
+	rung__made_fini(&made);
+	zip_fclose(file);
+	return rc;
+}
+
+/* ---- members that are inflated as they are read ---- */
+
+struct inflated {
+	struct rung__inflate *inflate;
+	uint64_t data_offset;   /* of the array in the member */
+};
+
+static int read_inflated(void *stream, uint64_t first, uint64_t count, unsigned char *to)
+{
+	const struct inflated *inflated = stream;
+
+	return rung__inflate_read(inflated->inflate, inflated->data_offset + first, count, to);
+}
+
+static uint64_t memory_of_inflated(const void *stream)
+{
+	return rung__inflate_memory(((const struct inflated *)stream)->inflate);
+}
+
+static void close_inflated(void *stream)
+{
+	struct inflated *inflated = stream;
+
+	rung__inflate_close(inflated->inflate);
+	rung__free(inflated);
+}
+
+static const struct rung__stream_ops inflated_ops = { read_inflated, memory_of_inflated,
+						      close_inflated };
+
+/* A large one: its header is inflated now, the rest as it is read. */
+static int begin_member(struct rung_source *src, const zip_stat_t *st, uint64_t offset, struct rung__npy *npy)
+{
+	const struct rung__deflated member = { .offset = offset, .deflated_bytes = st->comp_size, .bytes = st->size, .crc = st->crc };
+	unsigned char *head = rung__malloc(WHOLE_BYTES_MAX);
+	struct inflated *inflated = rung__zalloc(sizeof(*inflated));
+	int rc = RUNG_E_NOMEM;
+
+	if (head && inflated)
+		rc = rung__inflate_open(src->fd, src->spec, &member, &inflated->inflate);
+	else
+		rung__fail(rc, "%s: %u bytes for the .npy header", src->spec, WHOLE_BYTES_MAX);
+	if (rc == 0)
+		rc = rung__inflate_read(inflated->inflate, 0, WHOLE_BYTES_MAX, head);
+	if (rc == 0)
+		rc = rung__npy_parse(src->spec, head, WHOLE_BYTES_MAX, st->size, npy);
+	rung__free(head);
+	if (rc < 0) {
+		if (inflated)
+			close_inflated(inflated);
+		return rc;
+	}
+	inflated->data_offset = npy->data_offset;
+	src->stream = inflated;
+	src->stream_ops = &inflated_ops;
+	return 0;
+}
+
+static bool find_bytes(const struct rung_source *src, zip_t *zip, const zip_stat_t *st, uint64_t file_bytes, uint64_t *offset_out)
+{
+	const struct rung__zip_entry entry = { .name = zip_get_name(zip, st->index, ZIP_FL_ENC_RAW), .method = st->comp_method,
+					       .bytes = st->size, .stored_bytes = st->comp_size };
+
+	return rung__zip_offset(src->fd, file_bytes, st->index, &entry, offset_out);
+}
+
+/* Of a stored member, which is read where it lies. */
+static int watch_crc(struct rung_source *src, const zip_stat_t *st, uint64_t offset,
+		     uint64_t array_offset)
+{
+	const struct rung__stored member = { .offset = offset,
+					     .bytes = st->size,
+					     .array_offset = array_offset,
+					     .array_bytes =
+						     src->info.row_count * src->info.row_bytes,
+					     .crc = st->crc };
+
+	return rung__member_crc_open(src->fd, src->spec, &member, &src->crc);
+}
+
+/* Where it lies, as it is read, or whole, whichever goes. */
+static int open_found(struct rung_source *src, zip_t *zip, const zip_stat_t *st, uint64_t file_bytes)
+{
+	const bool stored = st->comp_method == ZIP_CM_STORE;
+	const bool large = st->comp_method == ZIP_CM_DEFLATE && st->size > WHOLE_BYTES_MAX && (st->valid & ZIP_STAT_CRC);
+	struct rung__npy npy = { .data_offset = 0 };
+	uint64_t offset = 0;
+	bool in_place;
+	int rc = check_sizes(src, st, file_bytes);
+
+	if (rc < 0)
+		return rc;
+	in_place = (stored || large) && find_bytes(src, zip, st, file_bytes, &offset);
+	if (!in_place)
+		rc = load_member(src, zip, st);
+	if (rc < 0)
+		return rc;
+	if (in_place && large)
+		rc = begin_member(src, st, offset, &npy);
+	else if (src->data)
+		rc = rung__npy_parse(src->spec, src->data, st->size, st->size, &npy);
+	else
+		rc = rung__npy_read(src->fd, src->spec, offset, st->size, &npy);
+	src->info = npy.array;
+	src->transposed = npy.transposed;
+	src->data_offset = npy.data_offset + offset;
+	return rc == 0 && in_place && stored && (st->valid & ZIP_STAT_CRC)
+		       ? watch_crc(src, st, offset, npy.data_offset)
+		       : rc;
+}
+
+int rung__source_open_member(struct rung_source *src, const char *member, uint64_t file_bytes)
+{
+	zip_stat_t st;
+	zip_t *zip;
+	int rc;
+
+	rc = open_zip(src, &zip);
+	if (rc < 0)
+		return rc;
+	rc = find_member(src, zip, member, &st);
+	if (rc == 0)
+		rc = open_found(src, zip, &st, file_bytes);
+	zip_discard(zip);
+	return rc;
+}
+
+int rung__source_load_ending(struct rung_source *src, const char *end, uint64_t file_bytes)
+{
+	zip_int64_t found;
+	zip_stat_t st;
+	zip_t *zip;
+	bool twice;
+	int rc = open_zip(src, &zip);
+
+	if (rc < 0)
+		return rc;
+	locate(zip, end, true, &found, &twice);
+	if (found < 0)
+		rc = rung__fail(RUNG_E_FORMAT, "%s: has no member '*%s'", src->path, end);
+	else if (twice)
+		rc = fail_twice(src, end);
+	else
+		rc = stat_member(src, zip, found, &st);
+	if (rc == 0 && st.size > rung__made_memory_max)
+		rc = rung__fail(RUNG_E_FORMAT, "%s: its '*%s' claims %" PRIu64 " bytes, at most %" PRIu64 " are read", src->path, end,
+				(uint64_t)st.size, rung__made_memory_max);
+	if (rc == 0)
+		rc = check_sizes(src, &st, file_bytes);
+	if (rc == 0)
+		rc = load_member(src, zip, &st);
+	zip_discard(zip);
+	return rc;
+}

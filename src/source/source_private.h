@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What a source is made of. Private to io/source*.c. */
+#ifndef RUNG_IO_SOURCE_PRIVATE_H
+#define RUNG_IO_SOURCE_PRIVATE_H
+
+#include <stdbool.h>
+
+#include "zip/member_crc.h"
+#include "rung/source.h"
+
+/** Bytes that are made as they are read, best from the first to the last. `stream` is the source's
+ * own. */
+struct rung__stream_ops {
+	/** Bytes [first, first + count) of the array, which has them. Threads: any number. */
+	int (*read)(void *stream, uint64_t first, uint64_t count, unsigned char *to);
+	/** Most bytes that it holds. */
+	uint64_t (*memory)(const void *stream);
+	void (*close)(void *stream);
+};
+
+struct rung_source {
+	char *spec;
+	struct rung_array_info info;
+	bool transposed; /* the file has Fortran order; info and rows are the transpose's */
+	int fd; /* the file; -1 once all of it is in `data` */
+	char *path;
+	uint64_t data_offset; /* of row 0 in the file, or in `data` */
+	unsigned char *data;  /* all of it in memory, or NULL and */
+	const struct rung__stream_ops
+		*stream_ops; /* made as it is read; NULL: rows are read from the file */
+	void *stream;
+	struct rung__member_crc *crc; /* of a stored member that is read from the file, to be
+					 compared; NULL: of none */
+	uint64_t data_bytes;  /* of `data`, its header included */
+};
+
+/** Open a regular file as src->fd, under its own name src->path. */
+int rung__source_open_file(struct rung_source *src, const char *path, size_t path_len, uint64_t *bytes_out);
+
+#define RUNG__RANGE_PREFIX "range:"
+#define RUNG__PAD_PREFIX   "pad:"
+#define RUNG__EVERY_PREFIX "every:"
+
+/** A decimal number that ends at `stop` or the text's end, where *at is then; false when it is none or too large. */
+bool rung__parse_number(const char **at, char stop, uint64_t *value_out);
+
+/** "range:FIRST,END", "pad:ROWS,SRC" and "every:PERIOD,FIRST,END,SRC". */
+int rung__source_open_range(struct rung_source *src);
+int rung__source_open_padded(struct rung_source *src);
+int rung__source_open_every(struct rung_source *src);
+
+/** Where SRC begins in a spec of the last two; NULL: it is none of them. */
+const char *rung__source_inner_spec(const char *spec);
+
+/** Numbers in text, one a line, plain or compressed by gzip; src->fd is open. */
+int rung__source_open_text(struct rung_source *src);
+
+/** An array of a dict that torch.save() wrote; src->fd is open. @param key  NULL: names those there are, RUNG_E_INVAL */
+int rung__source_open_torch(struct rung_source *src, const char *key, uint64_t file_bytes);
+
+/** Read the only member whose name ends in `end` of the zip file src->fd is open on into src->data. */
+int rung__source_load_ending(struct rung_source *src, const char *end, uint64_t file_bytes);
+
+/** Find a member in the zip file src->fd is open on, and fill info, and data_offset or data. */
+int rung__source_open_member(struct rung_source *src, const char *member, uint64_t file_bytes);
+
+/** RUNG_E_INVAL for a .npz without member, with the members there are. */
+int rung__source_no_member(struct rung_source *src);
+
+/** An entry of a zip file as libzip tells of it. */
+struct rung__zip_entry {
+	const char *name;
+	unsigned method;
+	uint64_t bytes, stored_bytes; /* as they are, and in the file */
+};
+
+/**
+ * Where the bytes of entry `idx` of a zip file lie, from its central directory and local header (libzip does not tell).
+ * @return false when the entry is not the wanted one, or encrypted, or the directory is not plainly readable: the caller then
+ *         reads it through libzip
+ */
+bool rung__zip_offset(int fd, uint64_t file_bytes, uint64_t idx, const struct rung__zip_entry *wanted, uint64_t *offset_out);
+
+#endif

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ids in text files, one a line, plain or compressed by gzip. Digits and line ends are taken, and
+ * nothing else. A few bytes of such a file can hold any number of ids, so they are counted when it
+ * is opened and read again where they are wanted; none are kept.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "base/internal.h"
+#include "source/source_private.h"
+
+#define READ_BYTES (1u << 16)
+#define GZIP_BYTES (1u << 17)   /* of zlib's, at most */
+
+struct text {
+	pthread_mutex_t lock;
+	gzFile file;
+	const char *path;   /* the source's */
+	uint64_t count;     /* ids that there were when it was opened */
+	uint64_t row;       /* ids read since the start of the file, */
+	uint64_t last;      /* and the last of them */
+	unsigned used, at;  /* of the buffer */
+	unsigned char buffer[READ_BYTES];
+};
+
+struct line {
+	uint64_t value;
+	bool digits;    /* it has some */
+	bool returned;  /* and a carriage return after them */
+	bool ended;
+};
+
+static int bad_line(const struct text *text, const char *what)
+{
+	return rung__fail(RUNG_E_FORMAT, "%s: line %" PRIu64 " %s; write one id a line, without a header, as numpy.savetxt(file, ids, '%%d') does",
+			  text->path, text->row + 1, what);
+}
+
+static int take_char(const struct text *text, struct line *line, unsigned char c)
+{
+	if (c == '\n') {
+		line->ended = true;
+		return line->digits ? 0 : bad_line(text, "holds no id");
+	}
+	if (line->returned || (c == '\r' && !line->digits))
+		return bad_line(text, "holds a carriage return that ends no id");
+	if (c == '\r') {
+		line->returned = true;
+		return 0;
+	}
+	if (c < '0' || c > '9')
+		return bad_line(text, "holds more than the digits of an id");
+	if (!rung__mul(line->value, 10, &line->value) ||
+	    !rung__add(line->value, c - '0', &line->value) || line->value > INT64_MAX)
+		return bad_line(text, "holds an id of more than 63 bits");
+	line->digits = true;
+	return 0;
+}
+
+static int read_failed(const struct text *text)
+{
+	int code;
+	const char *what = gzerror(text->file, &code);
+
+	if (code == Z_MEM_ERROR)
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory to inflate it", text->path);
+	if (code == Z_ERRNO)
+		return rung__fail_errno(errno, "%s: cannot be read", text->path);
+	return rung__fail(RUNG_E_FORMAT, "%s: cannot be inflated: %s; copy it again", text->path,
+			  code == Z_BUF_ERROR ? "it is cut short" : what);
+}
+
+/* More of the file into the empty buffer; nothing at its end. */
+static int fill(struct text *text)
+{
+	int code, got = gzread(text->file, text->buffer, sizeof(text->buffer));
+
+	text->at = 0;
+	text->used = got > 0 ? (unsigned)got : 0;
+	if (got > 0)
+		return 0;
+	gzerror(text->file, &code);   /* a file that is cut short ends as if it were whole */
+	return got < 0 || code != Z_OK ? read_failed(text) : 0;
+}
+
+/* The id of the next line into text->last. @param there_out  false: the file ends */
+static int next_id(struct text *text, bool *there_out)
+{
+	struct line line = { .value = 0 };
+	int rc = 0;
+
+	while (rc == 0 && !line.ended) {
+		if (text->at == text->used && ((rc = fill(text)) < 0 || text->used == 0))
+			break;
+		rc = take_char(text, &line, text->buffer[text->at++]);
+	}
+	*there_out = line.digits;
+	if (rc == 0 && line.digits) {
+		text->last = line.value;
+		text->row++;
+	}
+	return rc;
+}
+
+static int rewind_text(struct text *text)
+{
+	if (gzrewind(text->file) < 0)
+		return read_failed(text);
+	text->row = 0;
+	text->at = text->used = 0;
+	return 0;
+}
+
+/* Read on until text->last is id number `row`. */
+static int go_to(struct text *text, uint64_t row)
+{
+	bool there = true;
+	int rc = row + 1 < text->row ? rewind_text(text) : 0;
+
+	while (rc == 0 && there && text->row <= row)
+		rc = next_id(text, &there);
+	if (rc == 0 && !there)
+		return rung__fail(RUNG_E_IO,
+				  "%s: has %" PRIu64 " lines, it had %" PRIu64
+				  " when it was opened; do not change it while it is read",
+				  text->path, text->row, text->count);
+	return rc;
+}
+
+static int read_text(void *stream, uint64_t first, uint64_t count, unsigned char *to)
+{
+	struct text *text = stream;
+	int rc = 0;
+
+	pthread_mutex_lock(&text->lock);
+	while (count > 0 && (rc = go_to(text, first / sizeof(text->last))) == 0) {
+		const uint64_t skip = first % sizeof(text->last),
+			       bytes = RUNG__MIN(count, sizeof(text->last) - skip);
+
+		memcpy(to, (const unsigned char *)&text->last + skip, (size_t)bytes);
+		to += bytes;
+		first += bytes;
+		count -= bytes;
+	}
+	pthread_mutex_unlock(&text->lock);
+	return rc;
+}
+
+static uint64_t memory_of_text(const void *stream)
+{
+	(void)stream;
+	return sizeof(struct text) + GZIP_BYTES;
+}
+
+static void close_text(void *stream)
+{
+	struct text *text = stream;
+
+	if (text->file)
+		gzclose(text->file);
+	pthread_mutex_destroy(&text->lock);
+	rung__free(text);
+}
+
+static const struct rung__stream_ops text_ops = { read_text, memory_of_text, close_text };
+
+static bool named_gz(const char *path)
+{
+	const size_t len = strlen(path);
+
+	return len > 3 && strcmp(path + len - 3, ".gz") == 0;
+}
+
+static int open_file(const struct rung_source *src, struct text *text)
+{
+	int fd = dup(src->fd);
+
+	text->file = fd < 0 ? NULL : gzdopen(fd, "rb");
+	if (!text->file) {
+		const int failed = fd < 0 ? errno : ENOMEM;
+
+		if (fd >= 0)
+			close(fd);
+		return rung__fail_errno(failed, "%s", src->path);
+	}
+	if (gzdirect(text->file) != !named_gz(src->path))
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: its name says that it is %scompressed by gzip, its first "
+				  "bytes say otherwise; rename it",
+				  src->path, named_gz(src->path) ? "" : "not ");
+	return 0;
+}
+
+int rung__source_open_text(struct rung_source *src)
+{
+	struct text *text = rung__zalloc(sizeof(*text));
+	bool there = true;
+	int rc;
+
+	if (!text)
+		return rung__fail(RUNG_E_NOMEM, "%s", src->path);
+	pthread_mutex_init(&text->lock, NULL);
+	text->path = src->path;
+	src->stream = text;
+	src->stream_ops = &text_ops;
+	rc = open_file(src, text);
+	while (rc == 0 && there)
+		rc = next_id(text, &there);
+	if (rc < 0)
+		return rc;
+	text->count = text->row;
+	src->info = (struct rung_array_info){ .dtype = RUNG_I64,
+					      .dim_count = 1,
+					      .dims = { text->count },
+					      .row_count = text->count,
+					      .row_bytes = 8 };
+	return 0;
+}

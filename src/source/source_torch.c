@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arrays out of dicts that torch.save() wrote: a zip file, in which data.pkl holds the dict. */
+#include <string.h>
+
+#include "file/file.h"
+#include "base/internal.h"
+#include "source/pickle.h"
+#include "source/source_private.h"
+
+#define LIST_BYTES 512u
+
+static int check_zip(const struct rung_source *src, uint64_t file_bytes)
+{
+	unsigned char magic[4] = { 0 };
+	int rc = file_bytes < sizeof(magic) ? 0 : rung__pread_all(src->fd, src->path, magic, sizeof(magic), 0);
+
+	if (rc == 0 && memcmp(magic, "PK\3\4", sizeof(magic)) != 0)
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: not a zip file, which torch.save() writes since torch 1.6; "
+				  "load it with torch and save it again",
+				  src->path);
+	return rc;
+}
+
+static int read_dict(struct rung_source *src, uint64_t file_bytes, struct rung__pickle_dict *dict)
+{
+	int rc = check_zip(src, file_bytes);
+
+	if (rc == 0)
+		rc = rung__source_load_ending(src, "/data.pkl", file_bytes);
+	return rc < 0 ? rc : rung__pickle_read(src->path, src->data, src->data_bytes, dict);
+}
+
+static int no_key(const struct rung_source *src, const struct rung__pickle_dict *dict, const char *key)
+{
+	char list[LIST_BYTES] = "none";
+	size_t used = 0;
+
+	for (uint32_t i = 0; i < dict->count && used + RUNG__PICKLE_KEY_BYTES + 8 < LIST_BYTES; i++) {
+		const char *separator = used ? ", " : "";
+
+		memcpy(list + used, separator, strlen(separator) + 1);
+		used += strlen(separator);
+		memcpy(list + used, dict->items[i].key, strlen(dict->items[i].key) + 1);
+		used += strlen(dict->items[i].key);
+	}
+	if (!key)
+		return rung__fail(RUNG_E_INVAL, "%s: names no array of the dict; write file.pt:KEY. It has: %s", src->spec, list);
+	return rung__fail(RUNG_E_NOENT, "%s: has no array '%s'; it has: %s", src->path, key, list);
+}
+
+static int take_array(struct rung_source *src, const struct rung__pickle_item *item)
+{
+	const uint64_t item_bytes = rung_dtype_bytes(item->dtype);
+	unsigned char *data;
+	int rc;
+
+	if (item->count > item->text_bytes / item_bytes)   /* each byte takes one of the text, or two */
+		return rung__fail(RUNG_E_FORMAT, "%s: array '%s' claims %" PRIu64 " entries, which do not fit the %" PRIu64 " bytes it has",
+				  src->path, item->key, item->count, item->text_bytes);
+	data = rung__malloc_array(item->count, (size_t)item_bytes);
+	if (!data)
+		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " entries", src->spec, item->count);
+	rc = rung__pickle_array(src->path, item, data);
+	if (rc < 0) {
+		rung__free(data);
+		return rc;
+	}
+	rung__free(src->data);
+	src->data = data;
+	src->data_bytes = item->count * item_bytes;
+	src->info = (struct rung_array_info){ .dtype = item->dtype, .dim_count = 1, .dims = { item->count },
+					      .row_count = item->count, .row_bytes = item_bytes };
+	return 0;
+}
+
+int rung__source_open_torch(struct rung_source *src, const char *key, uint64_t file_bytes)
+{
+	struct rung__pickle_dict *dict = rung__malloc(sizeof(*dict));
+	int rc;
+
+	if (!dict)
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory to read it", src->spec);
+	rc = read_dict(src, file_bytes, dict);
+	if (rc == 0) {
+		uint32_t i = 0;
+
+		while (key && i < dict->count && (strcmp(dict->items[i].key, key) != 0 || !dict->items[i].is_array))
+			i++;
+		rc = key && i < dict->count ? take_array(src, &dict->items[i]) : no_key(src, dict, key);
+	}
+	rung__free(dict);
+	return rc;
+}
+
+int rung__torch_read(const char *path, struct rung__pickle_dict *dict_out)
+{
+	struct rung_source *src = rung__zalloc(sizeof(*src));
+	uint64_t bytes;
+	int rc = RUNG_E_NOMEM;
+
+	if (src) {
+		src->fd = -1;
+		src->spec = rung__strdup(path);
+	}
+	if (src && src->spec)
+		rc = rung__source_open_file(src, path, strlen(path), &bytes);
+	else
+		rung__fail(rc, "%s", path);
+	if (rc == 0)
+		rc = read_dict(src, bytes, dict_out);
+	for (uint32_t i = 0; rc == 0 && i < dict_out->count; i++)
+		dict_out->items[i].text = NULL;   /* of the source */
+	rung_source_close(src);
+	return rc;
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Passes over all edges: their memory, and how a pass goes through the panels. What they are for stands in spread.h. */
+#include "spread/spread_files.h"
+#include "graph/graph_internal.h"
+#include "spread/spread_internal.h"
+
+#define BINS_WANTED_BITS 6u   /* a small graph still has enough bins for the threads */
+
+static uint32_t block_edges = RUNG__BLOCK_EDGES_DEFAULT;
+
+void rung__spread_set_block_edges(uint32_t edges)
+{
+	block_edges = edges ? edges : RUNG__BLOCK_EDGES_DEFAULT;
+}
+
+/* Of the number of vertices alone. */
+static unsigned bin_bits_for(uint64_t vertex_count)
+{
+	unsigned bits = RUNG__BIN_BITS_MAX;
+
+	while (bits > RUNG__BIN_BITS_MIN && vertex_count >> bits < UINT64_C(1) << BINS_WANTED_BITS)
+		bits--;
+	return bits;
+}
+
+uint64_t rung__spread_room_bytes(const struct rung__spread *spread)
+{
+	const uint64_t width = RUNG__MAX(spread->opts.width_max, 1u);
+
+	return rung__align_up(RUNG__SPREAD_VERTICES_MAX * width * sizeof(float), RUNG__PAGE_BYTES) +
+	       rung__align_up((spread->bin_count + UINT64_C(1)) * sizeof(uint32_t), RUNG__PAGE_BYTES) +
+	       rung__align_up(spread->block_edges * sizeof(uint32_t), RUNG__PAGE_BYTES);
+}
+
+static int take_rooms(struct rung__spread *spread)
+{
+	const uint64_t threads = (uint64_t)spread->opts.threads, bytes = rung__spread_room_bytes(spread);
+	char *at;
+
+	spread->rooms = rung__zalloc_array(threads, sizeof(*spread->rooms));
+	spread->room_memory = rung__map_pages(threads * bytes);   /* huge ones, if there are: accesses are random */
+	if (!spread->rooms || !spread->room_memory)
+		return rung__fail(RUNG_E_NOMEM, "edge passes: no memory for %" PRIu64 " bytes of %" PRIu64 " threads: take fewer", bytes, threads);
+	at = spread->room_memory;
+	for (uint64_t t = 0; t < threads; t++) {
+		struct rung__spread_room *room = &spread->rooms[t];
+		char *end = at + bytes;
+
+		room->messages = (float *)(void *)at;
+		at += rung__align_up(RUNG__SPREAD_VERTICES_MAX * (uint64_t)RUNG__MAX(spread->opts.width_max, 1u) * sizeof(float),
+		                     RUNG__PAGE_BYTES);
+		room->next = (uint32_t *)(void *)at;
+		at += rung__align_up((spread->bin_count + UINT64_C(1)) * sizeof(uint32_t), RUNG__PAGE_BYTES);
+		room->pairs = (uint32_t *)(void *)at;
+		at = end;
+	}
+	return 0;
+}
+
+int rung__spread_create(const struct rung_csc *csc, struct rung_edges *edges, const struct rung__spread_opts *opts,
+                        struct rung__spread **spread_out)
+{
+	struct rung__spread *spread = rung__zalloc(sizeof(*spread));
+	int rc;
+
+	if (!spread)
+		return rung__fail(RUNG_E_NOMEM, "edge passes: no memory");
+	spread->opts = *opts;
+	spread->mutual_file.fd = -1;
+	spread->csc = *csc;
+	spread->edges = edges;
+	spread->block_edges = block_edges;
+	spread->bin_bits = bin_bits_for(csc->vertex_count);
+	spread->bin_count = (uint32_t)((csc->vertex_count + (UINT64_C(1) << spread->bin_bits) - 1) >> spread->bin_bits);
+	spread->sums = rung__map_pages(csc->vertex_count * sizeof(*spread->sums));
+	spread->bin_results = rung__malloc_array(spread->bin_count, sizeof(*spread->bin_results));
+	if (!spread->sums || !spread->bin_results)
+		rc = rung__fail(RUNG_E_NOMEM, "edge passes: no memory for the sums of %" PRIu64 " vertices", csc->vertex_count);
+	else
+		rc = take_rooms(spread);
+	if (rc < 0) {
+		rung__spread_close(spread);
+		return rc;
+	}
+	*spread_out = spread;
+	return 0;
+}
+
+void rung__spread_close(struct rung__spread *spread)
+{
+	if (!spread)
+		return;
+	rung__unmap_pages(spread->sums, spread->csc.vertex_count * sizeof(*spread->sums));
+	rung__unmap_pages(spread->tiles, spread->tile_bytes);
+	rung__unmap_pages(spread->values, spread->values_max * sizeof(*spread->values));
+	rung__free(spread->bin_results);
+	rung__free(spread->blocks);
+	rung__free(spread->starts);
+	rung__free(spread->record_starts);
+	rung__free(spread->indptr_copies);
+	rung__free(spread->mutual_rooms);
+	rung__direct_close(&spread->mutual_file);
+	rung__free(spread->rooms);
+	rung__unmap_pages(spread->room_memory, (uint64_t)spread->opts.threads * rung__spread_room_bytes(spread));
+	rung__free(spread);
+}
+
+/* Walks over the blocks of a graph in memory; with blocks NULL it counts them. */
+static uint64_t cut_blocks(const struct rung__spread *spread, struct rung__block *blocks)
+{
+	const struct rung_csc *csc = &spread->csc;
+	uint64_t vertex = 0, edge = 0, count = 0;
+
+	while (vertex < csc->vertex_count) {
+		struct rung__block block;
+
+		rung__block_cut(spread, vertex, edge, &block);
+		edge += block.edge_count;
+		vertex += block.vertex_count;
+		if (edge < csc->indptr[vertex])   /* the list goes on */
+			vertex--;
+		if (blocks)
+			blocks[count] = block;
+		count++;
+	}
+	return count;
+}
+
+static void place_blocks(struct rung__spread *spread)
+{
+	const char *ids = spread->csc.indices;
+
+	for (uint64_t i = 0; i < spread->block_count; i++) {
+		struct rung__block *block = &spread->blocks[i];
+
+		block->ids = ids + block->edge_first * spread->csc.index_bytes;
+		block->tiles = spread->tiles + 2 * block->edge_first;
+		block->starts[RUNG__PLAIN] = spread->starts + i * (spread->bin_count + UINT64_C(1));
+	}
+}
+
+int rung__spread_of_csc(const struct rung_csc *csc, const struct rung__spread_opts *opts, struct rung__spread **spread_out)
+{
+	struct rung__spread *spread;
+	int rc = rung__spread_create(csc, NULL, opts, &spread);
+
+	if (rc < 0)
+		return rc;
+	spread->block_count = cut_blocks(spread, NULL);
+	spread->blocks = rung__malloc_array(spread->block_count, sizeof(*spread->blocks));
+	spread->starts = rung__malloc_array(spread->block_count * (spread->bin_count + UINT64_C(1)), sizeof(*spread->starts));
+	spread->tile_bytes = csc->edge_count * 2 * sizeof(*spread->tiles);
+	spread->tiles = rung__map_pages(spread->tile_bytes);
+	/* all values of a pass without records at once, with them at least those of one block */
+	spread->values_max = csc->edge_count + RUNG__LINE_FLOATS * 2 * spread->block_count;
+	spread->values_max = RUNG__MAX(spread->values_max, (uint64_t)spread->block_edges * (1 + opts->width_max) + 2 * RUNG__LINE_FLOATS);
+	spread->values = rung__map_pages(spread->values_max * sizeof(*spread->values));
+	if (!spread->blocks || !spread->starts || !spread->tiles || !spread->values) {
+		rung__spread_close(spread);
+		return rung__fail(RUNG_E_NOMEM, "edge passes: no memory for %" PRIu64 " edges, 8 bytes each: give a memory budget, so that they "
+		                  "stay in files", csc->edge_count);
+	}
+	cut_blocks(spread, spread->blocks);
+	place_blocks(spread);
+	*spread_out = spread;
+	return 0;
+}
+
+static int run_in_memory(struct rung__spread *spread, const struct rung__spread_rule *rule)
+{
+	uint64_t begin = 0;
+
+	do {
+		uint64_t end = begin, floats = 0;
+		int rc;
+
+		while (end < spread->block_count) {
+			floats += rung__block_values_max(rule, &spread->blocks[end]);
+			if (floats > spread->values_max)
+				break;
+			end++;
+		}
+		rung__panel_run(spread, rule, spread->blocks + begin, end - begin, begin == 0, end == spread->block_count);
+		begin = end;
+		rc = rung__progress(spread->opts.progress, spread->opts.progress_ctx, "score", spread->rules_run, spread->opts.pass_total);
+		if (rc < 0)
+			return rc;
+	} while (begin < spread->block_count);
+	return 0;
+}
+
+int rung__spread_pass(struct rung__spread *spread, const struct rung__spread_rule *rule, double *sum_out)
+{
+	double sum = 0;
+	int rc;
+
+	spread->passes++;
+	spread->rules_run++;
+	rc = spread->edges ? rung__spread_run_files(spread, rule) : run_in_memory(spread, rule);
+	if (rc < 0)
+		return rc;
+	for (uint32_t bin = 0; bin < spread->bin_count; bin++)
+		sum += spread->bin_results[bin];
+	if (sum_out)
+		*sum_out = sum;
+	return 0;
+}
+
+int rung__spread_find_records(struct rung__spread *spread, const uint32_t *signatures)
+{
+	spread->signatures = signatures;
+	return spread->edges ? rung__spread_mark_mutual_files(spread) : rung__spread_mark_records(spread);
+}
+
+uint64_t rung__spread_passes(const struct rung__spread *spread)
+{
+	return spread->passes;
+}

@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The hand-off between a device and refill.
+ *
+ *     caller: gather on its stream -> [gathered?] - misses -> sorter -> refill -+
+ *                                         \- none -> done                       |
+ *                                                                              |
+ *     done <- [scattered?] <- scatter on the device's stream <- parcels --------+
+ *                 \- slots that were copied from -> refill
+ *
+ * Two kernels with the refill between them. Misses are sorted by a separate thread (misses.c),
+ * because the copies of all requests wait for this one. One thread looks, in turn, which of the
+ * gathers and scatters in flight have run; no kernel waits for the host, no call waits for the
+ * device, and requests that hang on each other through the caller's streams cannot block one
+ * another. It is the one thread that puts rung's own work on the device after open, and refill
+ * makes no call to it.
+ *
+ * A look is a load of a word that the kernel stores last (kernels/finish.h), and no call to CUDA.
+ * While something is in flight the thread looks again after 20 us, less often the longer nothing
+ * is found, but after 100 us at the latest; otherwise it sleeps until it is woken. A kernel that
+ * never runs stores no word: therefore each request in flight is asked after every RUNG__CHECK_NS.
+ *
+ * Ids in plain host memory have their misses listed at submission (known.c): those go to the sorter
+ * at once, and parcels of theirs wait here until the gather has run.
+ *
+ * Where no row is cold there is no thread: who polls or waits finds out by itself (rung__handoff_settle).
+ *
+ * Errors. What the device says of a gather or a scatter fails that request. A device that has broken down says the same of all, so
+ * all fail and none hangs. Ids outside fail a request when its gather has run; its misses are then not read.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "store/store_internal.h"
+#include "base/thread.h"
+
+#define SLACK_NS 2000      /* of the timer: by default the kernel adds 50 us */
+#define STOP_WAIT_S 60     /* a device that has not answered for so long is given up */
+
+struct rung__handoff {
+	struct rung_store *store;
+	const struct rung__device_ops *ops;
+	struct rung__device *device;
+	struct rung_request **active;      /* [request_count], in order of submission */
+	uint32_t active_count;
+	bool looking;                      /* something is on its way on the device */
+	uint64_t now_ns;                   /* of this round of looks */
+	uint64_t found_ns;                 /* of the last one that found something */
+	bool stop;
+	char error[RUNG__ERROR_BYTES];     /* of the last scatter that failed */
+
+	/* under store->lock */
+	struct rung_request *inbox_head, *inbox_tail;   /* gathers that were started */
+	struct rung__parcels parcels;
+	pthread_cond_t work;
+	pthread_t thread;
+	struct rung__end end;
+};
+
+static void push(struct rung__parcels *list, struct rung__parcel *parcel)
+{
+	parcel->next = NULL;
+	if (list->tail)
+		list->tail->next = parcel;
+	else
+		list->head = parcel;
+	list->tail = parcel;
+}
+
+static struct rung__parcel *pop(struct rung__parcels *list)
+{
+	struct rung__parcel *parcel = list->head;
+
+	if (!parcel)
+		return NULL;
+	list->head = parcel->next;
+	if (!list->head)
+		list->tail = NULL;
+	return parcel;
+}
+
+/* ---- the thread ---- */
+
+/* That sent it. */
+static struct rung__refill *refill_of(const struct rung__handoff *h, const struct rung__parcel *parcel)
+{
+	return h->store->refills[parcel->part - parcel->part->request->parts];
+}
+
+static void end(struct rung__handoff *h, uint32_t active_idx)
+{
+	struct rung_request *request = h->active[active_idx];
+
+	memmove(&h->active[active_idx], &h->active[active_idx + 1], (--h->active_count - active_idx) * sizeof(*h->active));
+	rung__request_finish(request, request->status);
+}
+
+/* Its rows may go to the output now: what was on the stream before the gather has ended. */
+static void may_copy(struct rung__handoff *h, struct rung_request *request)
+{
+	atomic_store_explicit(&request->may_copy, true, memory_order_relaxed);
+	for (uint32_t f = 0; f < h->store->refill_count; f++)
+		rung__refill_may_copy(h->store->refills[f]);
+}
+
+/* @return true when the request has ended */
+static bool look_at_gather(struct rung__handoff *h, uint32_t active_idx)
+{
+	struct rung_request *request = h->active[active_idx];
+	struct rung__found found;
+	int rc = h->ops->gathered(h->device, rung__request_index(request),
+	                          rung__check_is_due(request, h->now_ns), &found);
+
+	if (rc == 0) {
+		h->looking = true;
+		return false;
+	}
+	h->found_ns = h->now_ns;
+	if (rc < 0)
+		rung__request_fail(request, rc, rung_last_error());
+	else
+		rung__found_take(request, &found);
+	if (request->status == 0 && request->misses.count > 0 && h->stop)
+		rung__request_fail(request, RUNG_E_CANCELED, "the store was closed while the request was in flight");
+	request->reading = true;
+	if (request->known && request->misses.count > 0) {   /* refill has them already */
+		may_copy(h, request);
+		return false;
+	}
+	if (request->status < 0 || request->misses.count == 0) {
+		request->read_through = true;
+		end(h, active_idx);
+		return true;
+	}
+	rung__sorter_take(h->store->sorter, request);
+	return false;
+}
+
+/* Each frame was pinned once for a run of entries. */
+static void unpin_frames(struct rung__handoff *h, const struct rung__parcel *parcel)
+{
+	const struct rung__pool *pool = &h->store->pool;
+	const uint64_t *places = parcel->part->request->misses.ranks_tmp;
+	bool locked = false;
+
+	for (uint64_t i = parcel->first; i < parcel->first + parcel->count; i++) {
+		if (places[i] < pool->frames_at || (i > parcel->first && places[i] == places[i - 1]))
+			continue;
+		if (!locked)
+			rung__cache_lock(h->store->cache);
+		locked = true;
+		rung__cache_unpin(h->store->cache,
+		                  (uint32_t)((places[i] - pool->frames_at) / pool->frame_bytes));
+	}
+	if (locked)
+		rung__cache_unlock(h->store->cache);
+}
+
+static void give_back(struct rung__handoff *h, const struct rung__parcel *parcel)
+{
+	unpin_frames(h, parcel);
+	if (parcel->slot_head != RUNG__SLOT_NONE)
+		rung__refill_return(refill_of(h, parcel), parcel->slot_head);
+}
+
+static void scatter_failed(struct rung__handoff *h, struct rung_request *request, int rc)
+{
+	if (request->device_status == 0)
+		request->device_status = rc;
+	snprintf(h->error, sizeof(h->error), "%s", rung_last_error());
+}
+
+/* What divides every place that a row can have in the pool. */
+static uint64_t places_align(const struct rung_store *store)
+{
+	const struct rung__layout *layout = &store->shape.layout;
+	uint64_t ored = store->shape.slot_bytes | layout->data_offset | layout->row_stride | store->sector_bytes | store->pool.frames_at |
+	                store->pool.frame_bytes;
+
+	return ored & (0 - ored);
+}
+
+static int launch(struct rung__handoff *h, const struct rung_request *request, const struct rung__parcel *parcel, uint32_t idx)
+{
+	struct rung__scatter scatter = {
+		.first = parcel->first,
+		.count = parcel->count,
+		.slots = h->store->pool.base,
+		.offset_align = places_align(h->store),
+		.out = request->out,
+		.out_stride = request->out_stride,
+		.idx = idx,
+	};
+	int rc = h->ops->scatter(h->device, rung__request_index(request), &scatter);
+
+	if (rc == 0)
+		rung__count(&h->store->counters.scatters, 1);
+	return rc;
+}
+
+static bool is_lost(const struct rung_request *request)
+{
+	return request->device_status < 0 || (request->read_through && request->status < 0);
+}
+
+/* Put parcels that wait on the device, as far as it has room; those of a request that has failed are not worth it. */
+static void launch_parcels(struct rung__handoff *h, struct rung_request *request)
+{
+	struct rung__parcel *parcel;
+
+	while (request->scatter_count < RUNG__SCATTERS_MAX && (parcel = pop(&request->waiting)) != NULL) {
+		uint32_t idx = (request->scatter_first + request->scatter_count) % RUNG__SCATTERS_MAX;
+		int rc = 0;
+
+		if (parcel->count > 0 && !is_lost(request)) {
+			rc = launch(h, request, parcel, idx);
+			if (rc == 0) {
+				request->scatters[idx] = parcel;
+				request->scatter_count++;
+				continue;
+			}
+			scatter_failed(h, request, rc);
+		}
+		give_back(h, parcel);
+	}
+}
+
+static void look_at_scatters(struct rung__handoff *h, struct rung_request *request)
+{
+	while (request->scatter_count > 0) {
+		uint32_t idx = request->scatter_first;
+		int rc = h->ops->scattered(h->device, rung__request_index(request), idx,
+		                           rung__check_is_due(request, h->now_ns));
+
+		if (rc == 0)
+			return;
+		h->found_ns = h->now_ns;
+		if (rc < 0)
+			scatter_failed(h, request, rc);
+		request->scatter_first = (idx + 1) % RUNG__SCATTERS_MAX;
+		request->scatter_count--;
+		give_back(h, request->scatters[idx]);
+	}
+}
+
+/* Those who only want to put work behind it need not wait any longer. */
+static void say_launched(struct rung_request *request)
+{
+	if (atomic_load_explicit(&request->state, memory_order_relaxed) != RUNG__REQUEST_BUSY)
+		return;
+	pthread_mutex_lock(&request->lock);
+	atomic_store_explicit(&request->state, RUNG__REQUEST_LAUNCHED, memory_order_release);
+	pthread_cond_broadcast(&request->done);
+	pthread_mutex_unlock(&request->lock);
+}
+
+static void look_at_reads(struct rung__handoff *h, uint32_t active_idx)
+{
+	struct rung_request *request = h->active[active_idx];
+
+	look_at_scatters(h, request);
+	launch_parcels(h, request);
+	if (request->scatter_count > 0)
+		h->looking = true;
+	if (!request->read_through || request->waiting.head)
+		return;
+	if (request->scatter_count > 0) {
+		if (!is_lost(request))
+			say_launched(request);
+		return;
+	}
+	if (request->device_status < 0)
+		rung__request_fail(request, request->device_status, h->error);
+	end(h, active_idx);
+}
+
+static void take_inbox(struct rung__handoff *h)
+{
+	struct rung_request *next;
+
+	for (struct rung_request *request = h->inbox_head; request; request = next) {
+		next = request->next;
+		h->active[h->active_count++] = request;
+	}
+	h->inbox_head = h->inbox_tail = NULL;
+}
+
+static void take_parcels(struct rung__handoff *h)
+{
+	struct rung__parcel *parcel;
+
+	while ((parcel = pop(&h->parcels)) != NULL) {
+		struct rung_request *request = parcel->part->request;
+
+		if (parcel->last && --request->lasts_left == 0)
+			request->read_through = true;
+		push(&request->waiting, parcel);
+	}
+}
+
+/* Sleep until there is something new, or until it is time to look again. */
+static void take_work(struct rung__handoff *h)
+{
+	struct timespec until = rung__deadline(rung__look_ns(h->now_ns - h->found_ns));
+	struct rung_store *store = h->store;
+	bool work;
+
+	pthread_mutex_lock(&store->lock);
+	while (!h->inbox_head && !h->parcels.head && (h->stop || !store->stop)) {
+		if (h->looking) {
+			if (pthread_cond_timedwait(&h->work, &store->lock, &until) == ETIMEDOUT)
+				break;
+		} else {
+			if (h->stop && h->active_count == 0)
+				break;
+			pthread_cond_wait(&h->work, &store->lock);
+		}
+	}
+	h->stop = store->stop;
+	work = h->inbox_head || h->parcels.head;
+	take_inbox(h);
+	take_parcels(h);
+	pthread_mutex_unlock(&store->lock);
+	h->now_ns = rung__now_ns();
+	if (work)
+		h->found_ns = h->now_ns;
+}
+
+static void *handoff_main(void *ctx)
+{
+	struct rung__handoff *h = ctx;
+
+	prctl(PR_SET_TIMERSLACK, SLACK_NS);
+	h->ops->adopt(h->device);   /* if it fails, so will what follows, and say so */
+	do {
+		take_work(h);
+		h->looking = false;
+		for (uint32_t i = h->active_count; i-- > 0;) {   /* from the end, since one may leave the list */
+			if (!h->active[i]->reading && look_at_gather(h, i))
+				continue;
+			if (h->active[i]->reading)
+				look_at_reads(h, i);
+		}
+	} while (!h->stop || h->active_count > 0);
+	rung__end_reach(&h->end);
+	return NULL;
+}
+
+/* ---- from the other threads ---- */
+
+/* GPU memory goes with the process that took it. */
+static int check_alive(const struct rung_store *store)
+{
+	struct pollfd other = { .fd = store->alive_fd, .events = POLLIN };
+
+	if (store->alive_fd < 0 || poll(&other, 1, 0) <= 0)
+		return 0;
+	return rung__fail(RUNG_E_NODEV, "gather: the process that shared the store has closed it or is gone, and its GPU memory with it: "
+	                  "attach again when it is back");
+}
+
+int rung__handoff_submit(struct rung_request *request, const struct rung_ids *ids, void *out, size_t out_stride,
+                         struct CUstream_st *stream)
+{
+	struct rung_store *store = request->store;
+	struct rung__handoff *h = store->handoff;
+	struct rung_ids ranks;
+	uint64_t misses;
+	int rc = check_alive(store);
+
+	request->id_dtype = ids->dtype;
+	request->misses.count = 0;
+	if (rc == 0 && ids->count > 0)
+		rc = store->device_ops->check_ids(store->device, ids->data);
+	if (rc < 0)
+		return rc;
+	request->known = rc == 1;
+	if (request->known) {
+		rc = rung__known_list(request, ids, &ranks);
+		ids = &ranks;
+	}
+	if (rc == 0)
+		rc = store->device_ops->gather(store->device, rung__request_index(request), ids,
+		                               request->known, out, out_stride, stream);
+	if (rc < 0)
+		return rc;
+	atomic_store_explicit(&request->may_copy, false, memory_order_relaxed);
+	request->reading = request->read_through = false;
+	request->device_status = 0;
+	request->scatter_first = request->scatter_count = 0;
+	request->next = NULL;
+	misses = request->misses.count;
+	atomic_store_explicit(&request->state, RUNG__REQUEST_BUSY, memory_order_relaxed);
+	if (!h)
+		return 0;
+	pthread_mutex_lock(&store->lock);
+	if (h->inbox_tail)
+		h->inbox_tail->next = request;
+	else
+		h->inbox_head = request;
+	h->inbox_tail = request;
+	pthread_cond_signal(&h->work);
+	pthread_mutex_unlock(&store->lock);
+	if (request->known && misses > 0)   /* it is in flight until they have been read */
+		rung__sorter_take(store->sorter, request);
+	return 0;
+}
+
+void rung__handoff_take(struct rung__handoff *h, struct rung__parcel *parcel)
+{
+	pthread_mutex_lock(&h->store->lock);
+	push(&h->parcels, parcel);
+	pthread_cond_signal(&h->work);
+	pthread_mutex_unlock(&h->store->lock);
+}
+
+static void free_handoff(struct rung__handoff *h)
+{
+	rung__end_fini(&h->end);
+	pthread_cond_destroy(&h->work);
+	rung__free(h->active);
+	rung__free(h);
+}
+
+int rung__handoff_start(struct rung_store *store)
+{
+	struct rung__handoff *h = rung__zalloc(sizeof(*h));
+	int rc;
+
+	if (!h)
+		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
+	h->store = store;
+	h->ops = store->device_ops;
+	h->device = store->device;
+	rung__cond_init(&h->work);
+	rung__end_init(&h->end);
+	h->active = rung__malloc_array(store->request_count, sizeof(struct rung_request *));
+	if (!h->active) {
+		free_handoff(h);
+		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
+	}
+	rc = rung__thread_start(&h->thread, handoff_main, h);
+	if (rc != 0) {
+		free_handoff(h);
+		return rung__fail(RUNG_E_NOMEM, "store: the hand-off thread could not be started: %s", strerror(rc));
+	}
+	store->handoff = h;
+	return 0;
+}
+
+int rung__handoff_stop(struct rung__handoff *h)
+{
+	pthread_mutex_lock(&h->store->lock);
+	pthread_cond_signal(&h->work);
+	pthread_mutex_unlock(&h->store->lock);
+	if (!rung__end_join(&h->end, h->thread, STOP_WAIT_S * 1000000000ull)) {
+		return rung__fail(RUNG_E_TIMEDOUT,
+		                  "device %s: requests in flight have not ended for %d s: "
+		                  "the GPU or a drive is stuck; the store's memory is left",
+		                  h->ops->name, STOP_WAIT_S);
+	}
+	free_handoff(h);
+	return 0;
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Misses between the gather that found them and refill: sorted, made known to the cache, cut into a
+ * part for each file, queued.
+ *
+ * On the CPU the submitting thread does that. With a device a separate thread does, the sorter, one
+ * for all files of the store. 200 k misses take milliseconds, and the two threads that could do it
+ * instead have no such time: while the hand-off sorted, no copy of another request would be
+ * launched and no slot would be returned; while a refill thread sorted, no read of its file would
+ * be reaped or sent. The sorter may also wait for the cache, up to 100 ms where another process is
+ * stopped with its lock.
+ */
+#include <string.h>
+
+#include "sort/radix.h"
+#include "store/store_internal.h"
+#include "base/thread.h"
+
+struct rung__sorter {
+	struct rung_store *store;
+	/* under store->lock: requests with misses, oldest first */
+	struct rung_request *head, *tail;
+	bool stop;
+	pthread_cond_t work;
+	pthread_t thread;
+};
+
+/*
+ * A part for each file that has some of the misses; those of one file are brought together, and
+ * stay in order.
+ */
+static void make_parts(struct rung_request *request)
+{
+	const struct rung__layout *layout = &request->store->shape.layout;
+	struct rung__misses *misses = &request->misses;
+	uint64_t at[RUNG__FILES_MAX + 1] = { 0 };
+	uint32_t parts = 0;
+
+	if (layout->file_count == 1) {
+		at[1] = misses->count;
+	} else {
+		for (uint64_t i = 0; i < misses->count; i++)
+			at[rung__row_file(layout, misses->ranks[i]) + 1]++;
+		for (uint64_t f = 0; f < layout->file_count; f++)
+			at[f + 1] += at[f];
+		memcpy(misses->ranks_tmp, misses->ranks, misses->count * sizeof(*misses->ranks));
+		memcpy(misses->rows_tmp, misses->rows, misses->count * sizeof(*misses->rows));
+		for (uint64_t i = 0; i < misses->count; i++) {
+			uint64_t to = at[rung__row_file(layout, misses->ranks_tmp[i])]++;
+
+			misses->ranks[to] = misses->ranks_tmp[i];
+			misses->rows[to] = misses->rows_tmp[i];
+		}
+		/* each is at the begin of the next one now */
+		memmove(at + 1, at, layout->file_count * sizeof(*at));
+		at[0] = 0;
+	}
+	for (uint64_t f = 0; f < layout->file_count; f++) {
+		request->parts[f] = (struct rung__part){
+			.request = request,
+			.first = at[f],
+			.end = at[f + 1],
+			.cursor = at[f],
+			.elsewhere = RUNG__NODE_NONE,
+			.placed = at[f],
+			.parcel_first = at[f],
+			.held_head = RUNG__SLOT_NONE,
+		};
+		parts += at[f] < at[f + 1];
+	}
+	request->lasts_left = parts;
+	atomic_store_explicit(&request->parts_left, parts, memory_order_relaxed);
+}
+
+/* Tell the cache which batch this is. */
+static void begin_batch(struct rung_request *request)
+{
+	struct rung__misses *misses = &request->misses;
+	uint64_t distinct = 0;
+
+	for (uint64_t i = 0; i < misses->count; i++) {
+		if (distinct == 0 || misses->ranks[i] != misses->ranks_tmp[distinct - 1])
+			misses->ranks_tmp[distinct++] = misses->ranks[i];
+	}
+	rung__cache_begin(request->store->cache, misses->ranks_tmp, distinct, &request->batch);
+}
+
+/*
+ * Rows that were left where they were lie by vertex: misses go in that order then, so that those
+ * near each other share reads as well. links and frames are refill's, which does not have them yet.
+ */
+static void sort_by_vertex(struct rung_request *request)
+{
+	const struct rung__layout *layout = &request->store->shape.layout;
+	struct rung__misses *misses = &request->misses;
+	uint64_t *vertices = misses->links;
+	uint32_t *order = misses->frames;
+
+	for (uint64_t i = 0; i < misses->count; i++) {
+		vertices[i] = rung__id_get(layout->vertex_of_rank, (unsigned)layout->vertex_bytes,
+		                           misses->ranks[i]);
+		order[i] = (uint32_t)i;
+	}
+	rung__radix_sort_pairs(vertices, order, misses->ranks_tmp, misses->rows_tmp, misses->count,
+	                       rung__rank_bits(request->store));
+	for (uint64_t i = 0; i < misses->count; i++) {
+		misses->ranks_tmp[i] = misses->ranks[order[i]];
+		misses->rows_tmp[i] = misses->rows[order[i]];
+	}
+	memcpy(misses->ranks, misses->ranks_tmp, misses->count * sizeof(*misses->ranks));
+	memcpy(misses->rows, misses->rows_tmp, misses->count * sizeof(*misses->rows));
+}
+
+/* Rank bits that can differ: fewer passes of the sort. */
+unsigned rung__rank_bits(const struct rung_store *store)
+{
+	return 64u - (unsigned)__builtin_clzll(store->shape.vertex_count | 1);
+}
+
+void rung__misses_queue(struct rung_request *request)
+{
+	struct rung_store *store = request->store;
+	struct rung__misses *misses = &request->misses;
+	bool has[RUNG__FILES_MAX];
+
+	rung__radix_sort_pairs(misses->ranks, misses->rows, misses->ranks_tmp, misses->rows_tmp,
+	                       misses->count, rung__rank_bits(store));
+	if (store->cache)
+		begin_batch(request);
+	if (store->shape.layout.vertex_of_rank)
+		sort_by_vertex(request);
+	make_parts(request);
+	/* the request is refill's as soon as the last part is queued */
+	for (uint32_t f = 0; f < store->refill_count; f++)
+		has[f] = request->parts[f].end > request->parts[f].first;
+	for (uint32_t f = 0; f < store->refill_count; f++) {
+		if (has[f])
+			rung__refill_queue(store->refills[f], &request->parts[f]);
+	}
+}
+
+/* ---- the sorter ---- */
+
+/* @return the oldest request; NULL: there will be no other */
+static struct rung_request *take_oldest(struct rung__sorter *sorter)
+{
+	struct rung_store *store = sorter->store;
+	struct rung_request *request;
+
+	pthread_mutex_lock(&store->lock);
+	while (!sorter->head && !sorter->stop)
+		pthread_cond_wait(&sorter->work, &store->lock);
+	request = sorter->head;
+	if (request)
+		sorter->head = request->sort_next;
+	if (!sorter->head)
+		sorter->tail = NULL;
+	pthread_mutex_unlock(&store->lock);
+	return request;
+}
+
+static void *sorter_main(void *ctx)
+{
+	struct rung__sorter *sorter = ctx;
+	struct rung_request *request;
+
+	pthread_setname_np(pthread_self(), "rung-sorter");
+	while ((request = take_oldest(sorter)) != NULL)
+		rung__misses_queue(request);
+	return NULL;
+}
+
+int rung__sorter_start(struct rung_store *store)
+{
+	struct rung__sorter *sorter = rung__zalloc(sizeof(*sorter));
+	int rc;
+
+	if (!sorter)
+		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
+	sorter->store = store;
+	rung__cond_init(&sorter->work);
+	rc = rung__thread_start(&sorter->thread, sorter_main, sorter);
+	if (rc != 0) {
+		pthread_cond_destroy(&sorter->work);
+		rung__free(sorter);
+		return rung__fail(RUNG_E_NOMEM, "store: the sorter thread could not be started: %s",
+		                  strerror(rc));
+	}
+	store->sorter = sorter;
+	return 0;
+}
+
+void rung__sorter_take(struct rung__sorter *sorter, struct rung_request *request)
+{
+	pthread_mutex_lock(&sorter->store->lock);
+	request->sort_next = NULL;
+	if (sorter->tail)
+		sorter->tail->sort_next = request;
+	else
+		sorter->head = request;
+	sorter->tail = request;
+	pthread_cond_signal(&sorter->work);
+	pthread_mutex_unlock(&sorter->store->lock);
+}
+
+void rung__sorter_stop(struct rung__sorter *sorter)
+{
+	struct rung_store *store = sorter->store;
+
+	pthread_mutex_lock(&store->lock);
+	sorter->stop = true;
+	pthread_cond_signal(&sorter->work);
+	pthread_mutex_unlock(&store->lock);
+	pthread_join(sorter->thread, NULL);
+	pthread_cond_destroy(&sorter->work);
+	rung__free(sorter);
+	store->sorter = NULL;
+}

@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing the store, and its counters. */
+#include <string.h>
+#include <unistd.h>
+
+#include "plan/plan_internal.h"
+#include "share/share.h"
+#include "base/thread.h"
+
+#define REQUESTS_DEFAULT 8u
+#define REQUESTS_MAX 4096u
+#define BATCH_ROWS_DEFAULT (1u << 20)
+#define QUEUE_DEPTH_DEFAULT 64u
+#define CLOSE_WAIT_NS 60000000000ull
+#define SYNC_REQUESTS 2u            /* kept for rung_gather, which may block on them: its own always complete */
+
+static int take_opts(const struct rung_store_opts *user_opts, struct rung_store_opts *opts)
+{
+	int rc = rung__opts_take(opts, sizeof(*opts), user_opts, "rung_store_opts");
+
+	if (rc < 0)
+		return rc;
+	opts->requests_max = opts->requests_max ? opts->requests_max : REQUESTS_DEFAULT;
+	opts->batch_rows_max = opts->batch_rows_max ? opts->batch_rows_max : BATCH_ROWS_DEFAULT;
+	opts->queue_depth = opts->queue_depth ? opts->queue_depth : QUEUE_DEPTH_DEFAULT;
+	if (opts->requests_max > REQUESTS_MAX)
+		return rung__fail(RUNG_E_INVAL, "requests_max %u is above %u", opts->requests_max, REQUESTS_MAX);
+	if ((unsigned)opts->engine > RUNG_ENGINE_NVME)
+		return rung__fail(RUNG_E_INVAL, "engine %d is none: give RUNG_ENGINE_AUTO, _IO_URING, _PREAD, _IO_URING_POLL or _NVME",
+		                  (int)opts->engine);
+	return 0;
+}
+
+static void fini_requests(struct rung_store *store)
+{
+	for (uint32_t i = 0; i < store->request_count; i++) {
+		struct rung_request *request = &store->requests[i];
+
+		rung__unmap_pages(request->misses.ranks, rung__request_bytes(store));
+		rung__unmap_pages(request->misses.links, rung__request_own_bytes(store));
+		pthread_cond_destroy(&request->done);
+		pthread_mutex_destroy(&request->lock);
+	}
+	rung__free(store->requests);
+}
+
+/* The kernel gives the pages as they are first used. */
+static bool init_request(struct rung_store *store, struct rung_request *request)
+{
+	uint64_t *block = rung__map_growing(rung__request_bytes(store));
+	uint64_t *own = rung__map_growing(rung__request_own_bytes(store));
+
+	if (!block || !own) {
+		rung__unmap_pages(block, rung__request_bytes(store));
+		rung__unmap_pages(own, rung__request_own_bytes(store));
+		return false;
+	}
+	request->store = store;
+	request->parts[0].request = request;
+	request->misses = (struct rung__misses){ .ranks = block, .links = own };
+	rung__misses_lay_out(&request->misses, store->opts.batch_rows_max);
+	pthread_mutex_init(&request->lock, NULL);
+	rung__cond_init(&request->done);
+	return true;
+}
+
+static int init_requests(struct rung_store *store)
+{
+	uint32_t wanted = store->opts.requests_max + SYNC_REQUESTS;
+
+	store->requests = rung__zalloc_array(wanted, sizeof(*store->requests));
+	for (uint32_t i = 0; store->requests && i < wanted; i++) {
+		struct rung_request *request = &store->requests[i];
+		struct rung_request **list = i < store->opts.requests_max ? &store->free_list : &store->sync_free_list;
+
+		if (!init_request(store, request))
+			break;
+		request->next = *list;
+		*list = request;
+		store->request_count++;
+	}
+	if (store->request_count < wanted)
+		return rung__fail(RUNG_E_NOMEM, "store: no memory for %u requests of %u rows", wanted, store->opts.batch_rows_max);
+	return 0;
+}
+
+/* Move a map, which rung_malloc'ed memory holds, into whole pages: those that others can have, or those that a device can pin. */
+static int move_map(const struct rung_store *store, const char *name, uint64_t bytes, void **map, struct rung__segment *memory)
+{
+	void *loaded = *map;
+	int rc = 0;
+
+	if (store->share) {
+		rc = rung__segment_create(name, bytes, memory);
+	} else {
+		*memory = (struct rung__segment){ .base = rung__map_pages(bytes), .bytes = bytes, .fd = -1 };
+		if (!memory->base)
+			rc = rung__fail(RUNG_E_NOMEM, "store: no memory for %" PRIu64 " bytes of %s", bytes, name);
+	}
+	if (rc < 0)
+		return rc;
+	*map = memcpy(memory->base, loaded, bytes);
+	rung__free(loaded);
+	return store->share ? rung__segment_seal(name, memory) : 0;
+}
+
+static int load_map(struct rung_store *store, const struct rung_dataset *ds)
+{
+	struct rung_array_info array;
+	int rc;
+
+	if (!store->opts.vertex_ids)
+		return 0;
+	rc = rung_dataset_load_array(ds, "rank_of_vertex", &array, &store->rank_of_vertex);   /* checks every entry */
+	if (rc < 0)
+		return rc;
+	store->shape.map_bytes = array.row_bytes;
+	if (!store->share && !store->device_ops)
+		return 0;
+	return move_map(store, "rung-map", array.row_count * array.row_bytes, &store->rank_of_vertex, &store->map_memory);
+}
+
+void rung__store_set_vertices(struct rung_store *store, void *vertex_of_rank)
+{
+	store->vertex_of_rank = vertex_of_rank;
+	store->shape.layout.vertex_of_rank = store->features.layout.vertex_of_rank = vertex_of_rank;
+}
+
+/* Where rows that were left in their source lie. */
+static int load_vertices(struct rung_store *store, const struct rung_dataset *ds)
+{
+	struct rung_array_info array;
+	void *vertices;
+	int rc;
+
+	if (store->shape.layout.vertex_bytes == 0)
+		return 0;
+	rc = rung_dataset_load_array(ds, "vertex_of_rank", &array, &vertices);   /* checks every entry */
+	if (rc < 0)
+		return rc;
+	if (store->share)
+		rc = move_map(store, "rung-vertices", array.row_count * array.row_bytes, &vertices, &store->vertices_memory);
+	rung__store_set_vertices(store, vertices);
+	return rc;
+}
+
+/* Nothing is read any more once all rows are in memory; those who attach may have to load some. */
+static void drop_vertices(struct rung_store *store)
+{
+	if (store->refill_count > 0 || store->share)
+		return;
+	if (!store->vertices_memory.base)
+		rung__free(store->vertex_of_rank);
+	rung__segment_fini(&store->vertices_memory);
+	rung__store_set_vertices(store, NULL);
+}
+
+/* Anonymous memory, which gets huge pages everywhere, unless others are to have it too. */
+static int take_host(struct rung_store *store, uint64_t rows)
+{
+	uint64_t bytes = rung__align_up(rows * store->shape.layout.row_stride, RUNG__PAGE_BYTES);   /* inside the file's size, which was checked */
+
+	if (store->share)
+		return rung__segment_create("rung-host", bytes, &store->host_memory);
+	store->host_memory = (struct rung__segment){ .base = rung__map_pages(bytes), .bytes = bytes, .fd = -1 };
+	if (!store->host_memory.base)
+		return rung__fail(RUNG_E_NOMEM, "host tier: no memory for %" PRIu64 " rows (%" PRIu64 " bytes): give a smaller host budget", rows, bytes);
+	return 0;
+}
+
+static int open_host(struct rung_store *store)
+{
+	struct rung__tier_args args = {
+		.features = &store->features,
+		.rank_first = store->shape.tiers[RUNG__TIER_HOST].rank_first,
+		.row_count = store->shape.tiers[RUNG__TIER_HOST].row_count,
+		.loaded = store->attached,
+	};
+	int rc = 0;
+
+	if (args.row_count == 0)
+		return 0;
+	if (!store->attached)
+		rc = take_host(store, args.row_count);
+	if (rc < 0)
+		return rc;
+	if (!store->attached)
+		rung__store_bind(store, store->host_memory.base, &store->shape.places.host);
+	args.memory = store->host_memory.base;
+	rc = rung__host_tier.open(&args, &store->host);
+	if (rc < 0)
+		return rc;
+	rung__host_tier.view(store->host, &store->host_view);
+	return store->share ? rung__segment_seal("rung-host", &store->host_memory) : 0;
+}
+
+/* Pool, cache, and a refill thread for each file. */
+static int open_cold(struct rung_store *store, const struct rung__tier_ops *ops, int cache_fd)
+{
+	struct rung__tier_args args = {
+		.features = &store->features,
+		.rank_first = store->shape.tiers[RUNG__TIER_NVME].rank_first,
+		.row_count = store->shape.tiers[RUNG__TIER_NVME].row_count,
+		.queue_depth = (uint32_t)RUNG__MIN(store->opts.queue_depth, store->shape.slot_count),
+		.engine = store->opts.engine,
+		.buffered = store->opts.buffered,
+		.gap_bytes = store->opts.gap_bytes,
+	};
+	int rc;
+
+	if (args.row_count == 0)
+		return 0;
+	rc = rung__pool_open(store, cache_fd);
+	for (uint32_t f = 0; rc == 0 && f < store->shape.layout.file_count; f++) {
+		args.file_idx = f;
+		rc = rung__refill_start(store, f, ops, &args);
+		store->refill_count += rc == 0;
+	}
+	for (uint32_t f = 0; f < store->refill_count; f++) {
+		uint32_t align = rung__refill_align(store->refills[f]);
+
+		store->sector_bytes = f == 0 ? align : RUNG__MIN(store->sector_bytes, align);
+	}
+	return rc;
+}
+
+static void init_locks(struct rung_store *store)
+{
+	pthread_mutex_init(&store->lock, NULL);
+	pthread_cond_init(&store->freed, NULL);
+}
+
+int rung__store_open_tiers(struct rung_store *store, const struct rung__tier_ops *fetchable,
+                           const struct rung__gpu_handle *peer_handles, int cache_fd)
+{
+	int rc = rung__store_place(store);
+
+	if (rc == 0)
+		rc = open_host(store);
+	if (rc == 0 && store->device_ops)
+		rc = rung__store_open_device(store, peer_handles);
+	if (rc == 0)
+		rc = open_cold(store, fetchable, cache_fd);
+	if (rc == 0 && store->device && store->refill_count > 0)
+		rc = rung__sorter_start(store);
+	if (rc == 0 && store->sorter)
+		rc = rung__handoff_start(store);
+	if (rc == 0)
+		rc = rung__store_look(store);
+	rung_topology_destroy(store->topology);
+	store->topology = NULL;
+	drop_vertices(store);
+	return rc;
+}
+
+static void free_store(struct rung_store *store, bool leave_peer)
+{
+	rung__pool_close(store);
+	if (store->device)
+		store->device_ops->close(store->device, leave_peer);
+	if (store->known_ranks)
+		rung__unmap_pages(store->known_ranks, store->known_bytes);
+	if (store->alive_fd >= 0)
+		close(store->alive_fd);
+	if (store->host)
+		rung__host_tier.close(store->host);
+	rung__features_close(&store->features);
+	if (!store->map_memory.base)
+		rung__free(store->rank_of_vertex);
+	if (!store->vertices_memory.base)
+		rung__free(store->vertex_of_rank);
+	rung__segment_fini(&store->map_memory);
+	rung__segment_fini(&store->vertices_memory);
+	rung__segment_fini(&store->host_memory);
+	rung__free(store->places);
+	rung__free(store->place_list);
+	rung__free(store->dataset_dir);
+	fini_requests(store);
+	pthread_cond_destroy(&store->freed);
+	pthread_mutex_destroy(&store->lock);
+	rung__free(store);
+}
+
+int rung__store_new(const struct rung_store_opts *user_opts, struct rung_store **store_out)
+{
+	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
+	struct rung_store *store;
+	int rc = take_opts(user_opts, &opts);
+
+	if (rc < 0)
+		return rc;
+	store = rung__zalloc(sizeof(*store));
+	if (!store)
+		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
+	store->opts = opts;
+	store->alive_fd = -1;
+	init_locks(store);
+	rc = init_requests(store);
+	if (rc < 0) {
+		free_store(store, false);
+		return rc;
+	}
+	*store_out = store;
+	return 0;
+}
+
+static struct rung__shape shape_of(const struct rung_dataset_info *info, const struct rung_plan *plan)
+{
+	struct rung__shape shape = {
+		.vertex_count = info->vertex_count,
+		.array = info->features,
+		.slot_count = plan->slots.slot_count / plan->file_count,
+		.slot_bytes = plan->slots.slot_bytes,
+		.frame_count = plan->cache.row_count,
+		.frame_bytes = plan->cache.frame_bytes,
+		.map_on_gpu = plan->device.map_on_gpu != 0,
+		.places = plan->places,
+	};
+
+	for (unsigned t = 0; t < RUNG__TIER_COUNT; t++) {
+		shape.tiers[t].rank_first = plan->tiers[t].rank_first;
+		shape.tiers[t].row_count = plan->tiers[t].row_count;
+	}
+	return shape;
+}
+
+/* The place is taken first, because loading takes long, and others are let in last. */
+static int open_all(struct rung_store *store, const struct rung_dataset *ds, const struct rung_plan *plan,
+                    const struct rung__tier_ops *fetchable)
+{
+	int rc = 0;
+
+	store->dataset_dir = rung__strdup(rung_dataset_dir(ds));
+	if (!store->dataset_dir)
+		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
+	if (store->opts.share_path)
+		rc = rung__share_reserve(store->opts.share_path, &store->share);
+	if (rc == 0)
+		rc = rung__features_open(ds, &store->features);
+	store->shape.layout = store->features.layout;
+	store->graph = plan->graph;
+	if (rc == 0 && plan->device.device == RUNG_DEVICE_CUDA)
+		rc = rung__store_choose_device(store, plan->gpus, plan->device.gpu_count);
+	if (rc == 0)
+		rc = load_map(store, ds);
+	if (rc == 0)
+		rc = load_vertices(store, ds);
+	if (rc == 0)
+		rc = rung__store_open_tiers(store, fetchable, NULL, -1);
+	if (rc == 0 && store->share)
+		return rung__share_start(store->share, store);
+	rung__features_close(&store->features);   /* tiers have their own descriptors */
+	return rc;
+}
+
+int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan *plan, const struct rung_store_opts *user_opts,
+                          const struct rung__tier_ops *fetchable, struct rung_store **store_out)
+{
+	const struct rung_dataset_info *info = rung_dataset_info(ds);
+	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
+	struct rung_store *store = NULL;
+	int rc = rung__opts_take(&opts, sizeof(opts), user_opts, "rung_store_opts");
+
+	if (rc < 0)
+		return rc;
+	opts.queue_depth = opts.queue_depth ? opts.queue_depth : plan->queue_depth;
+	opts.gap_bytes = opts.gap_bytes ? opts.gap_bytes : plan->choice.gap_bytes;
+	if (plan->vertex_count != info->vertex_count || plan->row_bytes != info->features.row_bytes)
+		return rung__fail(RUNG_E_INVAL, "%s: the plan was made for another dataset", rung_dataset_dir(ds));
+	if (opts.gpu)
+		return rung__fail(RUNG_E_INVAL, "%s: opts.gpu %d is for rung_store_attach(); name "
+		                  "the GPU in the options of the plan", rung_dataset_dir(ds),
+		                  *opts.gpu);
+	rc = rung__store_new(&opts, &store);
+	if (rc < 0)
+		return rc;
+	store->shape = shape_of(info, plan);
+	rc = open_all(store, ds, plan, fetchable);
+	if (rc < 0) {
+		rung_store_close(store);
+		return rc;
+	}
+	*store_out = store;
+	return 0;
+}
+
+int rung_store_open(const struct rung_dataset *ds, const struct rung_plan *plan, const struct rung_store_opts *opts,
+                    struct rung_store **store_out)
+{
+	return rung__store_open_over(ds, plan, opts, &rung__nvme_tier, store_out);
+}
+
+/* Gathers that were put before they had run, or never. */
+static int await_gathers(struct rung_store *store)
+{
+	uint64_t until_ns = rung__now_ns() + CLOSE_WAIT_NS;
+
+	for (uint32_t i = 0; i < store->request_count; i++) {
+		struct rung_request *request = &store->requests[i];
+		uint64_t now = rung__now_ns();
+
+		if (atomic_load(&request->state) != RUNG__REQUEST_FREE &&
+		    rung_request_wait(request, (int64_t)(until_ns > now ? until_ns - now : 0)) == RUNG_E_TIMEDOUT)
+			return rung__fail(RUNG_E_TIMEDOUT, "device %s: a gather has not ended for %llu s: the GPU is stuck; the store's memory is "
+			                  "left", store->device_ops->name, CLOSE_WAIT_NS / 1000000000u);
+	}
+	return 0;
+}
+
+int rung_store_close(struct rung_store *store)
+{
+	int rc = 0;
+
+	if (!store)
+		return 0;
+	rung__share_stop(store->share);
+	pthread_mutex_lock(&store->lock);
+	store->stop = true;
+	pthread_mutex_unlock(&store->lock);
+	for (uint32_t f = 0; f < store->refill_count; f++)
+		rung__refill_cancel(store->refills[f]);
+	if (store->handoff)
+		rc = rung__handoff_stop(store->handoff);
+	else if (store->device)
+		rc = await_gathers(store);
+	if (store->sorter && rc == 0)
+		rung__sorter_stop(store->sorter);
+	for (uint32_t f = 0; f < store->refill_count && rc == 0; f++)
+		rc = rung__refill_stop(store->refills[f]);
+	if (rc < 0)   /* the device may still write into slots, and refill into requests: leave them be */
+		return rc;
+	rc = rung__share_end(store->share);
+	free_store(store, rc < 0);
+	return rc;
+}

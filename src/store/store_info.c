@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a store tells: its counters and what it serves; and memory that its gathers can write to. */
+#include <string.h>
+
+#include "store/store_internal.h"
+
+int rung_store_alloc(struct rung_store *store, uint64_t bytes, void **memory_out)
+{
+	if (store->device)
+		return store->device_ops->alloc(store->device, bytes, memory_out);
+	*memory_out = rung__malloc_huge(bytes);
+	return *memory_out ? 0 : rung__fail(RUNG_E_NOMEM, "store: no memory for %" PRIu64 " bytes", bytes);
+}
+
+void rung_store_free(struct rung_store *store, void *memory)
+{
+	if (store->device)
+		store->device_ops->free(store->device, memory);
+	else
+		rung__free(memory);
+}
+
+int rung_store_copy(struct rung_store *store, void *to, const void *from, uint64_t bytes)
+{
+	if (store->device)
+		return store->device_ops->copy(store->device, to, from, bytes);
+	memcpy(to, from, bytes);
+	return 0;
+}
+
+static uint64_t counter(const _Atomic uint64_t *value)
+{
+	return atomic_load_explicit(value, memory_order_relaxed);
+}
+
+static void fill_stats(const struct rung_store *store, struct rung_store_stats *stats)
+{
+	static const char *const names[] = {
+#define TIER_NAME(id, name) [id] = name,
+		RUNG__TIER_LIST(TIER_NAME)
+#undef TIER_NAME
+	};
+	const struct rung__counters *c = &store->counters;
+
+	for (unsigned t = rung__first_tier(store->device != NULL); t < RUNG__TIER_COUNT; t++) {
+		unsigned i = stats->tier_count++;
+
+		stats->tiers[i].name = names[t];
+		stats->tiers[i].rows = store->shape.tiers[t].row_count;
+		stats->tiers[i].hits = counter(&c->tier_hits[t]);
+		stats->tiers[i].bytes = stats->tiers[i].hits * store->shape.layout.row_bytes;
+	}
+	stats->requests = counter(&c->requests);
+	stats->request_errors = counter(&c->request_errors);
+	stats->host_waits = counter(&c->host_waits);
+	stats->scatters = counter(&c->scatters);
+	for (unsigned b = 0; b < RUNG_LATENCY_BUCKETS; b++)
+		stats->latency[b] = counter(&c->latency[b]);
+}
+
+int rung_store_stats(const struct rung_store *store, struct rung_store_stats *stats_out)
+{
+	struct rung_store_stats stats = { .engine = "none", .engine_why = "every row is in memory" };
+
+	if (store->device && !store->handoff)   /* nobody else counts what was put before it had run */
+		rung__request_harvest((struct rung_store *)store, false);
+	fill_stats(store, &stats);
+	for (uint32_t f = store->refill_count; f-- > 0;)   /* what is said of one engine is said of the first */
+		rung__refill_stats(store->refills[f], &stats);
+	if (store->cache) {
+		stats.cache_rows = store->shape.frame_count;
+		rung__cache_lock(store->cache);
+		stats.cache_rows_filled = rung__cache_filled_count(store->cache);
+		rung__cache_unlock(store->cache);
+		rung__cache_waits(store->cache, &stats.cache_timeouts, &stats.cache_wait_ns);
+	}
+	stats.cache_why = store->cache_why;
+	stats.places = store->places;
+	stats.place_count = store->place_count;
+	return rung__opts_give(stats_out, &stats, sizeof(stats), "rung_store_stats");
+}
+
+int rung_store_info(const struct rung_store *store, struct rung_store_info *info_out)
+{
+	struct rung_store_info info = {
+		.vertex_count = store->shape.vertex_count,
+		.features = store->shape.array,
+		.dataset_dir = store->dataset_dir,
+		.attached = store->attached,
+		.device = store->device ? RUNG_DEVICE_CUDA : RUNG_DEVICE_CPU,
+		.gpu = store->device ? store->gpus[0] : -1,
+		.gpu_count = (uint32_t)store->shape.gpu_count,
+		.map_on_gpu = store->device && store->shape.map_on_gpu && store->rank_of_vertex,
+	};
+
+	return rung__opts_give(info_out, &info, sizeof(info), "rung_store_info");
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a dataset's rows lie. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "file/file.h"
+#include "tier/tier.h"
+
+static const struct rung_dataset_file *find(const struct rung_dataset *ds, const char *name)
+{
+	const struct rung_dataset_file *file = NULL;
+
+	for (size_t i = 0; (file = rung_dataset_file(ds, i)) != NULL; i++) {
+		if (strcmp(file->name, name) == 0)
+			break;
+	}
+	return file;
+}
+
+/* The next file of a set. */
+static int open_file(const struct rung_dataset *ds, const char *name, struct rung__features *set)
+{
+	const struct rung_dataset_file *file = find(ds, name);
+	char *path;
+	int fd;
+
+	if (!file)
+		return rung__fail(RUNG_E_FORMAT, "%s: the manifest lists no file %s: stage it again", rung_dataset_dir(ds), name);
+	path = rung__format("%s/%s", rung_dataset_dir(ds), file->name);
+	if (!path)
+		return rung__fail(RUNG_E_NOMEM, "%s: out of memory", rung_dataset_dir(ds));
+	fd = rung__open_regular(AT_FDCWD, path, path, 0);
+	if (fd < 0) {
+		rung__free(path);
+		return fd;
+	}
+	set->files[set->layout.file_count].path = path;
+	set->files[set->layout.file_count].fd = fd;
+	set->layout.data_offset = file->data_offset;
+	set->layout.file_bytes[set->layout.file_count++] = file->bytes;
+	return 0;
+}
+
+int rung__array_open(const struct rung_dataset *ds, const char *name, struct rung__features *array_out)
+{
+	*array_out = (struct rung__features){ .layout = { .file_count = 0 } };
+	return open_file(ds, name, array_out);
+}
+
+/* Rows that were left in their source, which was looked at when the dataset was opened, and may have changed since. */
+static int open_in_place(const struct rung_dataset_info *info, struct rung__features *features)
+{
+	char *path = rung__strdup(info->features_path);
+	struct stat st;
+	int fd;
+
+	if (!path)
+		return rung__fail(RUNG_E_NOMEM, "%s: out of memory", info->features_path);
+	fd = rung__open_regular(AT_FDCWD, path, path, 0);
+	if (fd < 0) {
+		rung__free(path);
+		return fd;
+	}
+	features->files[0].path = path;
+	features->files[0].fd = fd;
+	features->layout.file_count = 1;
+	features->layout.data_offset = info->features_offset;
+	features->layout.file_bytes[0] = info->features_file_bytes;
+	features->layout.vertex_bytes = info->index_bytes;
+	if (fstat(fd, &st) < 0)
+		return rung__fail_errno(errno, "%s", path);
+	if ((uint64_t)st.st_size != info->features_file_bytes)
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: does not have %" PRIu64
+				  " bytes any more: put back the file that was staged in place, "
+				  "or stage it again",
+				  path, info->features_file_bytes);
+	return 0;
+}
+
+int rung__features_open(const struct rung_dataset *ds, struct rung__features *features_out)
+{
+	const struct rung_dataset_info *info = rung_dataset_info(ds);
+	struct rung__features features = { .layout = { .row_stride = info->row_stride, .row_bytes = info->features.row_bytes,
+	                                               .block_rows = info->block_rows } };
+	int rc = info->features_path ? open_in_place(info, &features) : 0;
+
+	for (uint32_t f = 0; f < info->feature_file_count && rc == 0; f++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), RUNG__FEATURES_NAME, f);
+		rc = open_file(ds, name, &features);
+	}
+	if (rc == 0)
+		*features_out = features;
+	else
+		rung__features_close(&features);
+	return rc;
+}
+
+void rung__features_close(struct rung__features *features)
+{
+	for (unsigned f = 0; f < RUNG__FILES_MAX && features->files[f].path; f++) {
+		close(features->files[f].fd);
+		rung__free(features->files[f].path);
+		features->files[f].path = NULL;
+	}
+}

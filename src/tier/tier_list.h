@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tiers there are, fastest first: X(enumerator, name). The one list: all else is made from it. */
+#ifndef RUNG_TIER_LIST_H
+#define RUNG_TIER_LIST_H
+
+#include "tier/tier.h"
+
+#define RUNG__TIER_LIST(X)        \
+	X(RUNG__TIER_GPU, "gpu")   \
+	X(RUNG__TIER_PEER, "peer") \
+	X(RUNG__TIER_HOST, "host") \
+	X(RUNG__TIER_NVME, "nvme")
+
+enum rung__tier_id {
+#define RUNG__TIER_ENUM(id, name) id,
+	RUNG__TIER_LIST(RUNG__TIER_ENUM)
+#undef RUNG__TIER_ENUM
+	RUNG__TIER_COUNT
+};
+
+/** The first tier there can be: without a GPU there are those of the host alone. */
+static inline unsigned rung__first_tier(bool gpu)
+{
+	return gpu ? RUNG__TIER_GPU : RUNG__TIER_HOST;
+}
+
+extern const struct rung__tier_ops rung__host_tier, rung__nvme_tier;   /* the others are a device's own memory: device.h */
+
+#endif

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The topology of a machine: what concerns all of it, and the answers about it. topology_nodes.c and topology_devices.c read the rest.
+ */
+#include <string.h>
+
+#include "plan/plan_internal.h"
+#include "topology/topology_private.h"
+
+/* CPUs of the machine, and what of it this process may use: the kernel has its affinity and all cpusets above it in one file. */
+static int read_machine(struct rung__sys *sys, struct rung_topology_info *info)
+{
+	struct rung_id_list present = { NULL, 0 };
+	int rc = rung__sys_ids(sys, RUNG__CPUS_MAX, &info->cpus, "sys/devices/system/cpu/online");
+
+	if (rc >= 0)
+		rc = rung__sys_ids(sys, RUNG__CPUS_MAX, &present, "sys/devices/system/cpu/present");
+	if (rc >= 0)
+		rc = rung__ids_without(sys->arena, &present, &info->cpus, &info->cpus_offline);
+	if (rc >= 0)
+		rc = rung__sys_read(sys, "proc/self/status");
+	if (rc > 0)
+		rc = rung__sys_field_ids(sys, "Cpus_allowed_list:", RUNG__CPUS_MAX, &info->cpus_allowed);
+	if (rc > 0)
+		rc = rung__sys_field_ids(sys, "Mems_allowed_list:", RUNG_NODES_MAX, &info->nodes_allowed);
+	if (rc >= 0 && info->cpus.ids)   /* those that are off are allowed as well */
+		rc = rung__ids_both(sys->arena, &info->cpus_allowed, &info->cpus, &info->cpus_allowed);
+	return rc < 0 ? rc : 0;
+}
+
+static int read_memory(struct rung__sys *sys, struct rung_topology_info *info)
+{
+	uint64_t unused;
+	int rc = rung__topology_read_memory(sys, "proc/meminfo", &info->total_bytes, &unused);
+
+	if (rc > 0)
+		info->available_bytes = rung__host_memory_free(sys->root);
+	info->limit_bytes = rung__host_memory_limit(sys->root);
+	return rc < 0 ? rc : 0;
+}
+
+static int load(const char *root, struct rung__sys *sys, struct rung_topology *topology)
+{
+	struct rung_topology_info *info = &topology->info;
+	int rc = rung__sys_begin(sys, root, &topology->arena);
+
+	if (rc >= 0)
+		rc = read_machine(sys, info);
+	if (rc >= 0)
+		rc = read_memory(sys, info);
+	if (rc >= 0)
+		rc = rung__topology_read_nodes(sys, topology);
+	if (rc >= 0)
+		rc = rung__topology_read_devices(sys, topology);
+	return rc < 0 ? rc : 0;
+}
+
+int rung_topology_load(const char *root, struct rung_topology **topology_out)
+{
+	struct rung_topology *topology = rung__zalloc(sizeof(*topology));
+	struct rung__sys *sys = rung__zalloc(sizeof(*sys));
+	int rc;
+
+	if (!topology || !sys) {
+		rc = rung__fail(RUNG_E_NOMEM, "topology: out of memory");
+		goto destroy;
+	}
+	topology->info = (struct rung_topology_info){ .size = sizeof(topology->info), .total_bytes = RUNG_UNKNOWN, .available_bytes = RUNG_UNKNOWN };
+	rc = load(root ? root : "", sys, topology);
+	if (rc < 0)
+		goto destroy;
+	rung__free(sys);
+	*topology_out = topology;
+	return 0;
+destroy:
+	rung__free(sys);
+	rung_topology_destroy(topology);
+	return rc;
+}
+
+void rung_topology_destroy(struct rung_topology *topology)
+{
+	if (!topology)
+		return;
+	rung__arena_free(&topology->arena);
+	rung__free(topology);
+}
+
+int rung_topology_info(const struct rung_topology *topology, struct rung_topology_info *info_out)
+{
+	return rung__opts_give(info_out, &topology->info, sizeof(topology->info), "rung_topology_info");
+}
+
+static size_t device_count(const struct rung_topology *topology)
+{
+	return (size_t)topology->info.gpu_count + topology->info.nvme_count;
+}
+
+const struct rung_topology_node *rung_topology_node(const struct rung_topology *topology, size_t idx)
+{
+	return idx < topology->info.node_count ? &topology->nodes[idx] : NULL;
+}
+
+const struct rung_topology_device *rung_topology_device(const struct rung_topology *topology, size_t idx)
+{
+	return idx < device_count(topology) ? &topology->devices[idx] : NULL;
+}
+
+uint32_t rung_topology_distance(const struct rung_topology *topology, size_t from_idx, size_t to_idx)
+{
+	size_t count = topology->info.node_count;
+
+	return from_idx < count && to_idx < count ? topology->distances[from_idx * count + to_idx] : 0;
+}
+
+/* ---- links ---- */
+
+const char *rung_link_name(enum rung_link link)
+{
+	static const char *const names[] = {
+		[RUNG_LINK_UNKNOWN] = "?", [RUNG_LINK_SELF] = "X", [RUNG_LINK_PIX] = "PIX", [RUNG_LINK_PXB] = "PXB",
+		[RUNG_LINK_PHB] = "PHB", [RUNG_LINK_NODE] = "NODE", [RUNG_LINK_SYS] = "SYS",
+	};
+
+	return (unsigned)link < RUNG__ARRAY_LEN(names) ? names[link] : "?";
+}
+
+static size_t part_length(const char *path)
+{
+	return strcspn(path, "/");
+}
+
+static const char *next_part(const char *path)
+{
+	path += part_length(path);
+	return *path ? path + 1 : path;
+}
+
+static unsigned part_count(const char *path)
+{
+	unsigned count = 0;
+
+	for (; *path; path = next_part(path))
+		count++;
+	return count;
+}
+
+/*
+ * Paths are host bridge, bridges, device. A switch is two bridges deep, its upstream port and one downstream port for each device: below
+ * the last bridge that both share, a device of the same switch has one more bridge above it, one behind a further switch has three.
+ */
+enum rung_link rung__pci_link(const char *a, const char *b)
+{
+	const char *shared = NULL;
+
+	while (*a && part_length(a) == part_length(b) && strncmp(a, b, part_length(a)) == 0) {
+		shared = a;
+		a = next_part(a);
+		b = next_part(b);
+	}
+	if (!shared)
+		return RUNG_LINK_UNKNOWN;
+	if (rung__is_host_bridge(shared, part_length(shared)))
+		return RUNG_LINK_PHB;
+	return part_count(a) <= 2 && part_count(b) <= 2 ? RUNG_LINK_PIX : RUNG_LINK_PXB;
+}
+
+/* On a machine of one node that is where everything is, though the kernel does not say so of devices. */
+static int node_of(const struct rung_topology *topology, const struct rung_topology_device *device)
+{
+	return device->node < 0 && topology->info.node_count == 1 ? (int)topology->nodes[0].node : device->node;
+}
+
+enum rung_link rung_topology_link(const struct rung_topology *topology, size_t a_idx, size_t b_idx)
+{
+	const struct rung_topology_device *a = rung_topology_device(topology, a_idx);
+	const struct rung_topology_device *b = rung_topology_device(topology, b_idx);
+	enum rung_link link;
+
+	if (!a || !b)
+		return RUNG_LINK_UNKNOWN;
+	if (a == b)
+		return RUNG_LINK_SELF;
+	if (!a->pci_path || !b->pci_path)
+		return RUNG_LINK_UNKNOWN;
+	link = rung__pci_link(a->pci_path, b->pci_path);
+	if (link != RUNG_LINK_UNKNOWN)
+		return link;
+	if (node_of(topology, a) < 0 || node_of(topology, b) < 0)
+		return RUNG_LINK_UNKNOWN;
+	return node_of(topology, a) == node_of(topology, b) ? RUNG_LINK_NODE : RUNG_LINK_SYS;
+}
+
+enum rung_link rung_topology_node_link(const struct rung_topology *topology, size_t device_idx, size_t node_idx)
+{
+	const struct rung_topology_device *device = rung_topology_device(topology, device_idx);
+	const struct rung_topology_node *node = rung_topology_node(topology, node_idx);
+
+	if (!device || !node || !device->pci_path)
+		return RUNG_LINK_UNKNOWN;
+	if (device->memory_node == (int)node->node)
+		return RUNG_LINK_SELF;
+	if (node_of(topology, device) < 0)
+		return RUNG_LINK_UNKNOWN;
+	return node_of(topology, device) == (int)node->node ? RUNG_LINK_NODE : RUNG_LINK_SYS;
+}

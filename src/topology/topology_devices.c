@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GPUs and NVMe drives: what they are, at which node, behind which bridges, on what link. */
+#include <stdio.h>
+#include <string.h>
+
+#include "topology/topology_private.h"
+
+#define PCI_DEVICES "sys/bus/pci/devices"
+#define DEVICES_MAX 4096u   /* GPUs and drives together: the matrix of links is of their square */
+#define CLASS_DISPLAY 0x03u
+#define WIDTH_UNKNOWN 255u  /* what a device that has fallen off the bus answers */
+#define HEX "0123456789abcdef"
+
+static int no_memory(void)
+{
+	return rung__fail(RUNG_E_NOMEM, "topology: out of memory");
+}
+
+/* ---- names ---- */
+
+/* Digits at *at, `least` to `most` of them, and behind them `end`; *at moves behind that. */
+static bool skip_hex(const char **at, size_t least, size_t most, char end)
+{
+	size_t digits = strspn(*at, HEX);
+
+	if (digits < least || digits > most || (end && (*at)[digits] != end))
+		return false;
+	*at += digits + (end != 0);
+	return true;
+}
+
+bool rung__is_bus_id(const char *name, size_t length)
+{
+	const char *at = name;
+
+	return skip_hex(&at, 4, 8, ':') && skip_hex(&at, 2, 2, ':') && skip_hex(&at, 2, 2, '.') && *at >= '0' && *at <= '7' &&
+	       at + 1 == name + length;
+}
+
+bool rung__is_host_bridge(const char *name, size_t length)
+{
+	const char *at = name;
+
+	if (strncmp(name, "pci", 3) != 0)
+		return false;
+	at += 3;
+	return skip_hex(&at, 4, 8, ':') && skip_hex(&at, 2, 2, 0) && at == name + length;
+}
+
+static bool is_device(const char *name)
+{
+	return rung__is_bus_id(name, strlen(name));
+}
+
+/* "nvme0" with `parts` 1, "nvme0n1" with 2: paths to a namespace, "nvme0c1n1", are neither. */
+static bool is_nvme(const char *name, unsigned parts)
+{
+	if (strncmp(name, "nvme", 4) != 0)
+		return false;
+	name += 4;
+	for (unsigned part = 1;; part++) {
+		size_t digits = strspn(name, "0123456789");
+
+		if (digits == 0 || digits > 9)
+			return false;
+		name += digits;
+		if (part == parts)
+			return *name == 0;
+		if (*name++ != 'n')
+			return false;
+	}
+}
+
+static bool is_namespace(const char *name)
+{
+	return is_nvme(name, 2);
+}
+
+/* ---- what all devices on PCI have ---- */
+
+/*
+ * Of "sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/nvme/nvme0" the part from the first host bridge to the last entry on a bus, in
+ * the arena. Host bridges may stand below devices (VMD). *path_out is NULL when there is none.
+ */
+static int cut_pci_path(struct rung__sys *sys, const char *place, const char **path_out, const char **bus_id_out)
+{
+	const char *from = NULL, *last = NULL;
+	char *path;
+
+	*path_out = *bus_id_out = NULL;
+	for (const char *at = place; *at;) {
+		size_t length = strcspn(at, "/");
+
+		if (rung__is_host_bridge(at, length))
+			from = from ? from : at;
+		else if (from && rung__is_bus_id(at, length))
+			last = at;
+		else if (from)
+			break;
+		at += length + (at[length] == '/');
+	}
+	if (!last)
+		return 0;
+	path = rung__arena_take(sys->arena, (size_t)(last - from) + strcspn(last, "/") + 1, 1);
+	if (!path)
+		return no_memory();
+	memcpy(path, from, (size_t)(last - from) + strcspn(last, "/"));
+	*path_out = path;
+	*bus_id_out = path + (last - from);
+	return 0;
+}
+
+static int read_node_number(struct rung__sys *sys, const char *folder, int *node_out)
+{
+	int rc = rung__sys_read(sys, "%s/numa_node", folder);
+	uint64_t node;
+
+	if (rc <= 0 || strcmp(sys->text, "-1") == 0)
+		return rc;
+	if (!rung__number_of_text(sys->text, 10, RUNG_NODES_MAX - 1, "", &node))
+		return rung__sys_bad(sys, sys->text, "the number of a node below 1024, or -1");
+	*node_out = (int)node;
+	return rc;
+}
+
+/* "8.0 GT/s PCIe", "8 GT/s" of older kernels, "Unknown". Not by strtod(), which asks the locale for its point. */
+static bool parse_speed(const char *text, double *gt_per_s_out)
+{
+	unsigned whole = 0, tenths = 0, digits = 0;
+
+	if (strncmp(text, "Unknown", 7) == 0)
+		return true;
+	for (; *text >= '0' && *text <= '9' && digits < 4; text++, digits++)
+		whole = whole * 10 + (unsigned)(*text - '0');
+	if (digits == 0)
+		return false;
+	if (text[0] == '.' && text[1] >= '0' && text[1] <= '9') {
+		tenths = (unsigned)(text[1] - '0');
+		text += 2;
+	}
+	if (strcmp(text, " GT/s") != 0 && strcmp(text, " GT/s PCIe") != 0)
+		return false;
+	*gt_per_s_out = whole + tenths / 10.0;
+	return true;
+}
+
+static int read_speed(struct rung__sys *sys, const char *folder, const char *name, double *gt_per_s_out)
+{
+	int rc = rung__sys_read(sys, "%s/%s", folder, name);
+
+	if (rc > 0 && !parse_speed(sys->text, gt_per_s_out))
+		return rung__sys_bad(sys, sys->text, "a speed such as '16.0 GT/s PCIe'");
+	return rc;
+}
+
+static int read_width(struct rung__sys *sys, const char *folder, const char *name, uint32_t *width_out)
+{
+	uint64_t width = 0;
+	int rc = rung__sys_number(sys, 10, WIDTH_UNKNOWN, &width, "%s/%s", folder, name);
+
+	*width_out = width == WIDTH_UNKNOWN ? 0 : (uint32_t)width;
+	return rc;
+}
+
+/* Devices inside the processor or emulated ones have no link: the files are there, and hold "Unknown" and 0. */
+static int read_link(struct rung__sys *sys, const char *folder, struct rung_pcie_link *link)
+{
+	int rc = read_speed(sys, folder, "current_link_speed", &link->gt_per_s);
+
+	if (rc >= 0)
+		rc = read_speed(sys, folder, "max_link_speed", &link->gt_per_s_max);
+	if (rc >= 0)
+		rc = read_width(sys, folder, "current_link_width", &link->width);
+	if (rc >= 0)
+		rc = read_width(sys, folder, "max_link_width", &link->width_max);
+	return rc;
+}
+
+/* @param folder  path of the device's folder, perhaps through links */
+static int read_pci(struct rung__sys *sys, const char *folder, struct rung_topology_device *device)
+{
+	const char *place;
+	int rc = rung__sys_place(sys, &place, "%s", folder);
+
+	if (rc > 0)
+		rc = cut_pci_path(sys, place, &device->pci_path, &device->bus_id);
+	if (rc < 0 || !device->pci_path)
+		return rc;
+	rc = read_node_number(sys, folder, &device->node);
+	if (rc >= 0)
+		rc = rung__sys_link(sys, &device->driver, "%s/driver", folder);
+	if (rc >= 0)
+		rc = read_link(sys, folder, &device->link);
+	return rc;
+}
+
+/* Room for `count` more devices behind the `used` there are. */
+static int add_room(struct rung__sys *sys, struct rung_topology *topology, size_t used, size_t count)
+{
+	struct rung_topology_device *devices;
+
+	if (used + count > DEVICES_MAX)
+		return rung__fail(RUNG_E_FORMAT, "%s: shows %zu GPUs and drives, more than %u", sys->path, used + count, DEVICES_MAX);
+	devices = rung__arena_take(sys->arena, used + count, sizeof(*devices));
+	if (!devices)
+		return no_memory();
+	if (used > 0)
+		memcpy(devices, topology->devices, used * sizeof(*devices));
+	for (size_t i = used; i < used + count; i++) {
+		devices[i] = (struct rung_topology_device){ .node = -1, .memory_node = -1, .bytes = RUNG_UNKNOWN, .sector_bytes = RUNG_UNKNOWN };
+	}
+	topology->devices = devices;
+	return 0;
+}
+
+/* ---- GPUs ---- */
+
+static const char *vendor_name(uint64_t vendor)
+{
+	switch (vendor) {
+	case 0x10de: return "nvidia";
+	case 0x1002: return "amd";
+	case 0x8086: return "intel";
+	default: return NULL;
+	}
+}
+
+/*
+ * Display controllers of those who make GPUs: the graphics of a server's management controller are none. And what a GPU's driver has
+ * taken, because not all accelerators are of the display class. But not the virtual functions that a GPU shows for guests.
+ */
+static int is_gpu(struct rung__sys *sys, const char *name, uint64_t *vendor_out)
+{
+	const char *driver = NULL, *physical;
+	uint64_t class_code = 0;
+	int rc;
+
+	*vendor_out = 0;
+	rc = rung__sys_number(sys, 16, 0xffffff, &class_code, PCI_DEVICES "/%s/class", name);
+	if (rc >= 0)
+		rc = rung__sys_number(sys, 16, 0xffff, vendor_out, PCI_DEVICES "/%s/vendor", name);
+	if (rc < 0 || !vendor_name(*vendor_out))
+		return rc < 0 ? rc : 0;
+	rc = rung__sys_link(sys, &physical, PCI_DEVICES "/%s/physfn", name);
+	if (rc != 0)
+		return rc < 0 ? rc : 0;
+	if (class_code >> 16 == CLASS_DISPLAY)
+		return 1;
+	rc = rung__sys_link(sys, &driver, PCI_DEVICES "/%s/driver", name);
+	return rc < 0 ? rc : driver && (strcmp(driver, "nvidia") == 0 || strcmp(driver, "amdgpu") == 0);
+}
+
+/* What NVIDIA's driver tells: the model, and the node that the GPU's memory is on coherent platforms. */
+static int read_nvidia(struct rung__sys *sys, struct rung_topology *topology, struct rung_topology_device *gpu)
+{
+	const char *value = NULL;
+	uint64_t node;
+	int rc = rung__sys_read(sys, "proc/driver/nvidia/gpus/%s/information", gpu->name);
+
+	if (rc > 0)
+		rc = rung__sys_field(sys, "Model:", &gpu->model);
+	if (rc >= 0)
+		rc = rung__sys_read(sys, "proc/driver/nvidia/gpus/%s/numa_status", gpu->name);
+	if (rc > 0)
+		rc = rung__sys_field(sys, "Node:", &value);
+	if (rc <= 0 || !value || strcmp(value, "-1") == 0)
+		return rc;
+	if (!rung__number_of_text(value, 10, RUNG_NODES_MAX - 1, "", &node))
+		return rung__sys_bad(sys, value, "the number of a node below 1024, or -1");
+	gpu->memory_node = (int)node;
+	for (uint32_t n = 0; n < topology->info.node_count; n++) {
+		if (topology->nodes[n].node == node)
+			topology->nodes[n].gpu = gpu->name;
+	}
+	return 0;
+}
+
+static int read_gpu(struct rung__sys *sys, struct rung_topology *topology, const char *name, uint64_t vendor, struct rung_topology_device *gpu)
+{
+	char folder[64];
+	int rc;
+
+	snprintf(folder, sizeof(folder), PCI_DEVICES "/%s", name);
+	gpu->kind = RUNG_TOPOLOGY_GPU;
+	gpu->name = name;
+	gpu->vendor = vendor_name(vendor);
+	rc = read_pci(sys, folder, gpu);
+	return rc < 0 ? rc : read_nvidia(sys, topology, gpu);
+}
+
+static int read_gpus(struct rung__sys *sys, struct rung_topology *topology)
+{
+	const char *const *names, **gpus;
+	uint64_t *vendors;
+	size_t count, gpu_count = 0;
+	int rc = rung__sys_names(sys, is_device, &names, &count, PCI_DEVICES);
+
+	if (rc < 0)
+		return rc;
+	gpus = rung__arena_take(sys->arena, count, sizeof(*gpus));
+	vendors = rung__arena_take(sys->arena, count, sizeof(*vendors));
+	if (!gpus || !vendors)
+		return no_memory();
+	for (size_t i = 0; i < count; i++) {
+		rc = is_gpu(sys, names[i], &vendors[gpu_count]);
+		if (rc < 0)
+			return rc;
+		if (rc > 0)
+			gpus[gpu_count++] = names[i];
+	}
+	rc = add_room(sys, topology, 0, gpu_count);
+	for (size_t i = 0; rc >= 0 && i < gpu_count; i++)
+		rc = read_gpu(sys, topology, gpus[i], vendors[i], &topology->devices[i]);
+	topology->info.gpu_count = (uint32_t)gpu_count;
+	return rc;
+}
+
+/* ---- NVMe ---- */
+
+/*
+ * The controller of a namespace is the folder it lies in; one that several controllers can lead to lies in that of its subsystem, with
+ * links to them.
+ */
+static int find_controller(struct rung__sys *sys, const char *name, const char **controller_out)
+{
+	struct rung_id_list numbers = { NULL, 0 };
+	const char *place, *parent;
+	char *folder, *controller;
+	int rc = rung__sys_place(sys, &place, "sys/block/%s", name);
+
+	*controller_out = NULL;
+	if (rc <= 0 || !strrchr(place, '/'))
+		return rc;
+	folder = rung__arena_take(sys->arena, strlen(place) + 1, 1);
+	if (!folder)
+		return no_memory();
+	strcpy(folder, place);
+	*strrchr(folder, '/') = 0;
+	parent = strrchr(folder, '/') ? strrchr(folder, '/') + 1 : folder;
+	if (is_nvme(parent, 1)) {
+		*controller_out = parent;
+		return 0;
+	}
+	rc = rung__sys_numbered(sys, "nvme", "", UINT32_MAX, &numbers, "%s", folder);
+	if (rc < 0 || numbers.count == 0)
+		return rc;
+	controller = rung__arena_take(sys->arena, sizeof("nvme4294967295"), 1);
+	if (!controller)
+		return no_memory();
+	snprintf(controller, sizeof("nvme4294967295"), "nvme%" PRIu32, numbers.ids[0]);
+	*controller_out = controller;
+	return 0;
+}
+
+static int read_controller(struct rung__sys *sys, struct rung_topology_device *drive)
+{
+	char folder[64];
+	int rc = rung__sys_text(sys, &drive->transport, "sys/class/nvme/%s/transport", drive->controller);
+
+	if (rc >= 0)
+		rc = rung__sys_text(sys, &drive->model, "sys/class/nvme/%s/model", drive->controller);
+	snprintf(folder, sizeof(folder), "sys/class/nvme/%s/device", drive->controller);
+	return rc < 0 ? rc : read_pci(sys, folder, drive);
+}
+
+static int read_drive(struct rung__sys *sys, const char *name, struct rung_topology_device *drive)
+{
+	uint64_t sectors;   /* of 512 bytes, whatever the drive's own are */
+	int rc;
+
+	drive->kind = RUNG_TOPOLOGY_NVME;
+	drive->name = name;
+	rc = rung__sys_number(sys, 10, (UINT64_MAX - 1) / 512, &sectors, "sys/block/%s/size", name);
+	if (rc > 0)
+		drive->bytes = sectors * 512;
+	if (rc >= 0)
+		rc = rung__sys_number(sys, 10, UINT32_MAX, &drive->sector_bytes, "sys/block/%s/queue/logical_block_size", name);
+	if (rc >= 0)
+		rc = find_controller(sys, name, &drive->controller);
+	return rc < 0 || !drive->controller ? rc : read_controller(sys, drive);
+}
+
+static int read_drives(struct rung__sys *sys, struct rung_topology *topology)
+{
+	size_t count, used = topology->info.gpu_count;
+	const char *const *names;
+	int rc = rung__sys_names(sys, is_namespace, &names, &count, "sys/block");
+
+	if (rc >= 0)
+		rc = add_room(sys, topology, used, count);
+	for (size_t i = 0; rc >= 0 && i < count; i++)
+		rc = read_drive(sys, names[i], &topology->devices[used + i]);
+	topology->info.nvme_count = (uint32_t)count;
+	return rc;
+}
+
+int rung__topology_read_devices(struct rung__sys *sys, struct rung_topology *topology)
+{
+	int rc = read_gpus(sys, topology);
+
+	return rc < 0 ? rc : read_drives(sys, topology);
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Belady's rule with the right to bypass (Belady 1966). A row stays from a request to its next one or it does not; it is a hit there in
+ * the first case. When more rows would stay than there is room for, the one whose next request is farthest away goes, which may be the
+ * row just asked for. So a tier is the set of the times at which its rows are wanted next: no two rows share one, the time that comes
+ * is in the set or not, and the farthest is the set's largest. Sets are bits with levels of bits above, 64 a word.
+ */
+#include <string.h>
+
+#include "trace/trace_internal.h"
+
+#define WORD_BITS 64u
+#define LEVELS_MAX 11u   /* 64^11 > 2^64 */
+
+struct time_set {
+	uint64_t *levels[LEVELS_MAX];   /* [0] has a bit for each time, each other one a bit for each word of that below */
+	uint64_t words[LEVELS_MAX];
+	unsigned level_count;           /* the last level is one word */
+};
+
+static int set_init(struct time_set *set, uint64_t time_count)
+{
+	uint64_t bits = time_count;
+
+	memset(set, 0, sizeof(*set));
+	do {
+		const uint64_t words = bits / WORD_BITS + 1;
+
+		set->levels[set->level_count] = rung__zalloc_array(words, sizeof(uint64_t));
+		if (!set->levels[set->level_count])
+			return rung__fail(RUNG_E_NOMEM, "Belady's rule over %" PRIu64 " requests: no memory", time_count);
+		set->words[set->level_count++] = words;
+		bits = words;
+	} while (bits > 1);
+	return 0;
+}
+
+static void set_clear(struct time_set *set)
+{
+	for (unsigned level = 0; level < set->level_count; level++)
+		memset(set->levels[level], 0, set->words[level] * sizeof(uint64_t));
+}
+
+static void set_fini(struct time_set *set)
+{
+	for (unsigned level = 0; level < LEVELS_MAX; level++)
+		rung__free(set->levels[level]);
+}
+
+static bool set_has(const struct time_set *set, uint64_t time)
+{
+	return set->levels[0][time / WORD_BITS] >> time % WORD_BITS & 1;
+}
+
+static void set_put(struct time_set *set, uint64_t time)
+{
+	for (unsigned level = 0; level < set->level_count; level++, time /= WORD_BITS) {
+		uint64_t *word = &set->levels[level][time / WORD_BITS];
+		const bool known = *word;
+
+		*word |= UINT64_C(1) << time % WORD_BITS;
+		if (known)
+			break;
+	}
+}
+
+static void set_take(struct time_set *set, uint64_t time)
+{
+	for (unsigned level = 0; level < set->level_count; level++, time /= WORD_BITS) {
+		uint64_t *word = &set->levels[level][time / WORD_BITS];
+
+		*word &= ~(UINT64_C(1) << time % WORD_BITS);
+		if (*word)
+			break;
+	}
+}
+
+/* Of a set that is not empty. */
+static uint64_t set_largest(const struct time_set *set)
+{
+	uint64_t at = 0;
+
+	for (unsigned level = set->level_count; level-- > 0;)
+		at = at * WORD_BITS + (WORD_BITS - 1 - (unsigned)__builtin_clzll(set->levels[level][at]));
+	return at;
+}
+
+/* next[i]: when the row of request i is wanted again; `never` when it is not. */
+static int make_next(const struct rung_trace *trace, uint64_t never, void *next)
+{
+	const unsigned bytes = trace->id_bytes;
+	void *soonest = rung__malloc_array(trace->opts.vertex_count, bytes);
+
+	if (!soonest)
+		return rung__fail(RUNG_E_NOMEM, "Belady's rule over %" PRIu64 " rows: no memory", trace->opts.vertex_count);
+	memset(soonest, 0xff, trace->opts.vertex_count * bytes);
+	for (uint64_t i = trace->kept_count; i-- > 0;) {
+		const uint64_t row = rung__id_get(trace->kept, bytes, i), time = rung__id_get(soonest, bytes, row);
+
+		rung__id_set(next, bytes, i, RUNG__MIN(time, never));
+		rung__id_set(soonest, bytes, row, i);
+	}
+	rung__free(soonest);
+	return 0;
+}
+
+static uint64_t count_hits(struct time_set *set, const void *next, unsigned bytes, uint64_t count, uint64_t counted_from, uint64_t size)
+{
+	uint64_t hits = 0, held = 0;
+
+	set_clear(set);
+	for (uint64_t i = 0; i < count; i++) {
+		const uint64_t again = rung__id_get(next, bytes, i);
+
+		if (set_has(set, i)) {
+			hits += i >= counted_from;
+			set_take(set, i);
+			held--;
+		}
+		if (again == count)
+			continue;
+		set_put(set, again);
+		if (held < size)
+			held++;
+		else
+			set_take(set, set_largest(set));
+	}
+	return hits;
+}
+
+struct belady {
+	const struct rung_trace *trace;
+	const void *next;
+	uint64_t counted_from;
+	const uint64_t *sizes;
+	uint32_t size_count;
+	uint64_t *hits;
+	uint32_t done;       /* sizes, of all threads */
+	int rc;              /* of the first that failed */
+};
+
+static bool tell(struct belady *belady)
+{
+	const struct rung_trace_opts *opts = &belady->trace->opts;
+	uint32_t done;
+
+#pragma omp atomic capture
+	done = ++belady->done;
+	return opts->progress && opts->progress(opts->progress_ctx, "Belady", done, belady->size_count);
+}
+
+static void all_sizes(struct belady *belady)
+{
+	const struct rung_trace *trace = belady->trace;
+
+#pragma omp parallel num_threads(rung__threads(trace->opts.threads))
+	{
+		struct time_set set;
+		int rc = set_init(&set, trace->kept_count), failed;
+
+#pragma omp for schedule(dynamic, 1)
+		for (uint32_t s = 0; s < belady->size_count; s++) {
+#pragma omp atomic read
+			failed = belady->rc;
+			if (rc < 0 || failed < 0)
+				continue;
+			belady->hits[s] = count_hits(&set, belady->next, trace->id_bytes, trace->kept_count, belady->counted_from,
+			                             belady->sizes[s]);
+			if (tell(belady))
+				rc = RUNG_E_CANCELED;
+		}
+		set_fini(&set);
+		if (rc < 0) {
+#pragma omp atomic write
+			belady->rc = rc;
+		}
+	}
+}
+
+int rung_trace_belady_hits(const struct rung_trace *trace, uint64_t counted_from, const uint64_t *sizes, uint32_t size_count,
+                           uint64_t *hits_out)
+{
+	struct belady belady = {
+		.trace = trace, .counted_from = counted_from, .sizes = sizes, .size_count = size_count, .hits = hits_out,
+	};
+	void *next;
+	int rc = rung__trace_check_sizes(trace, sizes, size_count);
+
+	if (rc < 0)
+		return rc;
+	next = rung__malloc_array(trace->kept_count, trace->id_bytes);
+	if (!next)
+		return rung__fail(RUNG_E_NOMEM, "Belady's rule over %" PRIu64 " requests: no memory: keep fewer", trace->kept_count);
+	rc = make_next(trace, trace->kept_count, next);
+	if (rc == 0) {
+		belady.next = next;
+		all_sizes(&belady);
+		rc = belady.rc;
+	}
+	if (rc == RUNG_E_CANCELED)
+		rung__fail(rc, "Belady's rule: canceled");
+	else if (rc == RUNG_E_NOMEM)
+		rung__fail(rc, "Belady's rule over %" PRIu64 " requests: no memory: keep fewer", trace->kept_count);
+	rung__free(next);
+	return rc;
+}

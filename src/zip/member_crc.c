@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pieces of the array that were read, ascending and apart. A reader claims the gaps of what it has
+ * read, sums them without the lock, and joins each with its neighbours. Readers in order keep a
+ * piece each, so a few dozen are many; when they run out, rows are read at random.
+ */
+#include "zip/member_crc.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "file/file.h"
+#include "base/internal.h"
+
+#define PIECES_MAX   64u
+#define BUFFER_BYTES (16u << 10)
+
+struct piece {
+	uint64_t begin, end;
+	uint32_t crc;
+	bool summed;   /* else its reader is at it */
+};
+
+enum state { SUMMING, GIVEN_UP, AGREES, DIFFERS };
+
+struct rung__member_crc {
+	pthread_mutex_t lock;
+	int fd;
+	const char *name;
+	struct rung__stored member;
+	uint32_t head_crc;   /* of what is before the array */
+	enum state state;
+	uint32_t piece_count;
+	struct piece pieces[PIECES_MAX];
+};
+
+/* Continue `crc` over a part of the member that is not its array. */
+static int sum_rest(const struct rung__member_crc *crc, uint64_t first, uint64_t end, uint32_t *sum)
+{
+	unsigned char buffer[BUFFER_BYTES];
+	int rc = 0;
+
+	while (first < end && rc == 0) {
+		const uint64_t count = RUNG__MIN(end - first, BUFFER_BYTES);
+
+		rc = rung__pread_all(crc->fd, crc->name, buffer, count, crc->member.offset + first);
+		*sum = (uint32_t)crc32_z(*sum, buffer, (size_t)count);
+		first += count;
+	}
+	return rc;
+}
+
+static int fail_crc(const struct rung__member_crc *crc)
+{
+	return rung__fail(RUNG_E_FORMAT,
+			  "%s: its CRC is not that of its zip entry: it is damaged; copy it again",
+			  crc->name);
+}
+
+/* All of the array is summed. */
+static int compare(struct rung__member_crc *crc, uint32_t array_crc)
+{
+	const struct rung__stored *member = &crc->member;
+	uint32_t sum =
+		(uint32_t)crc32_combine(crc->head_crc, array_crc, (z_off_t)member->array_bytes);
+	int rc = sum_rest(crc, member->array_offset + member->array_bytes, member->bytes, &sum);
+
+	if (rc < 0)
+		return rc;
+	crc->state = sum == member->crc ? AGREES : DIFFERS;
+	return crc->state == AGREES ? 0 : fail_crc(crc);
+}
+
+/* The first gap in [*at, end), as a piece; *at is where it begins then, or `end`. */
+static bool claim(struct rung__member_crc *crc, uint64_t *at, uint64_t *end)
+{
+	uint32_t i = 0;
+
+	for (; i < crc->piece_count && crc->pieces[i].begin <= *at; i++)
+		*at = RUNG__MAX(*at, crc->pieces[i].end);
+	if (*at >= *end || crc->state != SUMMING)
+		return false;
+	if (crc->piece_count == PIECES_MAX) {
+		crc->state = GIVEN_UP;
+		return false;
+	}
+	if (i < crc->piece_count)
+		*end = RUNG__MIN(*end, crc->pieces[i].begin);
+	memmove(crc->pieces + i + 1, crc->pieces + i,
+		(crc->piece_count - i) * sizeof(*crc->pieces));
+	crc->pieces[i] = (struct piece){ .begin = *at, .end = *end };
+	crc->piece_count++;
+	return true;
+}
+
+/* Piece i and the one after it become one, if they touch and are both summed. */
+static void join(struct rung__member_crc *crc, uint32_t i)
+{
+	struct piece *left = crc->pieces + i, *right = left + 1;
+
+	if (i + 1 >= crc->piece_count || left->end != right->begin || !left->summed ||
+	    !right->summed)
+		return;
+	left->crc = (uint32_t)crc32_combine(left->crc, right->crc,
+					    (z_off_t)(right->end - right->begin));
+	left->end = right->end;
+	memmove(right, right + 1, (crc->piece_count - i - 2) * sizeof(*crc->pieces));
+	crc->piece_count--;
+}
+
+/* A claimed piece is summed. */
+static int settle(struct rung__member_crc *crc, uint64_t begin, uint32_t sum)
+{
+	uint32_t i = 0;
+
+	while (crc->pieces[i].begin != begin)
+		i++;
+	crc->pieces[i].crc = sum;
+	crc->pieces[i].summed = true;
+	join(crc, i);
+	if (i > 0)
+		join(crc, i - 1);
+	if (crc->state == SUMMING && crc->pieces[0].summed && crc->pieces[0].begin == 0 &&
+	    crc->pieces[0].end == crc->member.array_bytes)
+		return compare(crc, crc->pieces[0].crc);
+	return 0;
+}
+
+int rung__member_crc_add(struct rung__member_crc *crc, uint64_t first, uint64_t count,
+			 const void *bytes)
+{
+	uint64_t at = first, end = first + count;
+	int rc = 0;
+
+	pthread_mutex_lock(&crc->lock);
+	while (rc == 0 && claim(crc, &at, &end)) {
+		uint32_t sum;
+
+		pthread_mutex_unlock(&crc->lock);
+		sum = (uint32_t)crc32_z(0, (const unsigned char *)bytes + (at - first),
+					(size_t)(end - at));
+		pthread_mutex_lock(&crc->lock);
+		rc = settle(crc, at, sum);
+		at = end;
+		end = first + count;
+	}
+	if (rc == 0 && crc->state == DIFFERS)
+		rc = fail_crc(crc);
+	pthread_mutex_unlock(&crc->lock);
+	return rc;
+}
+
+int rung__member_crc_open(int fd, const char *name, const struct rung__stored *member,
+			  struct rung__member_crc **crc_out)
+{
+	struct rung__member_crc *crc = rung__zalloc(sizeof(*crc));
+	int rc;
+
+	if (!crc)
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory to compare its CRC", name);
+	crc->fd = fd;
+	crc->name = name;
+	crc->member = *member;
+	pthread_mutex_init(&crc->lock, NULL);
+	rc = sum_rest(crc, 0, member->array_offset, &crc->head_crc);
+	if (rc == 0 && member->array_bytes == 0)
+		rc = compare(crc, 0);
+	if (rc < 0)
+		rung__member_crc_close(crc);
+	else
+		*crc_out = crc;
+	return rc;
+}
+
+void rung__member_crc_close(struct rung__member_crc *crc)
+{
+	if (!crc)
+		return;
+	pthread_mutex_destroy(&crc->lock);
+	rung__free(crc);
+}

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Status codes, the last error of a thread, options that grow, sizes, and the allocation limit that other tests rely on. */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/internal.h"
+
+/* ---- codes -------------------------------------------------------------------------------------------------------- */
+
+static const int all_codes[] = {
+#define CODE(code, value, text) code,
+	RUNG_STATUS_LIST(CODE)
+#undef CODE
+};
+
+Test(status, every_code_is_negative_and_unlike_the_others)
+{
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(all_codes); i++) {
+		cr_assert_lt(all_codes[i], 0);
+		for (size_t k = 0; k < i; k++) {
+			cr_assert_neq(all_codes[i], all_codes[k], "codes %zu and %zu are both %d", k, i, all_codes[i]);
+			cr_assert_str_neq(rung_status_name(all_codes[i]), rung_status_name(all_codes[k]));
+			cr_assert_str_neq(rung_status_text(all_codes[i]), rung_status_text(all_codes[k]));
+		}
+	}
+}
+
+Test(status, values_that_programs_were_built_with_stay)
+{
+	cr_assert_eq(RUNG_E_INVAL, -1);
+	cr_assert_eq(RUNG_E_NOMEM, -2);
+	cr_assert_eq(RUNG_E_IO, -3);
+	cr_assert_eq(RUNG_E_NOENT, -8);
+	cr_assert_eq(RUNG_E_CORRUPT, -13);
+	cr_assert_eq(RUNG_E_BUSY, -16);
+}
+
+Test(status, a_code_has_its_name_and_text)
+{
+	cr_assert_str_eq(rung_status_name(RUNG_E_NOSPC), "RUNG_E_NOSPC");
+	cr_assert_str_eq(rung_status_text(RUNG_E_NOSPC), "out of disk space");
+}
+
+Test(status, zero_and_counts_are_ok_and_strangers_are_marked)
+{
+	cr_assert_str_eq(rung_status_name(0), "RUNG_OK");
+	cr_assert_str_eq(rung_status_name(42), "RUNG_OK");
+	cr_assert_str_eq(rung_status_name(-9999), "RUNG_E_?");
+	cr_assert_str_eq(rung_status_text(-9999), "unknown status");
+}
+
+Test(status, version_has_three_numbers)
+{
+	int major, minor, patch, end = 0;
+
+	cr_assert_eq(sscanf(rung_version(), "%d.%d.%d%n", &major, &minor, &patch, &end), 3);
+	cr_assert_eq((size_t)end, strlen(rung_version()), "something behind the numbers: %s", rung_version());
+	cr_assert_gt(strlen(rung_commit()), 0);
+}
+
+Test(status, every_feature_says_whether_it_is_built_in_and_why)
+{
+	static const char *const expected[] = { "io_uring", "numa", "openmp", "cuda" };
+	unsigned count = 0;
+	const char *name, *why;
+	int built_in;
+
+	for (; (name = rung_feature(count, &built_in, &why)); count++) {
+		cr_assert_lt(count, RUNG__ARRAY_LEN(expected));
+		cr_assert_str_eq(name, expected[count]);
+		cr_assert(built_in == 0 || built_in == 1);
+		cr_assert_gt(strlen(why), 0, "%s gives no reason", name);
+		cr_assert_str_eq(rung_feature(count, NULL, NULL), name);
+	}
+	cr_assert_eq(count, RUNG__ARRAY_LEN(expected));
+	cr_assert_null(rung_feature(count + 1000, NULL, NULL));
+}
+
+/* ---- last error --------------------------------------------------------------------------------------------------- */
+
+Test(last_error, is_empty_before_any_failure)
+{
+	cr_assert_str_empty(rung_last_error());
+}
+
+Test(last_error, fail_records_the_sentence_and_returns_the_status)
+{
+	cr_assert_eq(rung__fail(RUNG_E_RANGE, "%s: edge %d", "graph.npy", 7), RUNG_E_RANGE);
+	cr_assert_str_eq(rung_last_error(), "graph.npy: edge 7");
+}
+
+Test(last_error, may_be_an_argument_of_the_next_failure)
+{
+	(void)rung__fail(RUNG_E_IO, "inner");
+	(void)rung__fail(RUNG_E_IO, "outer: %s", rung_last_error());
+	cr_assert_str_eq(rung_last_error(), "outer: inner");
+}
+
+Test(last_error, a_sentence_too_long_is_cut_and_terminated)
+{
+	static char longer[3 * RUNG__ERROR_BYTES];
+
+	memset(longer, 'x', sizeof(longer) - 1);
+	(void)rung__fail(RUNG_E_IO, "%s", longer);
+	cr_assert_eq(strlen(rung_last_error()), RUNG__ERROR_BYTES - 1);
+	(void)rung__fail(RUNG_E_IO, "short");
+	cr_assert_str_eq(rung_last_error(), "short");
+}
+
+Test(last_error, what_a_budget_lacked_is_told_until_the_next_failure)
+{
+	cr_assert_eq(rung_last_error_least(), 0);
+	cr_assert_eq(rung__fail_least(UINT64_C(1) << 40, "at least %d", 5), RUNG_E_INVAL);
+	cr_assert_str_eq(rung_last_error(), "at least 5");
+	cr_assert_eq(rung_last_error_least(), UINT64_C(1) << 40);
+	(void)rung__fail(RUNG_E_INVAL, "something else");
+	cr_assert_eq(rung_last_error_least(), 0);
+}
+
+Test(last_error, text_put_back_is_not_a_format)
+{
+	cr_assert_eq(rung__fail_text(RUNG_E_IO, "100%s of %n"), RUNG_E_IO);
+	cr_assert_str_eq(rung_last_error(), "100%s of %n");
+}
+
+Test(last_error, errno_becomes_a_status_and_its_text_follows)
+{
+	static const struct {
+		int err, status;
+	} cases[] = {
+		{ ENOENT, RUNG_E_NOENT }, { ENOTDIR, RUNG_E_NOENT }, { EEXIST, RUNG_E_EXIST }, { ENOSPC, RUNG_E_NOSPC },
+		{ EDQUOT, RUNG_E_NOSPC }, { ENOMEM, RUNG_E_NOMEM },  { EIO, RUNG_E_IO },       { EACCES, RUNG_E_IO },
+	};
+	char expected[256];
+
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(cases); i++) {
+		snprintf(expected, sizeof(expected), "a file: %s", strerror(cases[i].err));
+		cr_assert_eq(rung__fail_errno(cases[i].err, "a %s", "file"), cases[i].status, "errno %d", cases[i].err);
+		cr_assert_str_eq(rung_last_error(), expected);
+	}
+}
+
+struct seen {
+	char before[32];
+	char after[32];
+};
+
+static void *fail_in_a_thread(void *arg)
+{
+	struct seen *seen = arg;
+
+	snprintf(seen->before, sizeof(seen->before), "%s", rung_last_error());
+	(void)rung__fail(RUNG_E_IO, "thread");
+	snprintf(seen->after, sizeof(seen->after), "%s", rung_last_error());
+	return NULL;
+}
+
+Test(last_error, belongs_to_its_thread)
+{
+	struct seen seen;
+	pthread_t thread;
+
+	(void)rung__fail(RUNG_E_IO, "main");
+	cr_assert_eq(pthread_create(&thread, NULL, fail_in_a_thread, &seen), 0);
+	cr_assert_eq(pthread_join(thread, NULL), 0);
+	cr_assert_str_empty(seen.before, "another thread sees this one's error");
+	cr_assert_str_eq(seen.after, "thread");
+	cr_assert_str_eq(rung_last_error(), "main", "another thread's failure replaced this one's");
+}
+
+/* ---- options that grow -------------------------------------------------------------------------------------------- */
+
+struct known_opts {
+	size_t size;
+	uint32_t depth;
+	uint32_t width;
+};
+
+struct older_opts {
+	size_t size;
+	uint32_t depth;
+};
+
+struct newer_opts {
+	struct known_opts known;
+	uint64_t colour;
+};
+
+Test(options, null_leaves_the_defaults)
+{
+	struct known_opts opts = { .depth = 64, .width = 3 };
+
+	cr_assert_eq(rung__opts_take(&opts, sizeof(opts), NULL, "opts"), 0);
+	cr_assert_eq(opts.depth, 64);
+	cr_assert_eq(opts.width, 3);
+}
+
+Test(options, the_same_size_is_copied)
+{
+	struct known_opts given = { .size = sizeof(given), .depth = 5, .width = 6 };
+	struct known_opts opts = { 0 };
+
+	cr_assert_eq(rung__opts_take(&opts, sizeof(opts), &given, "opts"), 0);
+	cr_assert_eq(opts.depth, 5);
+	cr_assert_eq(opts.width, 6);
+}
+
+Test(options, an_older_caller_leaves_newer_fields_alone)
+{
+	struct {
+		struct older_opts opts;
+		unsigned char behind[64];
+	} given;
+	struct known_opts opts = { .width = 3 };
+
+	memset(&given, 0xff, sizeof(given));   /* what lies behind the caller's struct is not ours to read */
+	given.opts.size = offsetof(struct older_opts, depth) + sizeof(given.opts.depth);
+	given.opts.depth = 9;
+	cr_assert_eq(rung__opts_take(&opts, sizeof(opts), &given, "opts"), 0);
+	cr_assert_eq(opts.depth, 9);
+	cr_assert_eq(opts.width, 3);
+}
+
+Test(options, a_newer_caller_that_asks_for_nothing_new_is_served)
+{
+	struct newer_opts given = { .known = { .size = sizeof(given), .depth = 5, .width = 6 } };
+	struct known_opts opts = { 0 };
+
+	cr_assert_eq(rung__opts_take(&opts, sizeof(opts), &given, "opts"), 0);
+	cr_assert_eq(opts.width, 6);
+}
+
+Test(options, a_newer_caller_that_asks_for_something_new_is_refused)
+{
+	struct newer_opts given = { .known = { .size = sizeof(given), .depth = 5 }, .colour = (uint64_t)1 << 56 };
+	struct known_opts opts = { .depth = 64 };
+
+	cr_assert_eq(rung__opts_take(&opts, sizeof(opts), &given, "rung_known_opts"), RUNG_E_ABI);
+	cr_assert_not_null(strstr(rung_last_error(), "rung_known_opts"), "the struct is not named: %s", rung_last_error());
+	cr_assert_eq(opts.depth, 64, "options were taken though the call failed");
+}
+
+Test(options, a_struct_without_its_size_is_refused)
+{
+	struct known_opts given = { .depth = 5 };
+	struct known_opts opts = { .depth = 64 };
+
+	cr_assert_eq(rung__opts_take(&opts, sizeof(opts), &given, "opts"), RUNG_E_INVAL);
+	cr_assert_not_null(strstr(rung_last_error(), "initialiser"), "no cure in: %s", rung_last_error());
+	cr_assert_eq(opts.depth, 64);
+}
+
+/* ---- sizes -------------------------------------------------------------------------------------------------------- */
+
+Test(sizes, products_and_sums_past_64_bits_are_noticed)
+{
+	uint64_t out = 77;
+
+	cr_assert(rung__mul(UINT32_MAX, UINT32_MAX, &out));
+	cr_assert_eq(out, 0xfffffffe00000001u);
+	cr_assert(rung__mul(0, UINT64_MAX, &out));
+	cr_assert_eq(out, 0);
+	out = 77;
+	cr_assert_not(rung__mul((uint64_t)1 << 32, (uint64_t)1 << 32, &out));
+	cr_assert_not(rung__add(UINT64_MAX, 1, &out));
+	cr_assert_eq(out, 77, "written though it does not fit");
+	cr_assert(rung__add(UINT64_MAX - 1, 1, &out));
+	cr_assert_eq(out, UINT64_MAX);
+}
+
+Test(sizes, aligning_goes_to_the_neighbouring_multiple)
+{
+	for (uint64_t x = 0; x < 2000; x++) {
+		uint64_t down = rung__align_down(x, 512), up = rung__align_up(x, 512);
+
+		cr_assert(down % 512 == 0 && down <= x && x - down < 512);
+		cr_assert(up % 512 == 0 && up >= x && up - x < 512);
+	}
+}
+
+Test(sizes, ids_of_both_widths_are_kept_apart)
+{
+	uint32_t narrow[2] = { 0, 0 };
+	uint64_t wide[2] = { 0, 0 };
+
+	rung__id_set(narrow, 4, 1, UINT32_MAX);
+	rung__id_set(wide, 8, 1, (uint64_t)UINT32_MAX + 1);
+	cr_assert_eq(narrow[0], 0);
+	cr_assert_eq(rung__id_get(narrow, 4, 1), UINT32_MAX);
+	cr_assert_eq(wide[0], 0);
+	cr_assert_eq(rung__id_get(wide, 8, 1), (uint64_t)UINT32_MAX + 1);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------- */
+
+Test(memory, counts_that_overflow_give_null)
+{
+	void *one = rung__malloc_array(1, 1);
+
+	cr_assert_null(rung__malloc_array((uint64_t)1 << 62, 8));
+	cr_assert_null(rung__zalloc_array(UINT64_MAX, 2));
+	cr_assert_null(rung__realloc_array(one, (uint64_t)1 << 61, 8));
+	cr_assert_null(rung__malloc_aligned(4096, SIZE_MAX - 10));
+	cr_assert_null(rung__malloc_huge(UINT64_MAX));
+	rung__free(one);
+}
+
+Test(memory, nothing_of_something_is_still_a_pointer)
+{
+	void *ptrs[] = { rung__malloc(0), rung__zalloc(0), rung__malloc_array(0, 8), rung__zalloc_array(0, 8),
+		         rung__malloc_aligned(64, 0), rung__malloc_huge(0) };
+
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(ptrs); i++) {
+		cr_assert_not_null(ptrs[i], "allocation %zu", i);
+		rung__free(ptrs[i]);
+	}
+}
+
+Test(memory, aligned_memory_is_aligned)
+{
+	for (size_t align = 64; align <= 65536; align *= 2) {
+		unsigned char *ptr = rung__malloc_aligned(align, 100);
+
+		cr_assert_not_null(ptr);
+		cr_assert_eq((uintptr_t)ptr % align, 0);
+		memset(ptr, 1, 100);
+		rung__free(ptr);
+	}
+}
+
+Test(memory, large_memory_is_there_to_its_last_byte)
+{
+	const uint64_t sizes[] = { 1, 4095, (4u << 20) - 1, 4u << 20, (4u << 20) + 1, (7u << 20) + 12345 };
+
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(sizes); i++) {
+		unsigned char *ptr = rung__malloc_huge(sizes[i]);
+
+		cr_assert_not_null(ptr);
+		cr_assert_eq((uintptr_t)ptr % (sizes[i] < (4u << 20) ? RUNG__HUGE_ALIGN : 2u << 20), 0);
+		memset(ptr, 1, (size_t)sizes[i]);
+		rung__free(ptr);
+	}
+}
+
+Test(memory, the_limit_lets_so_many_allocations_succeed_and_no_more)
+{
+	void *first, *second, *text;
+
+	rung__alloc_limit(3);
+	first = rung__malloc(8);
+	second = rung__zalloc_array(2, 8);
+	text = rung__format("%d rows", 5);
+	cr_assert(first && second && text);
+	cr_assert_str_eq(text, "5 rows");
+	cr_assert_null(rung__malloc(8));
+	cr_assert_null(rung__zalloc(8));
+	cr_assert_null(rung__malloc_aligned(64, 64));
+	cr_assert_null(rung__malloc_huge(64));
+	cr_assert_null(rung__malloc_huge(64u << 20));
+	cr_assert_null(rung__strdup("row"));
+	cr_assert_null(rung__format("row"));
+	cr_assert_null(rung__realloc_array(first, 2, 8));
+	rung__alloc_limit(-1);
+	first = rung__realloc_array(first, 2, 8);
+	cr_assert_not_null(first);
+	rung__free(first);
+	rung__free(second);
+	rung__free(text);
+}

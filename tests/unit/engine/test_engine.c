@@ -1,0 +1,581 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Engines on an ordinary file: each brings the same bytes, does without what the kernel refuses, and says so. Calls of liburing are
+ * wrapped (tests/CMakeLists.txt), so that they can be refused one by one. Disks of their own are in tests/vm.
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "file/block_device.h"
+#include "dataset.h"
+#include "engine/extents.h"
+#include "file/file.h"
+#include "engine/gap.h"
+#include "engine/ring.h"
+#include "store_fixture.h"
+
+#define FILE_BYTES (1u << 20)
+#define POOL_BYTES (1u << 20)
+#define DEPTH 8u
+
+static char folder[256], path[300];
+static unsigned char content[FILE_BYTES];
+static unsigned char *pool;
+static struct rung__ladder ladder;
+static struct rung__ladder_file file;
+static struct rung__tier_args args;
+
+static void set_up(void)
+{
+	const char *tmp = getenv("TMPDIR");
+
+	snprintf(folder, sizeof(folder), "%s/rung-engine-XXXXXX", tmp ? tmp : "/var/tmp");   /* a disk: /tmp may be memory */
+	cr_assert(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/file", folder);
+	for (size_t i = 0; i < FILE_BYTES; i++)
+		content[i] = (unsigned char)(rung__mix64(i / 8) >> i % 8 * 8);
+	cr_assert_eq(support_write_file(path, content, FILE_BYTES), 0);
+	pool = rung__map_pages(POOL_BYTES);
+	cr_assert(pool);
+	ladder = (struct rung__ladder){ .engine = NULL };
+	file = (struct rung__ladder_file){ open(path, O_RDONLY | O_DIRECT | O_CLOEXEC), path, FILE_BYTES, 0, true };
+	if (file.fd < 0) {
+		file.fd = open(path, O_RDONLY | O_CLOEXEC);
+		file.direct = false;
+	}
+	file.align = rung__dio_align(file.fd);
+	args = (struct rung__tier_args){ .pool = pool, .pool_bytes = POOL_BYTES, .probe_bytes = POOL_BYTES, .token_count = DEPTH,
+	                                 .queue_depth = DEPTH };
+}
+
+static void tear_down(void)
+{
+	rung__ladder_stop(&ladder);
+	rung__unmap_pages(pool, POOL_BYTES);
+	close(file.fd);
+	support_remove(folder);
+}
+
+TestSuite(engine, .init = set_up, .fini = tear_down);
+
+static int start(enum rung_engine engine)
+{
+	args.engine = engine;
+	return rung__ladder_start(&ladder, &args, &file);
+}
+
+/* Random reads of one to eight sectors, as many in flight as there may be. */
+static void check_reads(void)
+{
+	const uint32_t align = file.align, place = 8 * file.align;
+	struct rung__fetch fetches[DEPTH];
+	struct rung__fetched fetched[DEPTH];
+	unsigned sent = 0, in_flight = 0;
+
+	for (unsigned t = 0; t < DEPTH; t++)
+		fetches[t].bytes = 0;
+	while (sent < 200 || in_flight > 0) {
+		int count;
+
+		for (uint32_t t = 0; t < DEPTH && sent < 200; t++) {
+			uint64_t draw = rung__mix64(sent);
+
+			if (fetches[t].bytes)
+				continue;
+			fetches[t] = (struct rung__fetch){ draw % (FILE_BYTES / place) * place, (uint64_t)t * place, (uint32_t)(draw >> 40) % 8 * align + align, t };
+			cr_assert_eq(ladder.ops->submit(ladder.engine, &fetches[t]), 0);
+			sent++;
+			in_flight++;
+		}
+		count = ladder.ops->reap(ladder.engine, in_flight / 2 + 1, 10000000000u, fetched, DEPTH);
+		cr_assert_gt(count, 0);
+		for (int i = 0; i < count; i++) {
+			struct rung__fetch *fetch = &fetches[fetched[i].token];
+
+			cr_assert_eq(fetched[i].result, (int32_t)fetch->bytes, "%s", ladder.ops->name);
+			cr_assert_arr_eq(pool + fetch->to, content + fetch->offset, fetch->bytes);
+			fetch->bytes = 0;
+			in_flight--;
+		}
+	}
+}
+
+static const struct rung_engine_step *step(const char *name)
+{
+	for (uint32_t i = 0; i < ladder.step_count; i++) {
+		if (strcmp(ladder.steps[i].name, name) == 0)
+			return &ladder.steps[i];
+	}
+	return NULL;
+}
+
+Test(engine, pread_reads_and_says_that_it_was_asked_for)
+{
+	cr_assert_eq(start(RUNG_ENGINE_PREAD), 0, "%s", rung_last_error());
+	check_reads();
+	cr_assert_str_eq(ladder.ops->name, "pread");
+	cr_assert_str_eq(step("pread")->why, "");
+	cr_assert_str_eq(ladder.why, "pread asked for");
+}
+
+Test(engine, a_read_behind_the_end_is_empty_and_over_it_short)
+{
+	const enum rung_engine ids[] = { RUNG_ENGINE_PREAD, RUNG_ENGINE_IO_URING };
+
+	for (unsigned e = 0; e < (fixture_has_io_uring() ? 2 : 1); e++) {
+		struct rung__fetch over = { FILE_BYTES - file.align, 0, 2 * file.align, 1 }, behind = { FILE_BYTES, 0, file.align, 2 };
+		struct rung__fetched fetched[1];
+
+		cr_assert_eq(start(ids[e]), 0, "%s", rung_last_error());
+		cr_assert_eq(ladder.ops->submit(ladder.engine, &over), 0);
+		cr_assert_eq(ladder.ops->reap(ladder.engine, 1, 10000000000u, fetched, 1), 1);
+		cr_assert_eq(fetched[0].result, (int32_t)file.align);
+		cr_assert_eq(ladder.ops->submit(ladder.engine, &behind), 0);
+		cr_assert_eq(ladder.ops->reap(ladder.engine, 1, 10000000000u, fetched, 1), 1);
+		cr_assert_eq(fetched[0].result, 0);
+		cr_assert_eq(ladder.ops->reap(ladder.engine, 1, 1000000, fetched, 1), 0, "nothing is in flight: the wait has a bound");
+		rung__ladder_stop(&ladder);
+		ladder = (struct rung__ladder){ .engine = NULL };
+	}
+}
+
+Test(engine, a_file_that_cannot_be_read_says_so)
+{
+	close(file.fd);
+	file.fd = open(path, O_WRONLY | O_CLOEXEC);
+	cr_assert_eq(start(RUNG_ENGINE_AUTO), RUNG_E_IO);
+	cr_assert(strstr(rung_last_error(), path) && strstr(rung_last_error(), strerror(EBADF)), "%s", rung_last_error());
+	cr_assert_null(ladder.engine);
+}
+
+/* ---- io_uring ---- */
+
+#if RUNG_HAVE_IO_URING
+static unsigned setup_flags_refused;
+static unsigned setup_tries, setup_refused_tries;   /* 0: setup_refused holds for all */
+static int setup_refused, buffers_refused, files_refused, ring_refused;
+static bool spoil;
+
+int __real_io_uring_queue_init_params(unsigned entries, struct io_uring *ring, struct io_uring_params *params);
+int __wrap_io_uring_queue_init_params(unsigned entries, struct io_uring *ring, struct io_uring_params *params);
+int __real_io_uring_register_buffers(struct io_uring *ring, const struct iovec *iovecs, unsigned count);
+int __wrap_io_uring_register_buffers(struct io_uring *ring, const struct iovec *iovecs, unsigned count);
+int __real_io_uring_register_files(struct io_uring *ring, const int *files, unsigned count);
+int __wrap_io_uring_register_files(struct io_uring *ring, const int *files, unsigned count);
+int __real_io_uring_register_ring_fd(struct io_uring *ring);
+int __wrap_io_uring_register_ring_fd(struct io_uring *ring);
+int __real_io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **cqe, unsigned count, struct __kernel_timespec *ts,
+                                            sigset_t *mask);
+int __wrap_io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **cqe, unsigned count, struct __kernel_timespec *ts,
+                                            sigset_t *mask);
+
+int __wrap_io_uring_queue_init_params(unsigned entries, struct io_uring *ring, struct io_uring_params *params)
+{
+	setup_tries++;
+	if (setup_refused && (!setup_refused_tries || setup_tries <= setup_refused_tries))
+		return -setup_refused;
+	return params->flags & setup_flags_refused ? -EINVAL : __real_io_uring_queue_init_params(entries, ring, params);
+}
+
+int __wrap_io_uring_register_buffers(struct io_uring *ring, const struct iovec *iovecs, unsigned count)
+{
+	return buffers_refused ? -buffers_refused : __real_io_uring_register_buffers(ring, iovecs, count);
+}
+
+int __wrap_io_uring_register_files(struct io_uring *ring, const int *files, unsigned count)
+{
+	return files_refused ? -files_refused : __real_io_uring_register_files(ring, files, count);
+}
+
+int __wrap_io_uring_register_ring_fd(struct io_uring *ring)
+{
+	return ring_refused ? -ring_refused : __real_io_uring_register_ring_fd(ring);
+}
+
+int __wrap_io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **cqe, unsigned count, struct __kernel_timespec *ts,
+                                            sigset_t *mask)
+{
+	int rc = __real_io_uring_submit_and_wait_timeout(ring, cqe, count, ts, mask);
+
+	if (spoil)
+		pool[17] ^= 1;
+	return rc;
+}
+
+static const char *part_why(const char *name)
+{
+	for (uint32_t i = 0; i < ladder.report.part_count; i++) {
+		if (strcmp(ladder.report.parts[i].name, name) == 0)
+			return ladder.report.parts[i].why;
+	}
+	return NULL;
+}
+
+static void need_io_uring(void)
+{
+	if (!fixture_has_io_uring())
+		cr_skip_test("this kernel refuses io_uring");
+}
+
+Test(engine, io_uring_is_what_auto_takes)
+{
+	need_io_uring();
+	cr_assert_eq(start(RUNG_ENGINE_AUTO), 0, "%s", rung_last_error());
+	check_reads();
+	cr_assert_str_eq(ladder.ops->name, "io_uring");
+	cr_assert_eq(ladder.step_count, 3);
+	cr_assert(strstr(step("nvme")->why, "not asked for"));
+	cr_assert(strstr(step("io_uring_poll")->why, "not asked for"));
+	cr_assert_str_eq(step("io_uring")->why, "");
+	cr_assert_eq(ladder.report.part_count, 4);
+}
+
+Test(engine, io_uring_does_without_what_is_refused)
+{
+	static const struct {
+		unsigned flags;
+		int buffers, files, ring;
+		const char *part, *why;
+	} cases[] = {
+		{ IORING_SETUP_DEFER_TASKRUN, 0, 0, 0, "deferred completions", "only IORING_SETUP_COOP_TASKRUN" },
+		{ IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_COOP_TASKRUN, 0, 0, 0, "deferred completions", "neither" },
+		{ 0, ENOMEM, 0, 0, "registered memory", "RLIMIT_MEMLOCK" },
+		{ 0, EOPNOTSUPP, 0, 0, "registered memory", "does not take" },
+		{ 0, 0, EMFILE, 0, "registered file", "refuses" },
+		{ 0, 0, 0, EINVAL, "registered ring", "5.18" },
+	};
+
+	need_io_uring();
+	for (unsigned i = 0; i < RUNG__ARRAY_LEN(cases); i++) {
+		setup_flags_refused = cases[i].flags;
+		buffers_refused = cases[i].buffers;
+		files_refused = cases[i].files;
+		ring_refused = cases[i].ring;
+		cr_assert_eq(start(RUNG_ENGINE_IO_URING), 0, "%s", rung_last_error());
+		check_reads();
+		cr_assert(strstr(part_why(cases[i].part), cases[i].why), "%s: %s", cases[i].part, part_why(cases[i].part));
+		cr_assert(strstr(ladder.why, cases[i].why), "%s", ladder.why);
+		rung__ladder_stop(&ladder);
+		ladder = (struct rung__ladder){ .engine = NULL };
+	}
+}
+
+Test(engine, a_limit_on_locked_memory_leaves_the_pool_unregistered)
+{
+	struct rlimit limit;
+	bool root = geteuid() == 0;
+
+	need_io_uring();
+	cr_assert_eq(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	limit.rlim_cur = limit.rlim_max = RUNG__MIN(limit.rlim_max, 65536);   /* not raised */
+	cr_assert_eq(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	if (root && seteuid(65534) != 0)   /* root is not held to it */
+		cr_skip_test("no other user to become");
+	cr_assert_eq(start(RUNG_ENGINE_IO_URING), 0, "%s", rung_last_error());
+	cr_assert(!root || seteuid(0) == 0);
+	check_reads();
+	cr_assert(strstr(part_why("registered memory"), "RLIMIT_MEMLOCK"), "'%s'", part_why("registered memory"));
+}
+
+Test(engine, refused_setup_leads_to_pread_or_to_an_error_with_the_reason)
+{
+	setup_refused = EPERM;
+	cr_assert_eq(start(RUNG_ENGINE_AUTO), 0, "%s", rung_last_error());
+	check_reads();
+	cr_assert_str_eq(ladder.ops->name, "pread");
+	cr_assert(strstr(step("io_uring")->why, "seccomp"), "%s", step("io_uring")->why);
+	cr_assert(strstr(ladder.why, "seccomp"));
+	rung__ladder_stop(&ladder);
+	ladder = (struct rung__ladder){ .engine = NULL };
+	cr_assert_eq(start(RUNG_ENGINE_IO_URING), RUNG_E_NOSUP);
+	cr_assert(strstr(rung_last_error(), "engine io_uring") && strstr(rung_last_error(), "seccomp"), "%s", rung_last_error());
+	cr_assert_null(ladder.engine);
+}
+
+/* The kernel frees a closed ring's memory later: a ring opened at once after that is refused. */
+Test(engine, a_ring_without_memory_is_tried_again)
+{
+	need_io_uring();
+	setup_refused = ENOMEM;
+	setup_refused_tries = 3;
+	cr_assert_eq(start(RUNG_ENGINE_IO_URING), 0, "%s", rung_last_error());
+	cr_assert_geq(setup_tries, 4);
+	check_reads();
+}
+
+Test(engine, a_ring_that_never_has_memory_names_the_limit_and_the_cure)
+{
+	setup_refused = ENOMEM;
+	cr_assert_eq(start(RUNG_ENGINE_AUTO), 0, "%s", rung_last_error());
+	check_reads();
+	cr_assert_str_eq(ladder.ops->name, "pread");
+	cr_assert(strstr(ladder.why, "RLIMIT_MEMLOCK"), "%s", ladder.why);
+	rung__ladder_stop(&ladder);
+	ladder = (struct rung__ladder){ .engine = NULL };
+	cr_assert_eq(start(RUNG_ENGINE_IO_URING), RUNG_E_NOSUP);
+	cr_assert(strstr(rung_last_error(), "ulimit -l"), "%s", rung_last_error());
+}
+
+Test(engine, a_step_that_brings_other_bytes_is_not_used)
+{
+	need_io_uring();
+	spoil = true;
+	cr_assert_eq(start(RUNG_ENGINE_AUTO), 0, "%s", rung_last_error());
+	cr_assert_str_eq(ladder.ops->name, "pread");
+	cr_assert(strstr(step("io_uring")->why, "something else"), "%s", step("io_uring")->why);
+	check_reads();
+}
+
+Test(engine, polling_works_or_says_why_not)
+{
+	need_io_uring();
+	if (start(RUNG_ENGINE_IO_URING_POLL) == 0) {
+		check_reads();
+		return;
+	}
+	cr_assert(strstr(rung_last_error(), "engine io_uring_poll"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), file.direct ? "no queues for polling" : "page cache"), "%s", rung_last_error());
+}
+
+Test(engine, passthrough_says_why_not)
+{
+	need_io_uring();
+	if (start(RUNG_ENGINE_NVME) == 0) {   /* an NVMe disk of our own: fine */
+		check_reads();
+		return;
+	}
+	cr_assert(strstr(rung_last_error(), "engine nvme: "), "%s", rung_last_error());
+	cr_assert_null(ladder.engine);
+}
+
+Test(ring, a_read_over_the_border_of_registered_pieces_uses_none)
+{
+	struct rung__ring ring = { .piece_count = 3, .piece_shift = 18 };
+	struct rung__fetch fetch = { .to = (1 << 18) - 512, .bytes = 512 };
+
+	cr_assert_eq(rung__ring_piece(&ring, &fetch), 0);
+	fetch.bytes = 1024;
+	cr_assert_eq(rung__ring_piece(&ring, &fetch), -1);
+	fetch.to = 2 << 18;
+	cr_assert_eq(rung__ring_piece(&ring, &fetch), 2);
+	fetch.to = 3 << 18;
+	cr_assert_eq(rung__ring_piece(&ring, &fetch), -1);
+}
+
+Test(store, statistics_say_which_step_is_in_use_and_why_not_the_others)
+{
+	struct store_fixture f;
+	struct rung_store_stats stats = { .size = sizeof(stats) };
+
+	need_io_uring();
+	setup_flags_refused = IORING_SETUP_DEFER_TASKRUN;
+	fixture_open(&f, 2000, 512, 40 * 4096, NULL, NULL);
+	cr_assert_eq(rung_store_stats(f.store, &stats), 0);
+	cr_assert_eq(stats.engine_step_count, 3);
+	cr_assert_str_eq(stats.engine_steps[0].name, "nvme");
+	cr_assert_str_eq(stats.engine_steps[2].name, stats.engine);
+	cr_assert_str_eq(stats.engine_steps[2].why, "");
+	cr_assert_eq(stats.engine_part_count, 4);
+	cr_assert(strstr(stats.engine_parts[0].why, "COOP_TASKRUN"));
+	cr_assert(strstr(stats.engine_why, "COOP_TASKRUN"));
+	fixture_close(&f);
+}
+#endif
+
+/* ---- where a file lies ---- */
+
+static void write_number(const char *name, const char *number)
+{
+	char at[600];
+
+	snprintf(at, sizeof(at), "%s/%s", folder, name);
+	cr_assert_eq(support_write_file(at, number, strlen(number)), 0);
+}
+
+static void make_folder(const char *name)
+{
+	char at[600];
+
+	snprintf(at, sizeof(at), "%s/%s", folder, name);
+	cr_assert_eq(mkdir(at, 0700), 0);
+}
+
+/* An NVMe disk with a partition, and a disk whose queue says nothing. */
+static void make_sys(void)
+{
+	char at[600];
+
+	set_up();
+	make_folder("dev");
+	make_folder("dev/block");
+	make_folder("nvme0n1");
+	make_folder("nvme0n1/queue");
+	make_folder("nvme0n1/nvme0n1p2");
+	make_folder("odd");
+	write_number("nvme0n1/queue/max_sectors_kb", "96\n");
+	write_number("nvme0n1/queue/logical_block_size", "4096\n");
+	write_number("nvme0n1/nvme0n1p2/partition", "2\n");
+	write_number("nvme0n1/nvme0n1p2/start", "2048\n");
+	snprintf(at, sizeof(at), "%s/dev/block/259:0", folder);
+	cr_assert_eq(symlink("../../nvme0n1", at), 0);
+	snprintf(at, sizeof(at), "%s/dev/block/259:2", folder);
+	cr_assert_eq(symlink("../../nvme0n1/nvme0n1p2", at), 0);
+	snprintf(at, sizeof(at), "%s/dev/block/7:0", folder);
+	cr_assert_eq(symlink("../../odd", at), 0);
+}
+
+TestSuite(block_device, .init = make_sys, .fini = tear_down);
+
+Test(block_device, a_disk_tells_its_queue)
+{
+	struct rung__block_device device;
+
+	cr_assert(rung__block_device(folder, 259, 0, &device));
+	cr_assert_str_eq(device.name, "nvme0n1");
+	cr_assert_eq(device.partition_at, 0);
+	cr_assert_eq(device.command_bytes, 96 * 1024);
+	cr_assert_eq(device.block_bytes, 4096);
+}
+
+Test(block_device, a_partition_has_the_queue_of_its_disk_and_a_beginning)
+{
+	struct rung__block_device device;
+
+	cr_assert(rung__block_device(folder, 259, 2, &device));
+	cr_assert_str_eq(device.name, "nvme0n1");
+	cr_assert_eq(device.partition_at, 2048 * 512);
+	cr_assert_eq(device.command_bytes, 96 * 1024);
+}
+
+Test(block_device, what_is_not_told_is_0_and_no_device_is_none)
+{
+	struct rung__block_device device;
+
+	cr_assert(rung__block_device(folder, 7, 0, &device));
+	cr_assert_str_eq(device.name, "odd");
+	cr_assert_eq(device.command_bytes, 0);
+	cr_assert_eq(device.block_bytes, 0);
+	cr_assert_not(rung__block_device(folder, 0, 45, &device));
+}
+
+Test(extents, pieces_that_meet_on_the_disk_are_one)
+{
+	struct rung__extent list[] = { { 0, 1000, 100 }, { 100, 1100, 50 }, { 150, 5000, 50 }, { 200, 4900, 100 } };
+	struct rung__extents extents = { .list = list, .count = 4, .file_bytes = 230 };
+
+	cr_assert_null(rung__extents_join(&extents));
+	cr_assert_eq(extents.count, 3);
+	cr_assert_eq(list[0].bytes, 150);
+	cr_assert_eq(rung__extent_at(&extents, 0)->at, 1000);
+	cr_assert_eq(rung__extent_at(&extents, 149)->at, 1000);
+	cr_assert_eq(rung__extent_at(&extents, 150)->at, 5000);
+	cr_assert_eq(rung__extent_at(&extents, 229)->at, 4900);
+}
+
+Test(extents, what_is_behind_the_end_does_not_count_and_holes_do)
+{
+	struct rung__extent full[] = { { 0, 1000, 100 }, { 300, 2000, 100 } }, holed[] = { { 0, 1000, 100 }, { 104, 2000, 100 } };
+	struct rung__extents extents = { .list = full, .count = 2, .file_bytes = 100 };
+
+	cr_assert_null(rung__extents_join(&extents));
+	cr_assert_eq(extents.count, 1);
+	extents = (struct rung__extents){ .list = holed, .count = 2, .file_bytes = 200 };
+	cr_assert(strstr(rung__extents_join(&extents), "holes"));
+	extents = (struct rung__extents){ .list = full, .count = 0, .file_bytes = 1 };
+	cr_assert(strstr(rung__extents_join(&extents), "holes"));
+}
+
+/* ---- the gap ---- */
+
+/* An engine that reads nothing, at once, and counts. */
+struct rung__engine {
+	struct rung__fetch queue[64];
+	unsigned count;
+	uint64_t reads, bytes;
+	int32_t err;
+};
+
+static int scripted_submit(struct rung__engine *engine, const struct rung__fetch *fetch)
+{
+	cr_assert_lt(engine->count, 64);
+	cr_assert_leq(fetch->offset + fetch->bytes, file.bytes);
+	cr_assert_leq(fetch->to + fetch->bytes, args.probe_at + args.probe_bytes);
+	engine->queue[engine->count++] = *fetch;
+	engine->reads++;
+	return 0;
+}
+
+static int scripted_reap(struct rung__engine *engine, uint32_t want, uint64_t timeout_ns, struct rung__fetched *fetched, uint32_t max)
+{
+	unsigned count = RUNG__MIN(engine->count, max);
+
+	(void)timeout_ns;
+	cr_assert_geq(engine->count, want);
+	for (unsigned i = 0; i < count; i++)
+		fetched[i] = (struct rung__fetched){ engine->queue[i].token, engine->err ? engine->err : (int32_t)engine->queue[i].bytes };
+	engine->count -= count;
+	memmove(engine->queue, engine->queue + count, engine->count * sizeof(engine->queue[0]));
+	return (int)count;
+}
+
+static const struct rung__engine_ops scripted = { .name = "scripted", .submit = scripted_submit, .reap = scripted_reap };
+static struct rung__engine script;
+
+static uint32_t measured(void)
+{
+	uint32_t gap = 1;
+
+	ladder.ops = &scripted;
+	ladder.engine = &script;
+	cr_assert_eq(rung__gap_measure(&ladder, &args, &file, 131072, &gap), 0);
+	ladder.engine = NULL;   /* it cannot be closed */
+	cr_assert_eq(script.count, 0, "reads are left in flight");
+	return gap;
+}
+
+Test(engine, the_gap_is_measured_once_for_a_large_file)
+{
+	uint64_t reads;
+	uint32_t gap;
+
+	file.bytes = 64u << 20;
+	cr_assert_eq(truncate(path, (off_t)file.bytes), 0);
+	file.direct = true;
+	gap = measured();
+	reads = script.reads;
+	cr_assert_gt(reads, 0);
+	cr_assert_leq(gap, 65536);
+	cr_assert_eq(gap % file.align, 0);
+	cr_assert_eq(measured(), gap);
+	cr_assert_eq(script.reads, reads, "it was measured again");
+}
+
+Test(engine, the_gap_is_the_default_where_measuring_tells_nothing)
+{
+	file.direct = true;
+	cr_assert_eq(measured(), RUNG__GAP_DEFAULT);
+	file.bytes = 64u << 20;
+	file.direct = false;
+	cr_assert_eq(measured(), RUNG__GAP_DEFAULT);
+	cr_assert_eq(script.reads, 0);
+	file.direct = true;
+	script.err = -EIO;
+	cr_assert_eq(measured(), RUNG__GAP_DEFAULT);
+	cr_assert_gt(script.reads, 0);
+}
+
+Test(engine, the_gap_is_bandwidth_over_reads_a_second)
+{
+	cr_assert_eq(rung__gap_of(1.6e9, 1e5, 512), 15872);      /* 16000, whole sectors */
+	cr_assert_eq(rung__gap_of(1.6e9, 1e5, 4096), 12288);
+	cr_assert_eq(rung__gap_of(1e8, 100, 512), 65536);        /* a disk with heads */
+	cr_assert_eq(rung__gap_of(0, 1e5, 512), RUNG__GAP_DEFAULT);
+	cr_assert_eq(rung__gap_of(1e9, 0, 512), RUNG__GAP_DEFAULT);
+}

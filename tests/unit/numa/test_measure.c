@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of measuring: statistics, kernels against plain loops, the chase's circle, threads, where memory lies, refusals. */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <math.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "dataset.h"
+#include "machine.h"
+#include "measure.h"
+#include "place/place.h"
+#include "refuse.h"
+#include "rung/rung.h"
+
+/* ---- values ---- */
+
+Test(measure, median_least_and_most)
+{
+	const double samples[] = { 5, 1, 4, 2, 3, 9 };
+	double sorted[6];
+	struct rung_numa_value value = rung__measure_value(samples, 5, sorted);
+
+	cr_assert_eq(value.median, 3);
+	cr_assert_eq(value.min, 1);
+	cr_assert_eq(value.max, 5);
+	cr_assert_eq(value.samples, samples, "kept in the order of measuring");
+	cr_assert_eq(rung__measure_value(samples, 6, sorted).median, 3.5, "between the two in the middle");
+	cr_assert_eq(rung__measure_value(samples, 1, sorted).median, 5);
+	cr_assert(isnan(rung__measure_value(samples, 0, sorted).median));
+}
+
+/* ---- kernels ---- */
+
+#define COUNT 256u
+
+struct arrays {
+	_Alignas(64) double a[COUNT + 32], b[COUNT], c[COUNT];
+};
+
+static struct arrays *new_arrays(void)
+{
+	struct arrays *arrays = rung__malloc_aligned(64, sizeof(*arrays));
+
+	cr_assert(arrays);
+	for (size_t i = 0; i < COUNT; i++) {
+		arrays->b[i] = (double)i + 0.5;
+		arrays->c[i] = 1000.0 - (double)i;
+	}
+	for (size_t i = 0; i < COUNT + 32; i++)
+		arrays->a[i] = -7;
+	return arrays;
+}
+
+Test(measure, kernels_do_what_stream_says)
+{
+	for (unsigned kind = 0; kind < RUNG__STREAM_COUNT; kind++) {
+		struct arrays *x = new_arrays();
+
+		rung__stream_pass(kind, x->a, x->b, x->c, COUNT);
+		for (size_t i = 0; i < COUNT; i++) {
+			const double want[] = { -7, 1, x->b[i], x->b[i] + 3 * x->c[i] };
+
+			cr_assert_eq(x->a[i], want[kind], "kind %u, element %zu: %g", kind, i, x->a[i]);
+			cr_assert_eq(x->b[i], (double)i + 0.5);
+			cr_assert_eq(x->c[i], 1000.0 - (double)i);
+		}
+		for (size_t i = COUNT; i < COUNT + 32; i++)
+			cr_assert_eq(x->a[i], -7, "nothing is written behind the end");
+		rung__free(x);
+	}
+}
+
+/* ---- chase ---- */
+
+Test(measure, the_chase_visits_every_line_once_and_changes_the_page_with_each_hop)
+{
+	for (uint64_t pages = 2; pages < 200; pages = pages * 3 + 1) {
+		const uint64_t lines = pages * RUNG__PAGE_BYTES / RUNG__MEASURE_LINE_BYTES;
+		unsigned char *memory = rung__map_pages(pages * RUNG__PAGE_BYTES), *seen = calloc(lines, 1);
+		uint32_t order[256];
+		void *first = rung__chase_make(memory, pages, order), *at = first;
+
+		for (uint64_t i = 0; i < lines; i++) {
+			const uint64_t offset = (uint64_t)((unsigned char *)at - memory);
+			void *next = rung__chase(at, 1);
+
+			cr_assert_eq(offset % RUNG__MEASURE_LINE_BYTES, 0);
+			cr_assert_not(seen[offset / RUNG__MEASURE_LINE_BYTES]);
+			seen[offset / RUNG__MEASURE_LINE_BYTES] = 1;
+			cr_assert_neq(offset / RUNG__PAGE_BYTES, (uint64_t)((unsigned char *)next - memory) / RUNG__PAGE_BYTES);
+			at = next;
+		}
+		cr_assert_eq(at, first);
+		cr_assert_eq(rung__chase(first, 3 * lines + 5), rung__chase(first, 5), "any number of hops");
+		rung__unmap_pages(memory, pages * RUNG__PAGE_BYTES);
+		free(seen);
+	}
+}
+
+Test(measure, both_lines_of_a_pair_are_far_from_each_other)
+{
+	const uint64_t pages = 16, lines = pages * 64;
+	unsigned char *memory = rung__map_pages(pages * RUNG__PAGE_BYTES);
+	uint64_t *turn = calloc(lines, sizeof(*turn));
+	uint32_t order[16];
+	void *at = rung__chase_make(memory, pages, order);
+
+	for (uint64_t i = 0; i < lines; i++, at = rung__chase(at, 1))
+		turn[(uint64_t)((unsigned char *)at - memory) / 64] = i;
+	for (uint64_t line = 0; line < lines; line += 2) {
+		const uint64_t apart = turn[line + 1] - turn[line];
+
+		cr_assert_gt(turn[line + 1], turn[line]);
+		cr_assert(apart > pages && apart < lines - pages, "%lu of %lu hops", (unsigned long)apart, (unsigned long)lines);
+	}
+	rung__unmap_pages(memory, pages * RUNG__PAGE_BYTES);
+	free(turn);
+}
+
+/* ---- threads ---- */
+
+static uint32_t allowed_cpu(void)
+{
+	cpu_set_t set;
+
+	cr_assert_eq(sched_getaffinity(0, sizeof(set), &set), 0);
+	for (uint32_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (CPU_ISSET(cpu, &set))
+			return cpu;
+	}
+	cr_assert_fail("no CPU");
+	return 0;
+}
+
+struct seen {
+	uint32_t cpu;
+	_Atomic(uint64_t) ranks, passes;
+	_Atomic(uint32_t) elsewhere;
+};
+
+static void look(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
+{
+	struct seen *seen = ctx;
+
+	cr_assert_lt(rank, count);
+	atomic_fetch_add(&seen->ranks, UINT64_C(1) << (8 * rank));
+	atomic_fetch_add(&seen->passes, passes);
+	atomic_fetch_add(&seen->elsewhere, sched_getcpu() != (int)seen->cpu);
+}
+
+Test(measure, a_team_runs_each_of_its_threads_once_on_its_processor)
+{
+	const uint32_t cpu = allowed_cpu(), cpus[] = { cpu, cpu, cpu };
+	struct seen seen = { .cpu = cpu };
+	struct rung__team *team;
+
+	cr_assert_eq(rung__team_start(cpus, 3, &team), 0, "%s", rung_last_error());
+	cr_assert_eq(rung__team_count(team), 3);
+	for (int i = 0; i < 5; i++)
+		cr_assert_geq(rung__team_run(team, look, &seen, 7), 0);
+	rung__team_stop(team);
+	cr_assert_eq(seen.ranks, UINT64_C(0x050505));
+	cr_assert_eq(seen.passes, 3 * 5 * 7);
+	cr_assert_eq(seen.elsewhere, 0);
+}
+
+Test(measure, a_processor_that_is_none_is_told)
+{
+	const uint32_t cpus[] = { allowed_cpu(), RUNG__CPUS_MAX - 1 };
+	struct rung__team *team;
+
+	cr_assert_eq(rung__team_start(cpus, 2, &team), RUNG_E_NOSUP);
+	cr_assert(strstr(rung_last_error(), "CPU 65535"), "%s", rung_last_error());
+}
+
+/* ---- where memory lies ---- */
+
+static struct rung_topology *this_machine(void)
+{
+	struct rung_topology *topology;
+
+	cr_assert_eq(rung_topology_load(NULL, &topology), 0, "%s", rung_last_error());
+	return topology;
+}
+
+/* The node of a CPU of ours: it has memory, or there is nothing to be seen here. */
+static int own_node(const struct rung_topology *topology)
+{
+	const struct rung_topology_node *node;
+
+	for (size_t i = 0; (node = rung_topology_node(topology, i)) != NULL; i++) {
+		if (node->has_memory && node->memory_allowed != 0 && node->cpus_allowed.count)
+			return (int)node->node;
+	}
+	return -1;
+}
+
+Test(measure, what_was_put_on_a_node_is_found_there)
+{
+	struct rung_topology *topology = this_machine();
+	const uint64_t bytes = 8u << 20;
+	unsigned char *memory = rung__map_pages(bytes);
+	int node = own_node(topology), err = 0;
+	double share;
+
+	if (node < 0)
+		cr_skip("no node has both memory and a CPU of ours");
+	cr_assert(isnan(rung__placed_share(memory, bytes, (uint32_t)node, &err)), "not touched: nowhere");
+	cr_assert_neq(err, 0);
+	err = rung__place_on_node(memory, bytes, (uint32_t)node);
+	if (err)
+		cr_skip("mbind: %s", strerror(err));
+	memset(memory, 1, bytes);
+	share = rung__placed_share(memory, bytes, (uint32_t)node, &err);
+	if (err)
+		cr_skip("move_pages: %s", strerror(err));
+	cr_assert_geq(share, 0.95);
+	cr_assert_eq(rung__placed_share(memory, bytes, RUNG_NODES_MAX - 1, &err), 0, "nor is it anywhere else");
+	cr_assert_neq(rung__place_on_node(memory, bytes, RUNG_NODES_MAX - 1), 0, "hardly a machine has so many");
+	rung__unmap_pages(memory, bytes);
+	rung_topology_destroy(topology);
+}
+
+Test(measure, huge_pages_are_counted_where_the_memory_is)
+{
+	char path[] = "/tmp/rung-smaps-XXXXXX";
+	int fd = mkstemp(path);
+	FILE *file = fdopen(fd, "w");
+
+	fputs("1000-3000 rw-p 00000000 00:00 0 \nSize:               8192 kB\nAnonHugePages:      8192 kB\n"
+	      "400000-c00000 rw-p 00000000 00:00 0  [heap]\nSize:               8192 kB\nRss: 5 kB\nAnonHugePages:      2048 kB\n"
+	      "c00000-d00000 rw-p 00000000 00:00 0 \nSize:               1024 kB\n", file);
+	fclose(file);
+	cr_assert_eq(rung__huge_share(path, (void *)(uintptr_t)0x400000), 0.25);
+	cr_assert_eq(rung__huge_share(path, (void *)(uintptr_t)0xbfffff), 0.25);
+	cr_assert_eq(rung__huge_share(path, (void *)(uintptr_t)0x1000), 1);
+	cr_assert(isnan(rung__huge_share(path, (void *)(uintptr_t)0xc00000)), "the kernel does not say");
+	cr_assert(isnan(rung__huge_share(path, (void *)(uintptr_t)0x3000)), "in no mapping");
+	cr_assert(isnan(rung__huge_share("/nonexistent", path)));
+	unlink(path);
+}
+
+/* ---- sizes ---- */
+
+/* Bytes of caches; 0: unknown */
+static const uint64_t caches[] = { 0, UINT64_C(1) << 20, UINT64_C(260) << 20, UINT64_C(1) << 30 };
+
+/* A machine with two nodes, of which the second has less free memory. */
+static struct rung_topology *nodes_with(uint64_t first_kib, uint64_t second_kib)
+{
+	struct rung_topology *topology;
+	char root[256];
+
+	cr_assert_eq(support_tempdir(root, sizeof(root)), 0);
+	support_put(root, "/sys/devices/system/cpu/online", "0\n");
+	support_put(root, "/sys/devices/system/node/online", "0-1\n");
+	support_put_node(root, 0, "0\n", first_kib, first_kib);
+	support_put_node(root, 1, "\n", second_kib, second_kib);
+	cr_assert_eq(rung_topology_load(root, &topology), 0, "%s", rung_last_error());
+	support_remove(root);
+	return topology;
+}
+
+static void choose(struct rung__measuring *m, struct rung__measure_node nodes[2], uint64_t cache,
+                   uint32_t cores, const struct rung_numa_measure_opts *opts)
+{
+	*m = (struct rung__measuring){ .topology = m->topology, .opts = *opts, .nodes = nodes,
+		                       .node_count = 2 };
+	for (size_t i = 0; i < 2; i++) {
+		nodes[i] = (struct rung__measure_node){
+			.node = rung_topology_node(m->topology, i)
+		};
+		nodes[i].core_count = i == 0 ? cores : 0;
+		nodes[i].cache_bytes = i == 0 ? cache : 0;
+	}
+	rung__measure_sizes(m);
+}
+
+Test(measure, arrays_and_tables_fit_the_memory_whatever_the_caches)
+{
+	static const uint32_t rows[] = { 4, 4096, 65536 };
+	static const uint32_t cores[] = { 1, 2, 64 };
+	struct rung__measuring m = { .topology = nodes_with(1 << 20, 16 << 20) };
+
+	for (size_t c = 0; c < RUNG__ARRAY_LEN(caches) * RUNG__ARRAY_LEN(cores); c++) {
+		for (size_t r = 0; r < 2 * RUNG__ARRAY_LEN(rows); r++) {
+			struct rung_numa_measure_opts opts = RUNG_NUMA_MEASURE_OPTS_INIT;
+			const uint64_t cache = caches[c / RUNG__ARRAY_LEN(cores)];
+			struct rung__measure_node nodes[2];
+
+			opts.quick = r % 2;
+			opts.row_bytes = &rows[r / 2];
+			opts.row_count = 1;
+			choose(&m, nodes, cache, cores[c % RUNG__ARRAY_LEN(cores)], &opts);
+			cr_assert_geq(m.array_bytes_advised, 2 * cache);
+			for (size_t i = 0; i < 2; i++) {
+				const uint64_t array = nodes[i].array_bytes;
+				const uint64_t table = nodes[i].table_bytes;
+				const uint64_t room = rung__measure_room(&m, i);
+
+				cr_assert_eq(array % RUNG__MEASURE_HUGE_BYTES, 0);
+				cr_assert_geq(array, 16u << 20);
+				cr_assert_geq(table, 2 * array);
+				cr_assert_leq(table + array + rung__measure_ids_bytes(&m, array),
+				              room, "%lu + %lu of %lu", (unsigned long)table,
+				              (unsigned long)array, (unsigned long)room);
+				cr_assert_leq(m.gpu_sizes.table_bytes, room);
+				if (room > 8 * m.array_bytes_advised)
+					cr_assert_geq(array, m.array_bytes_advised,
+					              "nothing is in its way");
+			}
+		}
+	}
+	rung_topology_destroy((struct rung_topology *)m.topology);
+}
+
+Test(measure, a_node_that_is_nearly_full_makes_the_arrays_of_no_other_smaller)
+{
+	const struct rung_numa_measure_opts opts = RUNG_NUMA_MEASURE_OPTS_INIT;
+	struct rung__measuring m = { .topology = nodes_with(64 << 20, 300 << 10) };
+	struct rung__measure_node nodes[2];
+
+	choose(&m, nodes, UINT64_C(260) << 20, 8, &opts);
+	cr_assert_eq(nodes[0].array_bytes, UINT64_C(4 * 260) << 20);
+	cr_assert_eq(nodes[0].table_bytes, UINT64_C(2 * 4 * 260) << 20);
+	cr_assert_leq(3 * nodes[1].array_bytes, UINT64_C(150) << 20);
+	rung_topology_destroy((struct rung_topology *)m.topology);
+}
+
+/* ---- whole calls ---- */
+
+static struct rung_numa_measure_opts small(uint32_t matrices)
+{
+	struct rung_numa_measure_opts opts = RUNG_NUMA_MEASURE_OPTS_INIT;
+
+	opts.matrices = matrices;
+	opts.quick = 1;
+	opts.samples = 1;
+	opts.sample_seconds = 1e-4;
+	opts.memory_bytes_max = 80u << 20;   /* whatever caches the machine has */
+	return opts;
+}
+
+static struct rung_numa_report *measured(const struct rung_topology *topology, const struct rung_numa_measure_opts *opts)
+{
+	struct rung_numa_report *report = NULL;
+
+	cr_assert_eq(rung_numa_measure(topology, opts, &report), 0, "%s", rung_last_error());
+	return report;
+}
+
+Test(measure, a_container_that_refuses_placement_is_measured_by_first_touch)
+{
+	const struct rung_numa_measure_opts opts = small(RUNG_NUMA_LATENCY | RUNG_NUMA_TOUCH);
+	struct rung_topology *topology = this_machine();
+	const struct rung_numa_result *result;
+	struct rung_numa_report *report;
+	int node = own_node(topology), count = 0;
+
+	if (node < 0)
+		cr_skip("no node has both memory and a CPU of ours");
+	if (!refuse_placement())
+		cr_skip("no seccomp here: %s", strerror(errno));
+	report = measured(topology, &opts);
+	for (size_t i = 0; (result = rung_numa_report_result(report, i)) != NULL; i++) {
+		cr_assert(isnan(result->placed_share), "nobody may look");
+		if (result->memory_node == node && result->cpu_node == node && !result->absent)
+			count++;
+		else if (result->absent && result->cpu_node == node && strstr(result->absent, "cannot be put"))
+			cr_assert(strstr(result->absent, "mbind: Operation not permitted"), "%s", result->absent);
+	}
+	cr_assert_gt(count, 0, "memory near our own CPUs needs no call");
+	rung_numa_report_destroy(report);
+	rung_topology_destroy(topology);
+}
+
+static uint64_t put_cache(const char *root, uint64_t bytes)
+{
+	char name[100], text[50];
+
+	snprintf(name, sizeof(name), "/sys/devices/system/cpu/cpu%u/cache/index0/level",
+	         support_first_cpu());
+	support_put(root, name, "3\n");
+	snprintf(name, sizeof(name), "/sys/devices/system/cpu/cpu%u/cache/index0/size",
+	         support_first_cpu());
+	snprintf(text, sizeof(text), "%luK\n", (unsigned long)(bytes >> 10));
+	support_put(root, name, bytes ? text : "\n");
+	return bytes ? RUNG__MAX(2 * bytes, 16u << 20) : 64u << 20;
+}
+
+Test(measure,
+     caches_larger_than_the_memory_make_tables_smaller_than_advised_and_figures_all_the_same)
+{
+	struct rung_numa_measure_opts opts = small(RUNG_NUMA_BANDWIDTH | RUNG_NUMA_LATENCY |
+	                                           RUNG_NUMA_GATHER);
+	struct rung_topology *topology = this_machine();
+	const uint64_t memory = UINT64_C(100) << 20;
+	const int node = own_node(topology);
+	char root[256];
+
+	if (node < 0)
+		cr_skip("no node has both memory and a CPU of ours");
+	cr_assert_eq(support_tempdir(root, sizeof(root)), 0);
+	opts.memory_bytes_max = memory;
+	opts.threads_max = 1;
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(caches); i++) {
+		const uint64_t advised = put_cache(root, caches[i]);
+		const struct rung_numa_result *result;
+		struct rung_numa_report *report;
+		unsigned there = 0;
+
+		cr_assert_eq(rung__numa_measure(root, topology, &opts, &report), 0, "%s",
+		             rung_last_error());
+		for (size_t r = 0; (result = rung_numa_report_result(report, r)) != NULL; r++) {
+			const uint64_t tables = result->matrix == RUNG_NUMA_GATHER ? 2 : 1;
+
+			if (result->cpu_node != node || result->memory_node != node)
+				continue;
+			cr_assert_null(result->absent, "cache of %lu: %s", (unsigned long)caches[i],
+			               result->absent);
+			cr_assert_eq(result->advised_bytes, tables * advised);
+			cr_assert_lt(result->buffer_bytes, memory);
+			cr_assert_eq(result->buffer_bytes < result->advised_bytes,
+			             3 * advised >= memory);
+			there++;
+		}
+		cr_assert_eq(there, 8 + 1 + 8,
+		             "streams, a chase, rows of four sizes by all cores and by one");
+		rung_numa_report_destroy(report);
+	}
+	support_remove(root);
+	rung_topology_destroy(topology);
+}
+
+Test(measure, the_report_tells_what_was_asked_for)
+{
+	const struct rung_numa_measure_opts opts = small(RUNG_NUMA_GPU | RUNG_NUMA_PEER);
+	struct rung_numa_report_info info = { .size = sizeof(info) };
+	struct rung_topology *topology = this_machine();
+	struct rung_numa_report *report = measured(topology, &opts);
+
+	cr_assert_eq(rung_numa_report_info(report, &info), 0);
+	cr_assert_eq(info.matrices, opts.matrices);
+	cr_assert_eq(info.samples, 1);
+	cr_assert_eq(info.sample_seconds, 1e-4);
+	cr_assert_geq(info.result_count, 2);   /* without a GPU */
+	cr_assert_eq(rung_numa_report_result(report, 0)->matrix, RUNG_NUMA_GPU);
+	cr_assert_eq(rung_numa_report_result(report, info.result_count - 1)->matrix, RUNG_NUMA_PEER);
+	cr_assert_null(rung_numa_report_result(report, info.result_count));
+	info.size = sizeof(info) + 8;
+	cr_assert_eq(rung_numa_report_info(report, &info), RUNG_E_ABI);
+	rung_numa_report_destroy(report);
+	rung_numa_report_destroy(NULL);
+	rung_topology_destroy(topology);
+}
+
+Test(measure, wrong_options_are_refused)
+{
+	struct rung_topology *topology = this_machine();
+	struct rung_numa_report *report = NULL;
+	const uint32_t rows[] = { 512, 3 };
+	const char *files[] = { NULL };
+	struct rung_numa_measure_opts cases[7];
+	const char *says[] = { "matrices 0x200", "1001 samples", "regions of nan s", "rows of 3 bytes", "file 0 of 1 is NULL", "65 rows", "512 reads in flight" };
+
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(cases); i++)
+		cases[i] = small(RUNG_NUMA_GPU);
+	cases[0].matrices = RUNG_NUMA_ALL + 1;
+	cases[1].samples = 1001;
+	cases[2].sample_seconds = NAN;
+	cases[3].row_bytes = rows;
+	cases[3].row_count = 2;
+	cases[4].files = files;
+	cases[4].file_count = 1;
+	cases[5].row_count = 65;
+	cases[6].depths = rows;
+	cases[6].depth_count = 1;
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(cases); i++) {
+		cr_assert_eq(rung_numa_measure(topology, &cases[i], &report), RUNG_E_INVAL);
+		cr_assert(strstr(rung_last_error(), says[i]), "%s", rung_last_error());
+		cr_assert_null(report);
+	}
+	rung_topology_destroy(topology);
+}
+
+Test(measure, names_of_matrices)
+{
+	cr_assert_str_eq(rung_numa_matrix_name(RUNG_NUMA_LOADED), "loaded");
+	cr_assert_null(rung_numa_matrix_name((enum rung_numa_matrix)0));
+	cr_assert_null(rung_numa_matrix_name((enum rung_numa_matrix)(RUNG_NUMA_GPU | RUNG_NUMA_NVME)));
+}
+
+static int cancel(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
+{
+	unsigned *calls = ctx;
+
+	cr_assert(stage && done <= total);
+	return ++*calls == 2;
+}
+
+Test(measure, a_call_can_be_canceled)
+{
+	struct rung_numa_measure_opts opts = small(RUNG_NUMA_TOUCH | RUNG_NUMA_GPU | RUNG_NUMA_PEER);
+	struct rung_topology *topology = this_machine();
+	struct rung_numa_report *report = NULL;
+	unsigned calls = 0;
+
+	opts.progress = cancel;
+	opts.progress_ctx = &calls;
+	cr_assert_eq(rung_numa_measure(topology, &opts, &report), RUNG_E_CANCELED);
+	cr_assert_eq(calls, 2);
+	cr_assert_null(report);
+	rung_topology_destroy(topology);
+}
+
+/* Allow 0, 1, 2 ... allocations until the call succeeds. */
+Test(measure, memory_that_ends_leaves_nothing)
+{
+	const struct rung_numa_measure_opts opts = small(RUNG_NUMA_REGISTER | RUNG_NUMA_GPU);
+	struct rung_topology *topology = this_machine();
+	struct rung_numa_report *report = NULL;
+	int rc = RUNG_E_NOMEM;
+
+	for (int64_t allowed = 0; rc < 0; allowed++) {
+		rung__alloc_limit(allowed);
+		rc = rung_numa_measure(topology, &opts, &report);
+		rung__alloc_limit(-1);
+		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%d after %ld allocations: %s", rc, (long)allowed, rung_last_error());
+		cr_assert_lt(allowed, 10000);
+	}
+	rung_numa_report_destroy(report);
+	rung_topology_destroy(topology);
+}

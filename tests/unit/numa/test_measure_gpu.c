@@ -1,0 +1,550 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Measuring GPUs, which are simulated, at two nodes that are made up: the calls that place memory are wrapped (tests/CMakeLists.txt). What comes out as
+ * figures means nothing; what is looked at is what there are values of, what there are reasons of, and that all is given back.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dataset.h"
+#include "device/device.h"
+#include "machine.h"
+#include "measure.h"
+#include "rung/rung.h"
+#include "sim.h"
+
+#define BOUND_MAX 4096
+#define FREE_KIB (16ull << 20)
+#define TABLE_BYTES (1u << 20)
+#define BATCH_BYTES (16u << 10)
+#define GPU_KINDS 4u    /* beside gathers */
+#define PEER_KINDS 1u
+
+long __wrap_mbind(void *memory, unsigned long bytes, int mode, const unsigned long *mask, unsigned long bits, unsigned flags);
+long __wrap_move_pages(int pid, unsigned long count, void **pages, const int *nodes, int *status, int flags);
+
+static struct {
+	unsigned char *at;
+	uint64_t bytes;
+	int node;
+} bound[BOUND_MAX];
+static unsigned bound_count;
+static bool all_on_node_0;
+
+long __wrap_mbind(void *memory, unsigned long bytes, int mode, const unsigned long *mask, unsigned long bits, unsigned flags)
+{
+	(void)mode;
+	(void)bits;
+	(void)flags;
+	cr_assert_lt(bound_count, BOUND_MAX);
+	bound[bound_count].at = memory;
+	bound[bound_count].bytes = bytes;
+	bound[bound_count++].node = __builtin_ctzl(mask[0]);
+	return 0;
+}
+
+static int node_at(const unsigned char *page)
+{
+	for (unsigned i = bound_count; i-- > 0 && !all_on_node_0;) {
+		if (page >= bound[i].at && page < bound[i].at + bound[i].bytes)
+			return bound[i].node;
+	}
+	return 0;
+}
+
+long __wrap_move_pages(int pid, unsigned long count, void **pages, const int *nodes, int *status, int flags)
+{
+	cr_assert(pid == 0 && !nodes && flags == 0);
+	for (unsigned long i = 0; i < count; i++)
+		status[i] = node_at(pages[i]);
+	return 0;
+}
+
+/* ---- a machine ---- */
+
+static char root[256];
+static struct rung_topology *topology;
+static int gpu_count;   /* that are simulated */
+
+static void put_gpu(const char *bus_id, unsigned node)
+{
+	char name[100], target[100], text[20];
+
+	snprintf(name, sizeof(name), "/sys/devices/pci0000:00/%s/class", bus_id);
+	support_put(root, name, "0x030200\n");
+	snprintf(name, sizeof(name), "/sys/devices/pci0000:00/%s/vendor", bus_id);
+	support_put(root, name, "0x10de\n");
+	snprintf(name, sizeof(name), "/sys/devices/pci0000:00/%s/numa_node", bus_id);
+	snprintf(text, sizeof(text), "%u\n", node);
+	support_put(root, name, text);
+	snprintf(name, sizeof(name), "/sys/bus/pci/devices/%s", bus_id);
+	snprintf(target, sizeof(target), "../../../devices/pci0000:00/%s", bus_id);
+	support_put_link(root, name, target);
+}
+
+/* Node 0 is memory alone. The simulated GPUs have these bus ids; the last one is none of them. */
+static void set_up(void)
+{
+	const char *gpus = getenv("RUNG_SIM_GPUS");
+	char text[200];
+
+	gpu_count = gpus ? atoi(gpus) : 1;
+	cr_assert_eq(support_tempdir(root, sizeof(root)), 0);
+	snprintf(text, sizeof(text), "Cpus_allowed_list:\t%u\nMems_allowed_list:\t0-1\n", support_first_cpu());
+	support_put(root, "/proc/self/status", text);
+	snprintf(text, sizeof(text), "MemTotal: %llu kB\nMemFree: %llu kB\nMemAvailable: %llu kB\n", 2 * FREE_KIB, 2 * FREE_KIB, 2 * FREE_KIB);
+	support_put(root, "/proc/meminfo", text);
+	snprintf(text, sizeof(text), "%u\n", support_first_cpu());
+	support_put(root, "/sys/devices/system/cpu/online", text);
+	support_put(root, "/sys/devices/system/node/online", "0-1\n");
+	support_put_node(root, 0, "\n", FREE_KIB, FREE_KIB);
+	support_put_node(root, 1, text, FREE_KIB, FREE_KIB);
+	for (int i = 0; i < gpu_count; i++) {
+		snprintf(text, sizeof(text), "0000:1%d:00.0", i);
+		put_gpu(text, (unsigned)i % 2);
+	}
+	cr_assert_eq(rung_topology_load(root, &topology), 0, "%s", rung_last_error());
+}
+
+static void reload(void)
+{
+	rung_topology_destroy(topology);
+	cr_assert_eq(rung_topology_load(root, &topology), 0, "%s", rung_last_error());
+}
+
+static void tear_down(void)
+{
+	rung_topology_destroy(topology);
+	support_remove(root);
+	if (sim_live() > 0) {
+		sim_leaks(stderr);
+		abort();
+	}
+}
+
+TestSuite(measure_gpu, .init = set_up, .fini = tear_down, .timeout = 300);
+
+/* ---- results ---- */
+
+static const struct rung_numa_result *find(const struct rung_numa_report *report, enum rung_numa_matrix matrix, const char *kind, int gpu, int to_gpu,
+                                           int node, uint64_t row_bytes)
+{
+	const struct rung_numa_result *result;
+
+	for (size_t i = 0; (result = rung_numa_report_result(report, i)) != NULL; i++) {
+		if (result->matrix == matrix && result->kind && strcmp(result->kind, kind) == 0 && result->gpu == gpu && result->to_gpu == to_gpu &&
+		    result->memory_node == node && result->row_bytes == row_bytes)
+			return result;
+	}
+	cr_assert_fail("no result %s of GPU %d (%d), node %d, rows of %lu", kind, gpu, to_gpu, node, (unsigned long)row_bytes);
+	return NULL;
+}
+
+static void is_there(const struct rung_numa_result *result, bool rows)
+{
+	cr_assert_null(result->absent, "%s", result->absent);
+	cr_assert_eq(result->bytes_per_s.count, 2);
+	cr_assert(result->bytes_per_s.min > 0 && isfinite(result->bytes_per_s.max));
+	cr_assert_eq(result->per_s.count, rows ? 2 : 0);
+	cr_assert_gt(result->buffer_bytes, 0);
+	cr_assert(result->all_cores == -1 && result->cpu_node == -1);
+	if (rows)
+		cr_assert_float_eq(result->bytes_per_s.median / result->per_s.median, (double)result->row_bytes, 1e-6);
+}
+
+static struct rung__measuring m;
+
+static void end(void)
+{
+	rung__free(m.nodes);
+	rung_numa_report_destroy(m.report);
+	m = (struct rung__measuring){ 0 };
+}
+
+/* As measure.c prepares a call, with little memory. */
+static void begin(void)
+{
+	struct rung_topology_info info = { .size = sizeof(info) };
+
+	rung_topology_info(topology, &info);
+	bound_count = 0;
+	m = (struct rung__measuring){ .root = "", .topology = topology,
+	                              .opts = RUNG_NUMA_MEASURE_OPTS_INIT,
+	                              .node_count = info.node_count, .rows = { 64, 4096 },
+	                              .row_count = 2,
+	                              .gpu_sizes = { TABLE_BYTES, BATCH_BYTES, 100 } };
+	m.opts.samples = 2;
+	m.opts.sample_seconds = 1e-9;
+	m.policy.can_bind = m.policy.can_look = 1;
+	m.report = rung__zalloc(sizeof(*m.report));
+	m.nodes = rung__zalloc_array(m.node_count, sizeof(*m.nodes));
+	cr_assert(m.report && m.nodes);
+	cr_assert_eq(rung__measure_machine(&m), 0, "%s", rung_last_error());
+}
+
+Test(measure_gpu, every_gpu_copies_and_gathers_from_every_node_and_every_gpu)
+{
+	static const uint32_t rows[] = { 64, 100, 1024, 4096 };
+	const size_t row_count = RUNG__ARRAY_LEN(rows), count = (size_t)gpu_count;
+	const struct rung_numa_report *report;
+
+	begin();
+	memcpy(m.rows, rows, sizeof(rows));
+	m.row_count = row_count;
+	cr_assert_eq(rung__measure_gpu(&m), 0, "%s", rung_last_error());
+	cr_assert_eq(rung__measure_peer(&m), 0, "%s", rung_last_error());
+	report = m.report;
+	cr_assert_eq(report->info.result_count, count * 2 * (GPU_KINDS + row_count) +
+	                                        count * count * (PEER_KINDS + row_count));
+	for (int gpu = 0; gpu < gpu_count; gpu++) {
+		for (int node = 0; node < 2; node++) {
+			const struct rung_numa_result *to =
+				find(report, RUNG_NUMA_GPU, "to_gpu", gpu, -1, node, 0);
+
+			is_there(to, false);
+			cr_assert_eq(to->placed_share, 1);
+			cr_assert(strncmp(to->gpu_bus_id, "0000:1", 6) == 0 &&
+			          to->gpu_bus_id[6] == '0' + gpu, "%s", to->gpu_bus_id);
+			is_there(find(report, RUNG_NUMA_GPU, "from_gpu", gpu, -1, node, 0), false);
+			is_there(find(report, RUNG_NUMA_GPU, "both", gpu, -1, node, 0), false);
+			is_there(find(report, RUNG_NUMA_GPU, "read", gpu, -1, node, 0), false);
+			for (size_t r = 0; r < row_count; r++)
+				is_there(find(report, RUNG_NUMA_GPU, "gather", gpu, -1, node,
+				              rows[r]), true);
+		}
+		for (int to = 0; to < gpu_count; to++) {
+			is_there(find(report, RUNG_NUMA_PEER, "copy", gpu, to, -1, 0), false);
+			for (size_t r = 0; r < row_count; r++)
+				is_there(find(report, RUNG_NUMA_PEER, "gather", gpu, to, -1,
+				              rows[r]), true);
+		}
+	}
+	end();
+}
+
+static size_t count_absent(const char *says)
+{
+	const struct rung_numa_result *result;
+	size_t count = 0;
+
+	for (size_t i = 0; (result = rung_numa_report_result(m.report, i)) != NULL; i++)
+		count += result->absent && strstr(result->absent, says);
+	return count;
+}
+
+static size_t count_there(void)
+{
+	const struct rung_numa_result *result;
+	size_t count = 0;
+
+	for (size_t i = 0; (result = rung_numa_report_result(m.report, i)) != NULL; i++)
+		count += !result->absent;
+	return count;
+}
+
+static const size_t of_a_node = GPU_KINDS + 2;   /* and a GPU */
+static const size_t of_a_pair = PEER_KINDS + 2;
+
+static void measure_with_failure(int (*measure)(struct rung__measuring *m), const char *function, unsigned nth, cudaError_t err)
+{
+	begin();
+	sim_fail(function, nth, err);
+	cr_assert_eq(measure(&m), 0, "%s", rung_last_error());
+	sim_fail(function, 0, cudaSuccess);
+	cr_assert_eq(sim_live(), 0, "%s, call %u leaves something", function, nth);
+}
+
+Test(measure_gpu, memory_that_is_not_registered_is_the_reason_for_its_node_alone)
+{
+	measure_with_failure(rung__measure_gpu, "cudaHostRegister", (unsigned)gpu_count + 1, cudaErrorMemoryAllocation);   /* behind a page for each meter */
+	cr_assert_eq(count_absent("registering 1048576 bytes of host memory: out of memory (cudaErrorMemoryAllocation)"), (size_t)gpu_count * of_a_node);
+	cr_assert_eq(count_there(), (size_t)gpu_count * of_a_node);
+	for (size_t i = 0; i < m.report->info.result_count; i++)
+		cr_assert_eq(rung_numa_report_result(m.report, i)->memory_node == 0, rung_numa_report_result(m.report, i)->absent != NULL);
+	end();
+}
+
+Test(measure_gpu, a_gpu_that_cannot_be_used_is_the_reason_for_itself_alone)
+{
+	measure_with_failure(rung__measure_gpu, "cudaHostRegister", 1, cudaErrorNotSupported);
+	cr_assert_eq(count_absent("GPU 0 (0000:10:00.0): cuda: registering a page to measure with: operation not supported"), 1);
+	cr_assert_eq(count_there(), (size_t)(gpu_count - 1) * 2 * of_a_node);
+	end();
+	measure_with_failure(rung__measure_peer, "cudaStreamCreateWithFlags", 1, cudaErrorDevicesUnavailable);
+	cr_assert_eq(count_absent("(cudaErrorDevicesUnavailable)"), 1);
+	cr_assert_eq(count_there(), (size_t)((gpu_count - 1) * (gpu_count - 1)) * of_a_pair);
+	end();
+}
+
+Test(measure_gpu, a_gpu_without_room_is_a_reason)
+{
+	measure_with_failure(rung__measure_gpu, "cudaMalloc", (unsigned)gpu_count + 1, cudaErrorMemoryAllocation);   /* the first buffer */
+	cr_assert_eq(count_absent("GPU 0: taking 1048576 bytes to measure with: out of memory (cudaErrorMemoryAllocation)"), of_a_node);
+	cr_assert_eq(count_there(), (size_t)(2 * gpu_count - 1) * of_a_node);
+	end();
+	measure_with_failure(rung__measure_gpu, "cudaMalloc", (unsigned)gpu_count + 2, cudaErrorMemoryAllocation);   /* the first ids */
+	cr_assert_eq(count_absent("out of memory (cudaErrorMemoryAllocation)"), 1);
+	end();
+	measure_with_failure(rung__measure_peer, "cudaMalloc", (unsigned)gpu_count + 2, cudaErrorMemoryAllocation);   /* behind the first table */
+	cr_assert_eq(count_absent("GPU 0: taking 1048576 bytes to measure with"), of_a_pair);
+	cr_assert_eq(count_there(), (size_t)(gpu_count * gpu_count - 1) * of_a_pair);
+	end();
+}
+
+Test(measure_gpu, gpus_that_do_not_reach_each_other_have_their_own_memory)
+{
+	if (gpu_count < 2)
+		cr_skip_test("RUNG_SIM_GPUS: one GPU");
+	measure_with_failure(rung__measure_peer, "cudaDeviceEnablePeerAccess", 1, cudaErrorPeerAccessUnsupported);
+	cr_assert_eq(count_absent("letting GPU 1 read the memory of GPU 0: peer access is not supported between these two devices"), of_a_pair);
+	cr_assert_eq(count_there(), 3 * of_a_pair);
+	end();
+	measure_with_failure(rung__measure_peer, "cudaDeviceEnablePeerAccess", 0, cudaSuccess);   /* on already: no failure */
+	cr_assert_eq(count_there(), 4 * of_a_pair);
+	end();
+}
+
+Test(measure_gpu, a_copy_that_fails_is_the_reason_for_its_value_alone)
+{
+	/*
+	 * To it twice and two samples, then from it, each with a first pass: the ids of gathers are
+	 * put by cudaMemcpy.
+	 */
+	measure_with_failure(rung__measure_gpu, "cudaMemcpyAsync", 9, cudaErrorUnknown);
+	cr_assert_eq(count_absent("cuda: copying memory: unknown error (cudaErrorUnknown)"), 1);
+	cr_assert_str_eq(rung_numa_report_result(m.report, 1)->kind, "from_gpu");
+	cr_assert(rung_numa_report_result(m.report, 1)->absent);
+	end();
+	measure_with_failure(rung__measure_peer, "cudaMemcpy", 1, cudaErrorUnknown);
+	cr_assert_eq(count_absent("cuda: copying ids to a GPU"), 1);
+	end();
+	measure_with_failure(rung__measure_peer, "cudaLaunchKernel", 1, cudaErrorLaunchOutOfResources);
+	cr_assert_eq(count_absent("(cudaErrorLaunchOutOfResources)"), 1);
+	cr_assert_eq(count_there(), (size_t)(gpu_count * gpu_count) * of_a_pair - 1);
+	end();
+}
+
+static const char *const functions[] = {
+	"cudaGetDeviceCount", "cudaGetDevice", "cudaGetDeviceProperties", "cudaDeviceGetPCIBusId",
+	"cudaMemGetInfo",
+	"cudaDeviceGetAttribute", "cudaMalloc", "cudaHostRegister", "cudaMemcpyAsync", "cudaMemcpy", "cudaMemsetAsync", "cudaStreamCreateWithFlags",
+	"cudaStreamWaitEvent", "cudaStreamSynchronize", "cudaEventCreateWithFlags", "cudaEventRecord", "cudaEventSynchronize", "cudaEventElapsedTime",
+	"cudaOccupancyMaxActiveBlocksPerMultiprocessor", "cudaGetDriverEntryPointByVersion", "cudaDeviceEnablePeerAccess", "cudaLaunchKernel",
+	"cuStreamWaitValue32", "cuCtxPushCurrent",
+};
+
+/* Some of the calls of one function, the first and the last among them. */
+static void fail_some(int (*measure)(struct rung__measuring *m), const char *function)
+{
+	const unsigned long before = sim_calls(function);
+	unsigned long calls, step;
+
+	begin();
+	cr_assert_eq(measure(&m), 0, "%s", rung_last_error());
+	cr_assert_eq(count_absent(""), 0);
+	calls = sim_calls(function) - before;
+	end();
+	step = RUNG__MAX(calls / 6, 1);
+	for (unsigned long nth = 1; nth <= calls; nth += nth + step > calls && nth < calls ? calls - nth : step) {
+		measure_with_failure(measure, function, (unsigned)nth, cudaErrorUnknown);
+		/* these also while all is given back */
+		if (strcmp(function, "cuCtxPushCurrent") != 0 &&
+		    strcmp(function, "cudaGetDevice") != 0)
+			cr_assert_gt(count_absent("cuda: "), 0, "%s, call %lu of %lu", function, nth, calls);
+		end();
+	}
+}
+
+Test(measure_gpu, any_call_may_fail_and_nothing_is_left)
+{
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(functions); i++) {
+		fail_some(rung__measure_gpu, functions[i]);
+		fail_some(rung__measure_peer, functions[i]);
+	}
+}
+
+static int break_down(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
+{
+	(void)ctx;
+	(void)stage;
+	(void)total;
+	if (done == 2)
+		sim_break(cudaErrorIllegalAddress);
+	return 0;
+}
+
+Test(measure_gpu, gpus_that_break_down_are_the_reason_for_all_that_follows)
+{
+	begin();
+	m.opts.progress = break_down;
+	cr_assert_eq(rung__measure_gpu(&m), 0, "%s", rung_last_error());
+	cr_assert_eq(count_there(), 2);
+	cr_assert_eq(count_absent("(cudaErrorIllegalAddress)"), (size_t)gpu_count * 2 * of_a_node - 2);
+	cr_assert_eq(sim_live(), 0);
+	end();
+}
+
+static int cancel(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
+{
+	(void)ctx;
+	(void)stage;
+	(void)total;
+	return done == 3;
+}
+
+Test(measure_gpu, a_call_that_is_canceled_gives_all_back)
+{
+	begin();
+	m.opts.progress = cancel;
+	cr_assert_eq(rung__measure_gpu(&m), RUNG_E_CANCELED);
+	cr_assert_eq(sim_live(), 0);
+	cr_assert_eq(rung__measure_peer(&m), RUNG_E_CANCELED);
+	end();
+}
+
+Test(measure_gpu, memory_that_came_to_lie_elsewhere_is_no_measurement)
+{
+	begin();
+	all_on_node_0 = true;
+	cr_assert_eq(rung__measure_gpu(&m), 0, "%s", rung_last_error());
+	cr_assert_eq(count_absent("0 % of 1 MiB came to lie on node 1, the rest elsewhere"), (size_t)gpu_count * of_a_node);
+	cr_assert_eq(count_there(), (size_t)gpu_count * of_a_node);
+	end();
+}
+
+Test(measure_gpu, gpus_that_cuda_does_not_show_are_told)
+{
+	put_gpu("0000:05:00.0", 1);
+	reload();
+	begin();
+	cr_assert_eq(rung__measure_gpu(&m), 0, "%s", rung_last_error());
+	cr_assert_eq(count_absent("CUDA does not show 0000:05:00.0 to this process (driver none)"), 1);
+	cr_assert_eq(count_there(), (size_t)gpu_count * 2 * of_a_node);
+	for (size_t i = 0; i < m.report->info.result_count; i++) {
+		const struct rung_numa_result *result = rung_numa_report_result(m.report, i);
+
+		cr_assert_eq(result->gpu == 0, result->absent != NULL, "they are counted by bus id");
+	}
+	end();
+}
+
+Test(measure_gpu, launches_that_block_cannot_be_timed)
+{
+	setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+	begin();
+	cr_assert_eq(rung__measure_gpu(&m), 0, "%s", rung_last_error());
+	cr_assert_eq(rung__measure_peer(&m), 0, "%s", rung_last_error());
+	cr_assert_eq(count_absent("CUDA_LAUNCH_BLOCKING is 1, with which nothing can be timed: unset it"), 2 * (size_t)gpu_count);
+	cr_assert_eq(count_there(), 0);
+	end();
+}
+
+Test(measure_gpu, memory_of_the_host_that_ends_is_a_failure_and_leaves_nothing)
+{
+	int rc = RUNG_E_NOMEM;
+
+	for (int64_t allowed = 0; rc < 0; allowed++) {
+		begin();
+		rung__alloc_limit(allowed);
+		rc = rung__measure_gpu(&m);
+		if (rc == 0)
+			rc = rung__measure_peer(&m);
+		rung__alloc_limit(-1);
+		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%d after %ld allocations: %s", rc, (long)allowed, rung_last_error());
+		cr_assert_eq(sim_live(), 0);
+		cr_assert_lt(allowed, 1000);
+		end();
+	}
+}
+
+/* ---- meters ---- */
+
+Test(measure_gpu, a_meter_copies_and_gathers_what_it_times)
+{
+	const struct rung__meter_ops *ops = rung__device_find(RUNG_DEVICE_CUDA)->meter;
+	enum { ROWS = 256, BYTES = 256, PICKED = 70 };
+	uint64_t ids[2 * PICKED], bytes = (uint64_t)ROWS * BYTES;
+	struct rung__meter_gather gather = { .table_rows = ROWS, .row_bytes = BYTES, .over_link = 1, .row_count = PICKED, .list_count = 2 };
+	unsigned char *host = rung__map_pages(bytes);
+	struct rung__meter_copy copy = { .bytes = bytes };
+	struct rung__meter *meter;
+	void *ids_on_gpu, *buffer;
+	double seconds = 0;
+
+	for (uint64_t i = 0; i < bytes; i++)
+		host[i] = (unsigned char)rung__mix64(i);
+	for (uint64_t i = 0; i < 2 * PICKED; i++)
+		ids[i] = rung__mix64(i + 99) % ROWS;
+	cr_assert_eq(ops->count(), gpu_count);
+	cr_assert_eq(ops->open(0, &meter), 0, "%s", rung_last_error());
+	cr_assert_eq(ops->pin(0, host, bytes), 0);
+	cr_assert_eq(ops->take(0, bytes, &buffer), 0);
+	cr_assert_eq(ops->take(0, sizeof(ids), &ids_on_gpu), 0);
+	cr_assert_eq(ops->put(0, ids_on_gpu, ids, sizeof(ids)), 0);
+	gather.table = host;
+	gather.ids = ids_on_gpu;
+	gather.out = buffer;
+	for (int list = 0; list < 2; list++) {
+		unsigned char *got = malloc(PICKED * BYTES);
+
+		cr_assert_eq(ops->gather(meter, &gather, 1, &seconds), 0, "%s", rung_last_error());
+		cr_assert_gt(seconds, 0);
+		cr_assert_eq(cudaMemcpy(got, buffer, PICKED * BYTES, cudaMemcpyDeviceToHost), cudaSuccess);
+		for (int i = 0; i < PICKED; i++)
+			cr_assert_arr_eq(got + i * BYTES, host + ids[list * PICKED + i] * BYTES, BYTES, "list %d, row %d", list, i);
+		free(got);
+	}
+	copy.to = buffer;
+	copy.from = host;
+	cr_assert_eq(ops->copy(meter, &copy, 1, 130, &seconds), 0, "%s", rung_last_error());   /* more than are put on a stream at once */
+	memset(host, 0, bytes);
+	copy.to = host;
+	copy.from = buffer;
+	cr_assert_eq(ops->copy(meter, &copy, 1, 1, &seconds), 0, "%s", rung_last_error());
+	for (uint64_t i = 0; i < bytes; i++)
+		cr_assert_eq(host[i], (unsigned char)rung__mix64(i));
+	ids[0] = ROWS;   /* a row that is none */
+	cr_assert_eq(ops->put(0, ids_on_gpu, ids, sizeof(ids)), 0);
+	cr_assert_eq(ops->gather(meter, &gather, 1, &seconds), RUNG_E_IO);
+	cr_assert(strstr(rung_last_error(), "a gather found 69 of 70 rows"), "%s", rung_last_error());
+	ops->give_back(0, ids_on_gpu);
+	ops->give_back(0, buffer);
+	ops->unpin(0, host);
+	ops->close(meter);
+	rung__unmap_pages(host, bytes);
+}
+
+/* The first copy waits for the streams to drain, and so does one among those that are timed. */
+Test(measure_gpu, a_meter_survives_a_driver_that_waits_for_its_queues)
+{
+	const struct rung__meter_ops *ops = rung__device_find(RUNG_DEVICE_CUDA)->meter;
+	struct rung__meter_copy copies[2] = { { .bytes = 4096 }, { .bytes = 4096 } };
+	unsigned char *host = rung__map_pages(8192);
+	struct rung__meter *meter;
+	void *buffer;
+	double seconds;
+
+	cr_assert_eq(ops->open(0, &meter), 0, "%s", rung_last_error());
+	cr_assert_eq(ops->pin(0, host, 8192), 0);
+	cr_assert_eq(ops->take(0, 8192, &buffer), 0);
+	for (int i = 0; i < 2; i++) {
+		copies[i].to = (unsigned char *)buffer + 4096 * i;
+		copies[i].from = host + 4096 * i;
+	}
+	sim_drain("cudaMemcpyAsync", 1);
+	cr_assert_eq(ops->copy(meter, copies, 1, 3, &seconds), 0, "%s", rung_last_error());
+	sim_drain("cudaMemcpyAsync", 2);   /* the other stream's first */
+	cr_assert_eq(ops->copy(meter, copies, 2, 3, &seconds), 0, "%s", rung_last_error());
+	sim_drain("cudaMemcpyAsync", 3);
+	cr_assert_eq(ops->copy(meter, copies, 1, 3, &seconds), RUNG_E_TIMEDOUT);
+	cr_assert(strstr(rung_last_error(), "not put on a held stream within 5 s"), "%s",
+	          rung_last_error());
+	cr_assert_eq(ops->copy(meter, copies, 1, 3, &seconds), 0, "%s", rung_last_error());
+	ops->give_back(0, buffer);
+	ops->unpin(0, host);
+	ops->close(meter);
+	rung__unmap_pages(host, 8192);
+}

@@ -1,0 +1,573 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sources: .npy, .npz and raw files, and what is wrong with them. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zip.h>
+
+#include "base/internal.h"
+#include "npz.h"
+#include "source_fixture.h"
+#include "source/source_place.h"
+#include "source/source_private.h"
+
+static char spec[700];
+
+TestSuite(source, .init = setup, .fini = teardown);
+
+static void holds_0_to_99(const char *what)
+{
+	struct rung_source *src;
+	int32_t rows[100];
+
+	cr_assert_eq(rung_source_open(what, &src), 0, "%s", rung_last_error());
+	cr_assert_str_eq(rung_source_spec(src), what);
+	cr_assert_eq(rung_source_info(src)->dtype, RUNG_I32);
+	cr_assert_eq(rung_source_info(src)->row_count, 25);
+	cr_assert_eq(rung_source_info(src)->row_bytes, 16);
+	cr_assert_eq(rung_source_read(src, 0, 25, rows), 0);
+	for (int i = 0; i < 100; i++)
+		cr_assert_eq(rows[i], i);
+	cr_assert_eq(rung_source_read(src, 7, 2, rows), 0);
+	for (int i = 0; i < 8; i++)
+		cr_assert_eq(rows[i], 28 + i);
+	cr_assert_eq(rung_source_read(src, 25, 0, rows), 0);
+	cr_assert_eq(rung_source_read(src, 24, 2, rows), RUNG_E_INVAL);
+	cr_assert_eq(rung_source_read(src, 26, 0, rows), RUNG_E_INVAL);
+	cr_assert_eq(rung_source_read(src, 1, UINT64_MAX, rows), RUNG_E_INVAL);
+	rung_source_close(src);
+}
+
+static void fill(int32_t values[100])
+{
+	for (int i = 0; i < 100; i++)
+		values[i] = i;
+}
+
+/* The .npy of 0 to 99 as a file, read back. */
+static unsigned char *npy_of_values(size_t *bytes_out)
+{
+	int32_t values[100];
+
+	fill(values);
+	cr_assert_eq(support_write_npy(file_at("values.npy"), "<i4", "(25, 4)", values, sizeof(values)), 0);
+	return support_read_file(path, bytes_out);
+}
+
+static void write_npz(const char *name, const char *member, zip_int32_t method, const void *data, size_t bytes)
+{
+	zip_t *zip = zip_open(file_at(name), ZIP_CREATE, NULL);
+	zip_int64_t idx;
+
+	cr_assert_not_null(zip);
+	idx = zip_file_add(zip, member, zip_source_buffer(zip, data, bytes, 0), ZIP_FL_OVERWRITE);
+	cr_assert_geq(idx, 0);
+	cr_assert_eq(zip_set_file_compression(zip, (zip_uint64_t)idx, method, 0), 0);
+	cr_assert_eq(zip_close(zip), 0);
+}
+
+Test(source, rows_of_a_npy_are_read)
+{
+	free(npy_of_values(&(size_t){ 0 }));
+	holds_0_to_99(path);
+}
+
+Test(source, rows_of_a_raw_file_are_read_from_an_offset_on)
+{
+	struct {
+		char head[13];
+		char rows[400];
+	} file = { .head = "no header of" };
+	int32_t values[100];
+
+	fill(values);
+	memcpy(file.rows, values, sizeof(values));
+	cr_assert_eq(support_write_file(file_at("a,f32,b.bin"), &file, sizeof(file)), 0);
+	snprintf(spec, sizeof(spec), "raw:%s,i32,25x4,13", path);
+	holds_0_to_99(spec);
+	snprintf(spec, sizeof(spec), "raw:%s,u8,413", path);
+	{
+		struct rung_source *src;
+		char head[3];
+
+		cr_assert_eq(rung_source_open(spec, &src), 0, "%s", rung_last_error());
+		cr_assert_eq(rung_source_info(src)->dim_count, 1);
+		cr_assert_eq(rung_source_read(src, 3, 3, head), 0);
+		cr_assert_eq(memcmp(head, "hea", 3), 0);
+		rung_source_close(src);
+	}
+}
+
+Test(source, members_of_a_npz_are_read_stored_and_deflated)
+{
+	size_t bytes;
+	unsigned char *npy = npy_of_values(&bytes);
+	struct rung_source *src;
+
+	write_npz("a.npz", "other.npy", ZIP_CM_STORE, "no npy", 6);
+	write_npz("a.npz", "stored.npy", ZIP_CM_STORE, npy, bytes);
+	write_npz("a.npz", "deflated.npy", ZIP_CM_DEFLATE, npy, bytes);
+	free(npy);
+	for (int i = 0; i < 4; i++) {
+		snprintf(spec, sizeof(spec), "%s:%s%s", file_at("a.npz"), i & 1 ? "stored" : "deflated", i & 2 ? ".npy" : "");
+		holds_0_to_99(spec);
+		cr_assert_eq(rung_source_open(spec, &src), 0);
+		cr_assert_eq(src->data == NULL, i & 1, "a stored member is read where it lies");
+		rung_source_close(src);
+	}
+	/* an archive behind other bytes: offsets are not those of the file, so libzip reads it */
+	{
+		size_t zip_bytes;
+		unsigned char *zip = support_read_file(file_at("a.npz"), &zip_bytes), *moved = calloc(1, zip_bytes + 100);
+
+		memcpy(moved + 100, zip, zip_bytes);
+		cr_assert_eq(support_write_file(file_at("moved.npz"), moved, zip_bytes + 100), 0);
+		snprintf(spec, sizeof(spec), "%s:stored", path);
+		if (rung_source_open(spec, &src) == 0) {
+			rung_source_close(src);
+			holds_0_to_99(spec);
+		}
+		free(zip);
+		free(moved);
+	}
+}
+
+/* Of all that a spec can be cut into, the longest part that is a file. */
+Test(source, a_name_that_looks_like_a_member_is_that_file)
+{
+	size_t bytes;
+	unsigned char *npy = npy_of_values(&bytes);
+	struct stat found, wanted;
+
+	cr_assert_eq(mkdir(file_at("dir.npz:a"), 0777), 0);
+	cr_assert_eq(support_write_file(file_at("dir.npz:a/x.npy"), npy, bytes), 0);
+	holds_0_to_99(path);
+	cr_assert_eq(rung__source_stat(path, &found), 0);
+	cr_assert_eq(stat(path, &wanted), 0);
+	cr_assert_eq(found.st_ino, wanted.st_ino);
+	write_npz("dir.npz:a/b.npz", "c.npz:d.npy", ZIP_CM_STORE, npy, bytes);
+	snprintf(spec, sizeof(spec), "%s:c.npz:d", path);
+	holds_0_to_99(spec);
+	cr_assert_eq(rung__source_stat(spec, &found), 0);
+	cr_assert_eq(stat(path, &wanted), 0);
+	cr_assert_eq(found.st_ino, wanted.st_ino);
+	write_npz("e.npz", "m.pt:k.npy", ZIP_CM_STORE, npy, bytes);
+	snprintf(spec, sizeof(spec), "%s:m.pt:k", path);
+	holds_0_to_99(spec);
+	fails(file_at("dir.npz:a/none.npz:x"), RUNG_E_NOENT,
+	      "dir.npz:a/none.npz: cannot be opened");
+	free(npy);
+}
+
+Test(source, a_missing_member_is_answered_with_those_there_are)
+{
+	size_t bytes;
+	unsigned char *npy = npy_of_values(&bytes);
+
+	write_npz("a.npz", "edge_index.npy", ZIP_CM_STORE, npy, bytes);
+	write_npz("a.npz", "node_feat.npy", ZIP_CM_DEFLATE, npy, bytes);
+	free(npy);
+	snprintf(spec, sizeof(spec), "%s:features", file_at("a.npz"));
+	fails(spec, RUNG_E_NOENT, "has no member 'features'; it has: edge_index, node_feat");
+	snprintf(spec, sizeof(spec), "%s", file_at("a.npz"));
+	fails(spec, RUNG_E_INVAL, "file.npz:member. It has: edge_index, node_feat");
+	snprintf(spec, sizeof(spec), "%s:", file_at("a.npz"));
+	fails(spec, RUNG_E_INVAL, "names no member");
+}
+
+/* Each `from` in a file becomes `to`, which is as long. @return how many there were */
+static int replace_in(const char *name, const char *from, const char *to)
+{
+	const size_t len = strlen(from);
+	size_t bytes;
+	unsigned char *data = support_read_file(file_at(name), &bytes);
+	int count = 0;
+
+	for (size_t at = 0; at + len <= bytes; at++) {
+		if (memcmp(data + at, from, len) != 0)
+			continue;
+		memcpy(data + at, to, len);
+		count++;
+	}
+	cr_assert_eq(support_write_file(path, data, bytes), 0);
+	free(data);
+	return count;
+}
+
+/* numpy takes the last of two members with one name, others the first: the file does not say which
+ * is meant. */
+Test(source, a_member_whose_name_is_there_twice_is_refused)
+{
+	static const char *const files[] = { "a.npz", "b.pt" };
+
+	for (int i = 0; i < 2; i++) {
+		write_npz(files[i], i ? "one/data.pkl" : "x.npy", ZIP_CM_STORE, "one", 3);
+		write_npz(files[i], i ? "two/data.pkl" : "y.npy", ZIP_CM_STORE, "two", 3);
+	}
+	cr_assert_eq(replace_in("a.npz", "y.npy", "x.npy"), 2);
+	snprintf(spec, sizeof(spec), "%s:x", path);
+	fails(spec, RUNG_E_FORMAT, "a.npz: has two members 'x.npy'");
+	snprintf(spec, sizeof(spec), "%s:x.npy", path);
+	fails(spec, RUNG_E_FORMAT, "a.npz: has two members 'x.npy'");
+	snprintf(spec, sizeof(spec), "%s:train", file_at("b.pt"));
+	fails(spec, RUNG_E_FORMAT, "b.pt: has two members '/data.pkl'");
+}
+
+Test(source, a_damaged_npz_is_refused)
+{
+	size_t bytes, zip_bytes;
+	unsigned char *npy = npy_of_values(&bytes), *zip;
+	int refused = 0;
+
+	for (int i = 0; i < 100; i++)
+		npy[bytes - 400 + (size_t)i * 4] = (unsigned char)(i * 37); /* does not deflate to nothing */
+	write_npz("a.npz", "x.npy", ZIP_CM_DEFLATE, npy, bytes);
+	free(npy);
+	zip = support_read_file(file_at("a.npz"), &zip_bytes);
+	for (size_t at = 0; at < zip_bytes; at++) {
+		struct rung_source *src = NULL;
+		int rc;
+
+		zip[at] ^= 0x41;
+		cr_assert_eq(support_write_file(file_at("b.npz"), zip, zip_bytes), 0);
+		zip[at] ^= 0x41;
+		snprintf(spec, sizeof(spec), "%s:x", path);
+		rc = rung_source_open(spec, &src);
+		refused += rc < 0;
+		if (rc == 0)
+			rung_source_close(src);
+		else
+			cr_assert(rc == RUNG_E_FORMAT || rc == RUNG_E_NOENT || rc == RUNG_E_IO, "byte %zu: %d %s", at, rc,
+				  rung_last_error());
+		/* inside the deflated data, behind the local header of 30 bytes and the name */
+		if (at >= 30 + 5 && at < zip_bytes / 2)
+			cr_assert_lt(rc, 0, "byte %zu of the data changed and not found", at);
+	}
+	cr_assert_gt(refused, (int)zip_bytes / 2);
+	for (size_t cut = 0; cut < zip_bytes; cut += 7) {
+		cr_assert_eq(support_write_file(file_at("b.npz"), zip, cut), 0);
+		snprintf(spec, sizeof(spec), "%s:x", path);
+		cr_assert_lt(rung_source_open(spec, &(struct rung_source *){ NULL }), 0);
+	}
+	free(zip);
+}
+
+Test(source, no_damage_to_a_stored_npz_breaks_the_reader)
+{
+	size_t bytes, zip_bytes;
+	unsigned char *npy = npy_of_values(&bytes), *zip;
+
+	write_npz("a.npz", "x.npy", ZIP_CM_STORE, npy, bytes);
+	free(npy);
+	zip = support_read_file(file_at("a.npz"), &zip_bytes);
+	for (size_t at = 0; at < zip_bytes; at++) {
+		for (int value = 0; value < 256; value += 51) {
+			struct rung_source *src = NULL;
+			unsigned char old = zip[at], row[16];
+
+			zip[at] = (unsigned char)value;
+			cr_assert_eq(support_write_file(file_at("b.npz"), zip, zip_bytes), 0);
+			zip[at] = old;
+			snprintf(spec, sizeof(spec), "%s:x", path);
+			if (rung_source_open(spec, &src) == 0 && rung_source_info(src)->row_bytes <= sizeof(row))
+				cr_assert_eq(rung_source_read(src, rung_source_info(src)->row_count - 1, 1, row), 0, "%s",
+					     rung_last_error());
+			rung_source_close(src);
+		}
+	}
+	free(zip);
+}
+
+/* The file of 0 to 99 and 5 bytes more as a stored member. */
+static void store_values(const char *name)
+{
+	size_t bytes;
+	unsigned char *npy = npy_of_values(&bytes), *more = calloc(1, bytes + 5);
+
+	memcpy(more, npy, bytes);
+	write_npz(name, "x.npy", ZIP_CM_STORE, more, bytes + 5);
+	snprintf(spec, sizeof(spec), "%s:x", path);
+	free(npy);
+	free(more);
+}
+
+/* Whether reading pieces of 1 to 7 rows from the back, some twice, finds damage; whatever it says,
+ * rows come. */
+static int read_in_pieces(const char *what)
+{
+	struct rung_source *src;
+	int rc, failed = 0;
+	char rows[25 * 16];
+
+	cr_assert_eq(rung_source_open(what, &src), 0, "%s", rung_last_error());
+	for (uint64_t end = 25; end > 0;) {
+		const uint64_t count = RUNG__MIN(end, 1 + end % 7), beside = end < 24 ? 2 : 0;
+
+		end -= count;
+		rc = rung_source_read(src, end, count + beside, rows);
+		cr_assert(rc == 0 || rc == RUNG_E_FORMAT, "%s", rung_last_error());
+		cr_assert(rc == 0 || end == 0, "not all was read yet");
+		failed += rc < 0;
+	}
+	cr_assert_eq(rung_source_read(src, 3, 4, rows) < 0, failed, "what is damaged stays so");
+	rung_source_close(src);
+	return failed;
+}
+
+Test(source, the_crc_of_a_stored_member_is_compared_when_all_of_it_was_read)
+{
+	size_t zip_bytes;
+	unsigned char *zip;
+	int found = 0, tried = 0;
+
+	store_values("a.npz");
+	cr_assert_eq(read_in_pieces(spec), 0);
+	zip = support_read_file(file_at("a.npz"), &zip_bytes);
+	for (size_t at = 30 + 5; at < 30 + 5 + 128 + 400 + 5;
+	     at += 3) { /* after the local header and the name */
+		const unsigned char old = zip[at];
+		struct rung_source *src;
+
+		zip[at] = old == ' ' ? '\t' : old ^ 1; /* of the header: another space, or a letter,
+							  which may be refused */
+		cr_assert_eq(support_write_file(file_at("b.npz"), zip, zip_bytes), 0);
+		zip[at] = old;
+		snprintf(spec, sizeof(spec), "%s:x", path);
+		if (rung_source_open(spec, &src) < 0 || rung_source_info(src)->row_count != 25)
+			continue;
+		rung_source_close(src);
+		tried++;
+		found += read_in_pieces(spec);
+	}
+	cr_assert_gt(tried, 150);
+	cr_assert_eq(found, tried);
+	free(zip);
+}
+
+#define WIDE_ROWS 40000u
+
+struct reader {
+	const struct rung_source *src;
+	uint64_t first;
+	int failed;
+};
+
+/* An eighth of the rows, 50 at a time. */
+static void *read_eighth(void *ctx)
+{
+	struct reader *reader = ctx;
+	char rows[50 * 16];
+
+	for (uint64_t row = reader->first; row < reader->first + WIDE_ROWS / 8; row += 50)
+		reader->failed += rung_source_read(reader->src, row, 50, rows) < 0;
+	return NULL;
+}
+
+/* w.npz:x, with a bit changed or as it is. */
+static struct rung_source *open_wide(int damaged)
+{
+	struct rung_source *src;
+
+	add_to_npz(file_at("w.npz"), "x.npy", strcat(strcpy(spec, dir), "/wide.npy"), ZIP_CM_STORE);
+	if (damaged)
+		damage_stored(path, 16 * 777);
+	snprintf(spec, sizeof(spec), "%s:x", path);
+	cr_assert_eq(rung_source_open(spec, &src), 0, "%s", rung_last_error());
+	return src;
+}
+
+static void write_wide(void)
+{
+	unsigned char *rows = calloc(WIDE_ROWS, 16);
+
+	for (size_t i = 0; i < WIDE_ROWS * 16; i++)
+		rows[i] = (unsigned char)(i * i >> 7);
+	cr_assert_eq(
+		support_write_npy(file_at("wide.npy"), "|u1", "(40000, 16)", rows, WIDE_ROWS * 16),
+		0);
+	free(rows);
+}
+
+Test(source, of_threads_that_read_parts_of_a_stored_member_the_last_finds_its_damage)
+{
+	write_wide();
+	for (int damaged = 0; damaged < 2; damaged++) {
+		struct rung_source *src = open_wide(damaged);
+		struct reader readers[8];
+		pthread_t threads[8];
+		int failed = 0;
+
+		for (unsigned t = 0; t < 8; t++) {
+			readers[t] = (struct reader){ .src = src, .first = t * (WIDE_ROWS / 8) };
+			cr_assert_eq(pthread_create(&threads[t], NULL, read_eighth, &readers[t]),
+				     0);
+		}
+		for (unsigned t = 0; t < 8; t++) {
+			pthread_join(threads[t], NULL);
+			failed += readers[t].failed;
+		}
+		cr_assert_eq(failed, damaged);
+		rung_source_close(src);
+	}
+}
+
+/* More pieces than are kept count of: nothing is compared, and no good member is called damaged. */
+Test(source, rows_of_a_stored_member_that_are_read_at_random_are_not_compared)
+{
+	char row[16];
+
+	write_wide();
+	for (int damaged = 0; damaged < 2; damaged++) {
+		struct rung_source *src = open_wide(damaged);
+
+		for (uint64_t i = 0; i < WIDE_ROWS; i++)
+			cr_assert_eq(rung_source_read(src, i * 7919 % WIDE_ROWS, 1, row), 0, "%s",
+				     rung_last_error());
+		rung_source_close(src);
+	}
+}
+
+Test(source, what_is_no_array_file_is_refused)
+{
+	fails("", RUNG_E_INVAL, "empty");
+	snprintf(spec, sizeof(spec), "%s/none.npy", dir);
+	fails(spec, RUNG_E_NOENT, "none.npy");
+	snprintf(spec, sizeof(spec), "%s/none.npz:x", dir);
+	fails(spec, RUNG_E_NOENT, "none.npz: ");
+	fails(dir, RUNG_E_INVAL, "no regular file");
+	cr_assert_eq(mkfifo(file_at("fifo.npy"), 0600), 0);
+	fails(path, RUNG_E_INVAL, "no regular file");
+	cr_assert_eq(support_write_file(file_at("text.npy"), "hello, I am no array", 20), 0);
+	fails(path, RUNG_E_FORMAT, "wrong magic at byte 0");
+	cr_assert_eq(support_write_file(file_at("empty.npy"), "", 0), 0);
+	fails(path, RUNG_E_FORMAT, "wrong magic");
+	cr_assert_eq(support_write_file(file_at("short.npy"), "\x93NUMPY\x01\x00", 8), 0);
+	fails(path, RUNG_E_FORMAT, "truncated: ends at byte 8");
+	cr_assert_eq(support_write_file(file_at("text.npz"), "hello, I am no archive at all", 29), 0);
+	snprintf(spec, sizeof(spec), "%s:x", path);
+	fails(spec, RUNG_E_FORMAT, "cannot be read as a .npz");
+}
+
+Test(source, a_truncated_npy_names_the_missing_bytes)
+{
+	size_t bytes;
+	unsigned char *npy = npy_of_values(&bytes);
+
+	for (size_t cut = 0; cut < bytes; cut++) {
+		cr_assert_eq(support_write_file(file_at("cut.npy"), npy, cut), 0);
+		fails(path, RUNG_E_FORMAT, "cut.npy");
+	}
+	snprintf(spec, sizeof(spec), "1 bytes are missing at offset %zu", bytes - 1);
+	fails(path, RUNG_E_FORMAT, spec);
+	free(npy);
+}
+
+Test(source, a_file_cut_after_opening_is_an_error_not_a_crash)
+{
+	struct rung_source *src;
+	size_t bytes;
+	char row[16];
+
+	free(npy_of_values(&bytes));
+	cr_assert_eq(rung_source_open(path, &src), 0);
+	cr_assert_eq(truncate(path, (off_t)bytes - 1), 0);
+	cr_assert_eq(rung_source_read(src, 24, 1, row), RUNG_E_IO);
+	cr_assert(strstr(rung_last_error(), "values.npy: ends at offset"), "%s", rung_last_error());
+	cr_assert_eq(rung_source_read(src, 23, 1, row), 0);
+	rung_source_close(src);
+}
+
+Test(source, words_of_a_raw_spec_are_checked)
+{
+	static const char *const bad[] = { "raw:",
+					   "raw:f",
+					   "raw:f,f32",
+					   "raw:f,f99,3",
+					   "raw:f,f32,",
+					   "raw:f,f32,x",
+					   "raw:f,f32,3x",
+					   "raw:f,f32,3,",
+					   "raw:f,f32,3,x",
+					   "raw:f,f32,-3",
+					   "raw:f,f32,3,-1",
+					   "raw:,f32,3",
+					   "raw:f,f32,1x1x1x1x1x1x1x1x1",
+					   "raw:f,f32,99999999999999999999",
+					   "raw:f,f32,3 ",
+					   "raw:f,f32,0x" };
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		fails(bad[i], RUNG_E_INVAL, "raw:FILE,DTYPE,DIM[xDIM][,OFFSET]");
+	fails("raw:f,f64,4294967296x4294967296", RUNG_E_INVAL, "more than 63 bits");
+	fails("raw:f,u8,9223372036854775807,9223372036854775807", RUNG_E_INVAL, "more than 63 bits");
+}
+
+Test(source, a_raw_file_that_is_too_short_is_told_with_all_sizes)
+{
+	cr_assert_eq(support_write_file(file_at("r"), "0123456789", 10), 0);
+	snprintf(spec, sizeof(spec), "raw:%s,f32,2,3", path);
+	fails(spec, RUNG_E_FORMAT, "has 10 bytes");
+	fails(spec, RUNG_E_FORMAT, "needs 11 (8 of data from offset 3 on): 1 are missing at offset 10");
+}
+
+/* No such data are needed to see that the arithmetic holds: a file with holes has the size. */
+Test(source, row_counts_at_the_border_of_32_bits_are_not_cut)
+{
+	static const uint64_t counts[] = { 4294967295u, 4294967296u, 4294967297u };
+
+	for (size_t i = 0; i < 3; i++) {
+		uint64_t bytes = counts[i] * 2;
+		struct rung_source *src;
+		char words[64], byte[2];
+
+		cr_assert_eq(support_write_file(file_at("big"), "", 0), 0);
+		if (truncate(path, (off_t)bytes - 1) != 0)
+			cr_skip_test("no files with holes of 8 GiB here");
+		snprintf(spec, sizeof(spec), "raw:%s,f16,%" PRIu64 "x1", path, counts[i]);
+		snprintf(words, sizeof(words), "needs %" PRIu64, bytes);
+		fails(spec, RUNG_E_FORMAT, words);
+		cr_assert_eq(truncate(path, (off_t)bytes), 0);
+		cr_assert_eq(rung_source_open(spec, &src), 0, "%s", rung_last_error());
+		cr_assert_eq(rung_source_info(src)->row_count, counts[i]);
+		cr_assert_eq(rung_source_read(src, counts[i] - 1, 1, byte), 0);
+		cr_assert_eq(rung_source_read(src, counts[i], 1, byte), RUNG_E_INVAL);
+		rung_source_close(src);
+		cr_assert_eq(rung_index_bytes(counts[i]), counts[i] <= 4294967296u ? 4 : 8);
+	}
+}
+
+Test(source, nothing_is_left_when_memory_ends_anywhere)
+{
+	size_t bytes;
+	unsigned char *npy = npy_of_values(&bytes);
+	char specs[4][600];
+
+	write_npz("a.npz", "s.npy", ZIP_CM_STORE, npy, bytes);
+	write_npz("a.npz", "d.npy", ZIP_CM_DEFLATE, npy, bytes);
+	free(npy);
+	snprintf(specs[0], sizeof(specs[0]), "%s/values.npy", dir);
+	snprintf(specs[1], sizeof(specs[1]), "%s/a.npz:s", dir);
+	snprintf(specs[2], sizeof(specs[2]), "%s/a.npz:d", dir);
+	snprintf(specs[3], sizeof(specs[3]), "raw:%s/values.npy,u8,100", dir);
+	for (int i = 0; i < 4; i++) {
+		const int fds = support_open_descriptors();
+		struct rung_source *src = NULL;
+		int64_t allowed = 0;
+		int rc;
+
+		do {
+			rung__alloc_limit(allowed++);
+			rc = rung_source_open(specs[i], &src);
+			rung__alloc_limit(-1);
+			if (rc == 0)
+				rung_source_close(src);
+			else
+				cr_assert_eq(rc, RUNG_E_NOMEM, "%s", rung_last_error());
+			cr_assert_eq(support_open_descriptors(), fds);
+		} while (rc < 0);
+		cr_assert_gt(allowed, 2);
+	}
+}

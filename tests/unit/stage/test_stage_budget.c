@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Staging in little memory: whichever way rows and edges go, the files are those of a run that has all of it in memory. */
+#include "base/internal.h"
+#include "stage_fixture.h"
+#include "stage/stage_private.h"
+
+TestSuite(stage_budget, .init = setup, .fini = teardown, .timeout = 300);
+
+#define PLENTY (UINT64_C(1) << 30)
+
+static char reference[310];
+
+/* Sources, and what they come to with all in memory and in one range. */
+static void stage_reference(uint64_t vertices, uint64_t row_bytes)
+{
+	const struct rung_stage_opts wanted = opts;
+
+	cr_assert_eq(support_sources(dir, vertices, 3 * vertices, row_bytes, 9), 0);
+	snprintf(reference, sizeof(reference), "%s/reference", dir);
+	support_remove(reference);
+	opts.out_dir = reference;
+	opts.memory_bytes = PLENTY;
+	opts.plan = RUNG_STAGE_PLAN_PASSES;
+	rung__stage_range_rows_max = 0;
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+	opts = wanted;
+	opts.out_dir = out;
+}
+
+static struct rung_stage_report stage_by(enum rung_stage_plan plan, uint64_t range_rows)
+{
+	struct rung_stage_report report;
+
+	support_remove(out);
+	opts.plan = plan;
+	rung__stage_range_rows_max = range_rows;
+	cr_assert_eq(rung_stage(&opts, &report), 0, "%s: %s", rung_stage_plan_name(plan), rung_last_error());
+	same_files(reference, out);
+	no_leftovers(out);
+	return report;
+}
+
+Test(stage_budget, all_plans_give_the_same_files_for_rows_of_any_width)
+{
+	static const struct {
+		uint64_t row_bytes, vertices, range_rows;
+	} cases[] = {
+		{ 1, 5000, 700 }, { 12, 3000, 999 }, { 100, 3000, 64 }, { 1433, 3000, 1000 }, { 4096, 600, 199 }, { 5732, 500, 77 },
+		{ 300001, 40, 7 },
+	};
+
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(cases); i++) {
+		stage_reference(cases[i].vertices, cases[i].row_bytes);
+		for (int plan = RUNG_STAGE_PLAN_PASSES; plan <= RUNG_STAGE_PLAN_GATHER; plan++) {
+			const struct rung_stage_report report = stage_by((enum rung_stage_plan)plan, cases[i].range_rows);
+
+			cr_assert_eq((int)report.plan, plan);
+			cr_assert_eq(report.range_count, (cases[i].vertices + cases[i].range_rows - 1) / cases[i].range_rows);
+		}
+	}
+}
+
+/* Large enough for batches, ranges and blocks of checksums that end at different places. */
+Test(stage_budget, a_small_budget_is_kept_by_every_plan)
+{
+	static const uint64_t budget = UINT64_C(16) << 20;
+
+	opts.score.method = RUNG_SCORE_DEGREE;
+	stage_reference(30000, 1100);
+	opts.memory_bytes = budget;
+	for (int plan = RUNG_STAGE_PLAN_PASSES; plan <= RUNG_STAGE_PLAN_GATHER; plan++) {
+		const struct rung_stage_report report = stage_by((enum rung_stage_plan)plan, 0);
+
+		cr_assert_leq(report.memory_bytes, budget);
+		cr_assert_eq(report.budget_bytes, budget);
+		cr_assert_gt(report.range_count, 2);
+		cr_assert_eq(report.temp_bytes > 0, plan == RUNG_STAGE_PLAN_DEAL);
+		cr_assert_eq(report.rows_bytes_read, plan == RUNG_STAGE_PLAN_PASSES ? report.range_count * report.feature_bytes
+						   : plan == RUNG_STAGE_PLAN_DEAL ? 2 * report.feature_bytes : report.feature_bytes);
+	}
+}
+
+/* What is left in files is decided by the budget; here it is asked for, so that small graphs do. */
+Test(stage_budget, a_graph_that_stays_in_files_gives_the_same_files)
+{
+	static const enum rung_score_method methods[] = { RUNG_SCORE_DEGREE, RUNG_SCORE_EXPECTED, RUNG_SCORE_BLEND };
+
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(methods); i++) {
+		opts.score.method = methods[i];
+		opts.graph.undirected = i == 1;
+		opts.graph.dedup = i == 2;
+		rung__stage_graph_in_files = false;
+		stage_reference(2000, 8);
+		rung__stage_graph_in_files = true;
+		cr_assert_eq(stage_by(RUNG_STAGE_PLAN_AUTO, 300).graph_in_files, 1);
+	}
+}
+
+/* Features alone: ranked by the train split, else in their order. */
+Test(stage_budget, no_graph_gives_the_same_files_in_memory_and_in_files)
+{
+	opts.graph.specs = NULL;
+	opts.graph.spec_count = 0;
+	for (int i = 0; i < 2; i++) {
+		opts.score.method = i == 0 ? RUNG_SCORE_BLEND : RUNG_SCORE_EXPECTED;
+		rung__stage_graph_in_files = false;
+		stage_reference(2000, 8);
+		rung__stage_graph_in_files = true;
+		cr_assert_eq(stage_by(RUNG_STAGE_PLAN_AUTO, 300).edge_count, 0);
+	}
+	opts.graph.dedup = 1;
+	opts.force = 1;
+	cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_INVAL);
+	cr_assert_not_null(strstr(rung_last_error(), "dedup is set, but there are no edges"));
+}
+
+Test(stage_budget, a_graph_that_does_not_fit_stays_in_files)
+{
+	struct rung_stage_report report;
+
+	opts.score.method = RUNG_SCORE_DEGREE;
+	stage_reference(2000, 8);
+	cr_assert_eq(support_sources(dir, 2000, 2000000, 8, 9), 0);
+	opts.memory_bytes = 1;
+	for (int tries = 0; tries < 3 && rung_stage(&opts, &report) < 0; tries++)   /* rows, then the score, say what they take */
+		opts.memory_bytes = rung_last_error_least();
+	cr_assert(opens(out), "%s", rung_last_error());
+	cr_assert_eq(report.graph_in_files, 1);
+}
+
+/* Edges that are not there take no room, only a length. */
+Test(stage_budget, room_for_a_graph_that_is_sorted_in_files_is_looked_for_before)
+{
+	static char spec[400];
+	const unsigned long long edge_count = 1ull << 40;
+
+	snprintf(spec, sizeof(spec), "%s/edges.bin", dir);
+	cr_assert_eq(support_write_file(spec, "", 0), 0);
+	cr_assert_eq(truncate(spec, (off_t)(8 * edge_count)), 0);
+	snprintf(spec, sizeof(spec), "raw:%s/edges.bin,u32,2x%llu", dir, edge_count);
+	specs[0] = spec;
+	opts.memory_bytes = PLENTY;
+	fails(RUNG_E_NOSPC, "make room for");
+}
+
+Test(stage_budget, too_little_memory_is_told_with_the_least_that_works)
+{
+	cr_assert_eq(support_sources(dir, 3000, 1000000, 500, 9), 0);
+	opts.memory_bytes = 1;
+	fails(RUNG_E_INVAL, "--memory");
+	opts.memory_bytes = rung_last_error_least();
+	fails(RUNG_E_INVAL, "too little for this score");   /* which says itself what it takes */
+	opts.memory_bytes = rung_last_error_least();
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+	support_remove(out);
+	opts.plan = (enum rung_stage_plan)9;
+	fails(RUNG_E_INVAL, "9 is no plan");
+}
+
+/* A graph in place and a given score leave only what rows and ranks take. */
+Test(stage_budget, the_least_is_enough_for_every_plan)
+{
+	static float score[3000];
+	char path[400];
+
+	cr_assert_eq(support_sources(dir, 3000, 20, 500, 9), 0);
+	for (unsigned v = 0; v < 3000; v++)
+		score[v] = (float)(v * 7919 % 3000);
+	snprintf(path, sizeof(path), "%s/score.npy", dir);
+	cr_assert_eq(support_write_npy(path, "<f4", "(3000,)", score, sizeof(score)), 0);
+	opts.score_spec = path;
+	for (int plan = RUNG_STAGE_PLAN_AUTO; plan <= RUNG_STAGE_PLAN_GATHER; plan++) {
+		opts.plan = (enum rung_stage_plan)plan;
+		opts.memory_bytes = 1;
+		fails(RUNG_E_INVAL, "--memory");
+		opts.memory_bytes = rung_last_error_least();
+		cr_assert_gt(opts.memory_bytes, 1);
+		cr_assert_eq(rung_stage(&opts, NULL), 0, "%s: %s", rung_stage_plan_name(opts.plan), rung_last_error());
+		support_remove(out);
+	}
+}
+
+/* Checksums of many blocks are in the budget as well. */
+Test(stage_budget, what_is_counted_is_within_the_budget_before_the_files_are_known)
+{
+	const uint64_t vertices = 1 << 20, row_bytes = 256;
+	char spec[400], sparse[300];
+	struct rung_stage_report report;
+
+	snprintf(sparse, sizeof(sparse), "%s/sparse", dir);
+	cr_assert_eq(support_sources(dir, vertices, 10, 1, 9), 0);
+	cr_assert_eq(support_write_file(sparse, "", 0), 0);
+	cr_assert_eq(truncate(sparse, (off_t)(vertices * row_bytes)), 0);
+	snprintf(spec, sizeof(spec), "raw:%s,u8,%lux%lu", sparse, (unsigned long)vertices, (unsigned long)row_bytes);
+	opts.features = spec;
+	opts.dry_run = 1;
+	for (int plan = RUNG_STAGE_PLAN_PASSES; plan <= RUNG_STAGE_PLAN_GATHER; plan++) {
+		opts.plan = (enum rung_stage_plan)plan;
+		opts.memory_bytes = 64 << 20;
+		cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
+		cr_assert_leq(report.memory_bytes, report.budget_bytes, "%s", rung_stage_plan_name(report.plan));
+	}
+}
+
+Test(stage_budget, names_of_plans_go_both_ways)
+{
+	enum rung_stage_plan plan;
+
+	for (int i = RUNG_STAGE_PLAN_AUTO; i <= RUNG_STAGE_PLAN_GATHER; i++) {
+		cr_assert_eq(rung_stage_plan_parse(rung_stage_plan_name((enum rung_stage_plan)i), &plan), 0);
+		cr_assert_eq((int)plan, i);
+	}
+	cr_assert_null(rung_stage_plan_name((enum rung_stage_plan)4));
+	cr_assert_eq(rung_stage_plan_parse("fast", &plan), RUNG_E_INVAL);
+	cr_assert_eq(rung_stage_plan_parse(NULL, &plan), RUNG_E_INVAL);
+}

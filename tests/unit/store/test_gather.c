@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The gather loop: which rows it copies, which it lists, and ids on both sides of 2^32. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/gather.h"
+
+#define BORDER (UINT64_C(1) << 32)
+
+static uint64_t ranks[16], ranks_tmp[16];
+static uint32_t rows[16], rows_tmp[16];
+
+static struct rung__misses empty_misses(void)
+{
+	return (struct rung__misses){ .ranks = ranks, .rows = rows, .ranks_tmp = ranks_tmp, .rows_tmp = rows_tmp };
+}
+
+Test(gather, rows_in_the_view_are_copied_and_the_others_listed_in_order)
+{
+	static const unsigned char held[3][4] = { "aaaa", "bbbb", "cccc" };
+	const struct rung__view view = { held[0], 4, 0, 3 };
+	const uint32_t ids[] = { 2, 7, 0, 3, 2, 7 };
+	const struct rung_ids list = { ids, 6, RUNG_U32, RUNG_RANKS };
+	struct rung__misses misses = empty_misses();
+	unsigned char out[6 * 5];
+	struct rung__gather gather = { .view = &view, .vertex_count = 8, .row_bytes = 4, .out = out, .out_stride = 5 };
+
+	memset(out, '.', sizeof(out));
+	cr_assert_eq(rung__gather_run(&gather, &list, &misses), 0);
+	cr_assert_arr_eq(out, "cccc......aaaa......cccc......", sizeof(out));
+	cr_assert_eq(misses.count, 3);
+	cr_assert(ranks[0] == 7 && ranks[1] == 3 && ranks[2] == 7);
+	cr_assert(rows[0] == 1 && rows[1] == 3 && rows[2] == 5);
+}
+
+Test(gather, ids_at_the_border_of_32_bits_keep_all_their_bits)
+{
+	static const unsigned char held[4] = { 10, 11, 12, 13 };   /* ranks 2^32 - 2 to 2^32 + 1 */
+	const struct rung__view view = { held, 1, BORDER - 2, 4 };
+	const uint64_t ids[] = { BORDER - 3, BORDER - 2, BORDER - 1, BORDER, BORDER + 1, BORDER + 2, 0, 1 };
+	const struct rung_ids list = { ids, 8, RUNG_U64, RUNG_RANKS };
+	struct rung__misses misses = empty_misses();
+	unsigned char out[8] = { 0 };
+	struct rung__gather gather = { .view = &view, .vertex_count = BORDER + 3, .row_bytes = 1, .out = out, .out_stride = 1 };
+
+	cr_assert_eq(rung__gather_run(&gather, &list, &misses), 0);
+	cr_assert(out[1] == 10 && out[2] == 11 && out[3] == 12 && out[4] == 13);
+	cr_assert(out[0] == 0 && out[5] == 0 && out[6] == 0 && out[7] == 0);
+	cr_assert_eq(misses.count, 4);
+	cr_assert(ranks[0] == BORDER - 3 && ranks[1] == BORDER + 2 && ranks[2] == 0 && ranks[3] == 1);
+}
+
+Test(gather, ids_outside_are_refused_for_every_type)
+{
+	const struct rung__view view = { (const unsigned char *)"", 0, 0, 0 };
+	const uint64_t wide[] = { 0, BORDER + 3 };
+	const uint32_t narrow[] = { 0, UINT32_MAX };
+	const int32_t negative[] = { 0, -1 };
+	const int64_t negative_wide[] = { 0, INT64_MIN };
+	const struct {
+		struct rung_ids ids;
+		uint64_t vertex_count;
+		const char *says;
+	} cases[] = {
+		{ { wide, 2, RUNG_U64, RUNG_RANKS }, BORDER + 3, "id 4294967299 at index 1 is not in 0..4294967298" },
+		{ { narrow, 2, RUNG_U32, RUNG_RANKS }, UINT32_MAX, "id 4294967295 at index 1" },
+		{ { negative, 2, RUNG_I32, RUNG_RANKS }, BORDER + 3, "id -1 at index 1" },
+		{ { negative_wide, 2, RUNG_I64, RUNG_RANKS }, BORDER + 3, "id -9223372036854775808 at index 1" },
+	};
+
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(cases); i++) {
+		struct rung__misses misses = empty_misses();
+		struct rung__gather gather = { .view = &view, .vertex_count = cases[i].vertex_count, .row_bytes = 1, .out_stride = 1 };
+
+		cr_assert_eq(rung__gather_run(&gather, &cases[i].ids, &misses), RUNG_E_RANGE);
+		cr_assert(strstr(rung_last_error(), cases[i].says), "%s", rung_last_error());
+	}
+}
+
+Test(gather, maps_of_4_and_8_bytes_lead_to_the_same_ranks)
+{
+	const uint32_t narrow[] = { 2, 0, 3, 1 };
+	const uint64_t wide[] = { 2, 0, 3, 1 };
+	const struct rung__view view = { (const unsigned char *)"WXYZ", 1, 0, 4 };
+	const int64_t ids[] = { 0, 1, 2, 3, 0 };
+	const struct rung_ids list = { ids, 5, RUNG_I64, RUNG_VERTICES };
+
+	for (unsigned map_bytes = 4; map_bytes <= 8; map_bytes += 4) {
+		struct rung__misses misses = empty_misses();
+		unsigned char out[5];
+		struct rung__gather gather = { .view = &view, .rank_of_vertex = map_bytes == 4 ? (const void *)narrow : wide,
+		                               .map_bytes = map_bytes, .vertex_count = 4, .row_bytes = 1, .out = out, .out_stride = 1 };
+
+		cr_assert_eq(rung__gather_run(&gather, &list, &misses), 0);
+		cr_assert_arr_eq(out, "YWZXY", 5);
+		cr_assert_eq(misses.count, 0);
+	}
+}
+
+/* Rows that go past the caches: every width of row, place and step of the output must come out as with few rows. */
+Test(gather, outputs_larger_than_the_caches_hold_the_same_rows)
+{
+	static const struct {
+		size_t row_bytes, out_stride, shift;
+	} cases[] = { { 1536, 1536, 0 }, { 4096, 4128, 0 }, { 1000, 1024, 0 }, { 100, 128, 0 }, { 1536, 1536, 16 }, { 1000, 1000, 0 } };
+	enum { HELD = 61, OUT_BYTES = 24 << 20, SLACK = 64 };
+	unsigned char *held = malloc(HELD * 4096), *out = aligned_alloc(64, OUT_BYTES + SLACK);
+	uint32_t vertex_of[HELD + 2], *ids = malloc(OUT_BYTES / 100 * sizeof(*ids)), *miss_rows = malloc(OUT_BYTES / 100 * sizeof(*miss_rows));
+	uint64_t *miss_ranks = malloc(OUT_BYTES / 100 * sizeof(*miss_ranks));
+
+	for (size_t i = 0; i < HELD * 4096; i++)
+		held[i] = (unsigned char)(i * 2654435761u >> 13);
+	for (uint32_t v = 0; v < HELD + 2; v++)
+		vertex_of[v] = (v * 5 + 3) % (HELD + 2);   /* of ranks: a permutation, 63 and 5 have no common divisor but 1 */
+	for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); c++) {
+		size_t row_bytes = cases[c].row_bytes, stride = cases[c].out_stride, missed = 0;
+		uint64_t count = (12u << 20) / row_bytes;
+		const struct rung__view view = { held, row_bytes, 1, HELD };
+		const struct rung_ids list = { ids, count, RUNG_U32, RUNG_VERTICES };
+		struct rung__misses misses = { .ranks = miss_ranks, .rows = miss_rows };
+		unsigned char *to = out + cases[c].shift;
+		struct rung__gather gather = {
+			.view = &view, .rank_of_vertex = vertex_of, .map_bytes = 4, .vertex_count = HELD + 2,
+			.row_bytes = row_bytes, .out = to, .out_stride = stride,
+		};
+
+		memset(out, '.', OUT_BYTES + SLACK);
+		for (uint64_t i = 0; i < count; i++)
+			ids[i] = (uint32_t)(i * 7 % (HELD + 2));
+		cr_assert_eq(rung__gather_run(&gather, &list, &misses), 0);
+		for (uint64_t i = 0; i < count; i++) {
+			uint64_t rank = (ids[i] * 5 + 3) % (HELD + 2);
+			unsigned char dots[4096];
+
+			memset(dots, '.', sizeof(dots));
+			if (rank - 1 < HELD) {
+				cr_assert(memcmp(to + i * stride, held + (rank - 1) * row_bytes, row_bytes) == 0, "case %zu, row %lu", c, (unsigned long)i);
+			} else {
+				cr_assert(miss_ranks[missed] == rank && miss_rows[missed] == i);
+				cr_assert(memcmp(to + i * stride, dots, row_bytes) == 0, "a row that is not held was written");
+				missed++;
+			}
+			cr_assert(memcmp(to + i * stride + row_bytes, dots, stride - row_bytes) == 0, "written between rows");
+		}
+		cr_assert_eq(misses.count, missed);
+	}
+	free(held);
+	free(out);
+	free(ids);
+	free(miss_rows);
+	free(miss_ranks);
+}
+
+/* Outputs too large for the caches go past them; the last block of a row may be a part, and the last rows have none behind them to ask for. */
+Test(gather, large_outputs_of_any_width_hold_the_same_rows)
+{
+	static const size_t widths[] = { 1, 64, 100, 127, 128, 160, 512, 1500, 4096, 40000 };
+
+	for (size_t w = 0; w < RUNG__ARRAY_LEN(widths); w++) {
+		const size_t width = widths[w], stride = rung__align_up(width, 32), held_rows = 97, count = (20u << 20) / stride;
+		unsigned char *held = rung__malloc_aligned(64, held_rows * width), *out = rung__malloc_aligned(64, count * stride);
+		const struct rung__view view = { held, width, 3, held_rows };   /* ranks 0 to 2 are not in it */
+		uint32_t *ids = rung__malloc_array(count, sizeof(*ids));
+		struct rung_ids list = { ids, count, RUNG_U32, RUNG_RANKS };
+		struct rung__gather gather = { .view = &view, .vertex_count = 100, .row_bytes = width, .out = out, .out_stride = stride };
+		struct rung__misses misses = { .ranks = rung__malloc_array(count, 8), .rows = rung__malloc_array(count, 4) };
+		uint64_t missed = 0;
+
+		for (size_t i = 0; i < held_rows * width; i++)
+			held[i] = (unsigned char)rung__mix64(i);
+		for (size_t i = 0; i < count; i++)
+			ids[i] = (uint32_t)(rung__mix64(i) % 100);
+		memset(out, 0x5a, count * stride);
+		cr_assert_eq(rung__gather_run(&gather, &list, &misses), 0);
+		for (size_t i = 0; i < count; i++) {
+			if (ids[i] < 3) {
+				cr_assert(missed < misses.count && misses.rows[missed] == i && misses.ranks[missed] == ids[i]);
+				missed++;
+				cr_assert_eq(out[i * stride], 0x5a, "a miss is left alone");
+			} else {
+				cr_assert_arr_eq(out + i * stride, held + (ids[i] - 3) * width, width, "row %zu of %zu bytes", i, width);
+			}
+			for (size_t k = width; k < stride; k++)
+				cr_assert_eq(out[i * stride + k], 0x5a, "nor what lies between rows");
+		}
+		cr_assert_eq(missed, misses.count);
+		rung__free(held);
+		rung__free(out);
+		rung__free(ids);
+		rung__free(misses.ranks);
+		rung__free(misses.rows);
+	}
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The source of truth of rung bench --check: the staged features files, read by pread() through the page cache at the offset its
+ * header gives. It shares nothing with the store: not the engine, not O_DIRECT, not the tier map, not the store's copy of the
+ * maps.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/bench.h"
+
+static int open_file(const char *name, const char *path, uint64_t data_offset, struct bench_truth *truth)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	if (fd < 0) {
+		tool_error(name, TOOL_FAILED, "%s: %s", path, strerror(errno));
+		return RUNG_E_IO;
+	}
+	truth->data_offset = data_offset;
+	truth->fds[truth->file_count++] = fd;
+	return 0;
+}
+
+/* The files of features, as they follow each other in the manifest. */
+static int open_files(const char *name, const struct rung_dataset *ds, struct bench_truth *truth)
+{
+	const struct rung_dataset_info *info = rung_dataset_info(ds);
+	const struct rung_dataset_file *file;
+	int rc = 0;
+
+	if (info->features_path)
+		return open_file(name, info->features_path, info->features_offset, truth);
+	for (size_t i = 0; (file = rung_dataset_file(ds, i)) != NULL && truth->file_count < RUNG_FEATURE_FILES_MAX && rc == 0; i++) {
+		char *path;
+
+		if (strncmp(file->name, "features.", strlen("features.")) != 0)
+			continue;
+		if (asprintf(&path, "%s/%s", rung_dataset_dir(ds), file->name) < 0) {
+			tool_error(name, TOOL_FAILED, "no memory for the check");
+			return RUNG_E_NOMEM;
+		}
+		rc = open_file(name, path, file->data_offset, truth);
+		free(path);
+	}
+	return rc;
+}
+
+static int load_map(const char *name, const struct rung_dataset *ds, const char *map, uint64_t **ids_out)
+{
+	uint64_t count;
+	int rc = rung_dataset_load_ids(ds, map, &count, ids_out);
+
+	if (rc < 0)
+		tool_fail(name, rc);
+	return rc;
+}
+
+int bench_truth_open(const char *name, const struct rung_dataset *ds, enum rung_id_space space, struct bench_truth *out)
+{
+	const struct rung_dataset_info *info = rung_dataset_info(ds);
+	struct bench_truth truth = { .dir = rung_dataset_dir(ds), .block_rows = info->block_rows, .row_stride = info->row_stride,
+	                             .row_bytes = info->features.row_bytes };
+	int rc = open_files(name, ds, &truth);
+
+	if (rc == 0 && space == RUNG_VERTICES && !info->features_path)
+		rc = load_map(name, ds, "rank_of_vertex", &truth.rank_of_vertex);
+	if (rc == 0 && space == RUNG_RANKS && info->features_path)
+		rc = load_map(name, ds, "vertex_of_rank", &truth.vertex_of_rank);
+	if (rc < 0)
+		bench_truth_close(&truth);
+	else
+		*out = truth;
+	return rc;
+}
+
+void bench_truth_close(struct bench_truth *truth)
+{
+	for (uint32_t f = 0; f < truth->file_count; f++)
+		close(truth->fds[f]);
+	rung_free(truth->rank_of_vertex);
+	rung_free(truth->vertex_of_rank);
+	*truth = (struct bench_truth){ .file_count = 0 };
+}
+
+int bench_truth_check(const struct bench_truth *truth, uint64_t id, const void *got, void *row)
+{
+	/* rows lie by rank, or where they were left, which is by vertex: one of the maps is there if the id is the other one */
+	uint64_t place = truth->rank_of_vertex ? truth->rank_of_vertex[id] : truth->vertex_of_rank ? truth->vertex_of_rank[id] : id;
+	uint64_t block = place / truth->block_rows;   /* dealt round robin over the files */
+	uint64_t row_idx = block / truth->file_count * truth->block_rows + place % truth->block_rows;
+	uint64_t done = 0;
+
+	while (done < truth->row_bytes) {
+		ssize_t n = pread(truth->fds[block % truth->file_count], (char *)row + done, truth->row_bytes - done,
+		                  (off_t)(truth->data_offset + row_idx * truth->row_stride + done));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		done += (uint64_t)n;
+	}
+	return memcmp(row, got, truth->row_bytes) == 0;
+}

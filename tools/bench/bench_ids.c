@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ids that rung bench asks for: uniform, zipf, those of sampled batches, or a file's. They are
+ * made in rounds, between which no request is in flight, so that a run of any length holds those of
+ * a round: the same ids whatever the rounds are.
+ *
+ * zipf draws rank r with probability proportional to 1/(r+1) by rejection-inversion (Hörmann,
+ * Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions",
+ * 1996) for exponent 1, where the integral of the hat is the logarithm.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/bench.h"
+#include "interrupt.h"
+
+#define ROWS_DEFAULT  (1u << 20)
+#define BATCH_DEFAULT 4096u
+/* 32 MiB of ids. In-memory gathers of as many rows take 0.2 s or more, stopping and starting
+   threads 0.1 ms. Tests have shorter rounds. */
+#ifndef ROUND_ROWS
+#define ROUND_ROWS (1u << 22)
+#endif
+#define ROUND_FIRST   (ROUND_ROWS / 64)   /* of several: sampling as many rows is soon done */
+#define READ_ROWS     (1u << 16)          /* of a file at a time */
+
+enum kind { UNIFORM, ZIPF, FILE_IDS, TRACE };
+
+struct draws {
+	uint64_t state;
+};
+
+static uint64_t draw(struct draws *draws)
+{
+	uint64_t x = draws->state += 0x9e3779b97f4a7c15u;   /* splitmix64 (Steele, Lea, Flood 2014) */
+
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+	return x ^ (x >> 31);
+}
+
+/* 0 .. below-1; the bias is below/2^64 */
+static uint64_t draw_below(struct draws *draws, uint64_t below)
+{
+	return (uint64_t)(((unsigned __int128)draw(draws) * below) >> 64);
+}
+
+static double draw_unit(struct draws *draws)
+{
+	return (double)(draw(draws) >> 11) * 0x1p-53;
+}
+
+static uint64_t draw_zipf(struct draws *draws, uint64_t count)
+{
+	const double low = log(1.5) - 1, high = log((double)count + 0.5), near = 2 - exp(log(2.5) - 0.5);
+
+	for (;;) {
+		double u = high + draw_unit(draws) * (low - high), x = exp(u), k = floor(x + 0.5);
+		if (k < 1)
+			k = 1;
+		if (k > (double)count)
+			k = (double)count;
+		if (k - x <= near || u >= log(k + 0.5) - 1 / k) {
+			uint64_t rank = (uint64_t)k - 1;   /* for huge counts k may round up to one too many */
+			return rank < count ? rank : count - 1;
+		}
+	}
+}
+
+struct bench_source {
+	const char *name;
+	const struct bench_args *args;
+	enum kind kind;
+	uint64_t vertex_count;
+	uint64_t batch;              /* rows of a request; of a trace: seeds */
+	uint64_t made, made_batches; /* since the beginning */
+	struct draws draws;
+	uint64_t ids_room, starts_room;
+
+	struct rung_source *file;
+	void *data;                  /* [READ_ROWS] of the file, from data_first on */
+	uint64_t data_first, data_count;
+
+	struct rung_graph *graph;    /* of a trace */
+	struct rung_sampler *sampler;
+	struct rung_batch *sampled;
+	uint64_t *seeds;             /* [seed_count] of an epoch, shuffled */
+	uint64_t seed_count, seeds_from;
+	struct tool_progress *progress;   /* until the first round is made */
+};
+
+static int out_of_memory(const char *name)
+{
+	tool_error(name, TOOL_FAILED,
+		   "no memory for the ids; give fewer --rows or a smaller --batch");
+	return RUNG_E_NOMEM;
+}
+
+/* Room for `more` items after `count`; doubles, so that appending to a long list costs no more. */
+static int make_room(uint64_t **array, uint64_t *room, uint64_t count, uint64_t more)
+{
+	uint64_t wanted = *room ? *room : 1024, bytes, *grown;
+
+	while (wanted < count + more)
+		wanted *= 2;
+	if (wanted == *room)
+		return 0;
+	if (__builtin_mul_overflow(wanted, sizeof(**array), &bytes))
+		return -1;
+	grown = realloc(*array, bytes);
+	if (!grown)
+		return -1;
+	*array = grown;
+	*room = wanted;
+	return 0;
+}
+
+static uint64_t rows_in_memory(const struct bench_ids *ids)
+{
+	return ids->end > ids->first ? ids->starts[ids->end - ids->first] : 0;
+}
+
+/* Append a batch of `count` rows. @return where they go; NULL: no memory, which is printed */
+static uint64_t *append_batch(struct bench_ids *ids, uint64_t count)
+{
+	struct bench_source *source = ids->source;
+	const uint64_t batches = ids->end - ids->first;
+	const uint64_t rows = rows_in_memory(ids);
+
+	if (make_room(&ids->ids, &source->ids_room, rows, count) < 0 ||
+	    make_room(&ids->starts, &source->starts_room, batches, 2) < 0) {
+		out_of_memory(source->name);
+		return NULL;
+	}
+	ids->starts[batches] = rows;
+	ids->starts[batches + 1] = rows + count;
+	ids->end++;
+	source->made += count;
+	source->made_batches++;
+	return ids->ids + rows;
+}
+
+/* Batches before `first` are over. */
+static void forget_batches(struct bench_ids *ids, uint64_t first)
+{
+	const uint64_t gone = first - ids->first, left = ids->end - first;
+	uint64_t row;
+
+	if (gone == 0)
+		return;
+	row = ids->starts[gone];
+	memmove(ids->ids, ids->ids + row, (ids->starts[gone + left] - row) * sizeof(*ids->ids));
+	for (uint64_t i = 0; i <= left; i++)
+		ids->starts[i] = ids->starts[gone + i] - row;
+	ids->first = first;
+}
+
+/* ---- uniform, zipf ---- */
+
+static int draw_batch(struct bench_ids *ids, uint64_t count)
+{
+	struct bench_source *source = ids->source;
+	uint64_t *to = append_batch(ids, count);
+
+	if (!to)
+		return RUNG_E_NOMEM;
+	for (uint64_t i = 0; i < count; i++)
+		to[i] = source->kind == ZIPF ? draw_zipf(&source->draws, source->vertex_count)
+					     : draw_below(&source->draws, source->vertex_count);
+	return 0;
+}
+
+/* ---- a file ---- */
+
+/* Ids of any integer dtype, as unsigned: a negative one becomes too large and is refused. */
+static uint64_t id_of(const void *data, enum rung_dtype dtype, uint64_t i)
+{
+	switch (dtype) {
+	case RUNG_I32: return (uint64_t)(int64_t)((const int32_t *)data)[i];
+	case RUNG_U32: return ((const uint32_t *)data)[i];
+	default: return ((const uint64_t *)data)[i];
+	}
+}
+
+/* Id `i` of the file, read in order; checked, since the file may change between two readings. */
+static int read_id(struct bench_source *source, uint64_t i, uint64_t *id_out)
+{
+	const struct rung_array_info *info = rung_source_info(source->file);
+	uint64_t id;
+
+	if (i - source->data_first >= source->data_count) {
+		const uint64_t left = info->row_count - i,
+			       count = left < READ_ROWS ? left : READ_ROWS;
+		int rc = rung_source_read(source->file, i, count, source->data);
+
+		if (rc < 0) {
+			tool_fail(source->name, rc);
+			return rc;
+		}
+		source->data_first = i;
+		source->data_count = count;
+		if (source->progress &&
+		    tool_progress(source->progress, "checking ids", i, info->row_count))
+			return RUNG_E_CANCELED;
+	}
+	id = id_of(source->data, info->dtype, i - source->data_first);
+	if (id >= source->vertex_count) {
+		tool_error(source->name, TOOL_FAILED,
+			   "%s: element %llu is %lld, vertices go from 0 to %llu; give vertex ids "
+			   "of the graph that was staged",
+			   source->args->ids, (unsigned long long)i, (long long)id,
+			   (unsigned long long)source->vertex_count - 1);
+		return RUNG_E_RANGE;
+	}
+	*id_out = id;
+	return 0;
+}
+
+static int read_batch(struct bench_ids *ids, uint64_t count)
+{
+	const uint64_t first = ids->source->made;
+	uint64_t *to = append_batch(ids, count);
+	int rc = to ? 0 : RUNG_E_NOMEM;
+
+	for (uint64_t i = 0; i < count && rc == 0; i++)
+		rc = read_id(ids->source, first + i, &to[i]);
+	return rc;
+}
+
+static int open_file(struct bench_source *source)
+{
+	const struct bench_args *args = source->args;
+	const struct rung_array_info *info;
+	int rc = rung_source_open(args->ids, &source->file);
+
+	if (rc < 0) {
+		tool_fail(source->name, rc);
+		return rc;
+	}
+	info = rung_source_info(source->file);
+	if (info->dim_count != 1 || info->row_count == 0 ||
+	    (info->dtype != RUNG_I32 && info->dtype != RUNG_U32 && info->dtype != RUNG_I64 && info->dtype != RUNG_U64)) {
+		tool_error(source->name, TOOL_FAILED,
+			   "%s: %s of %u dimensions, %llu rows; --ids wants a vector of vertex ids as i32, u32, i64 or u64",
+			   args->ids, rung_dtype_name(info->dtype), info->dim_count, (unsigned long long)info->row_count);
+		return RUNG_E_FORMAT;
+	}
+	source->data = calloc(READ_ROWS, info->row_bytes);
+	return source->data ? 0 : out_of_memory(source->name);
+}
+
+/* ---- trace: the batches of shuffled epochs ---- */
+
+/* Rows of a batch at most: each vertex of it brings as many more as are drawn for it. */
+static uint64_t most_rows(const struct bench_source *source, const struct tool_fanouts *fanouts)
+{
+	uint64_t most = source->vertex_count < UINT32_MAX ? source->vertex_count : UINT32_MAX;
+	uint64_t rows = source->batch < source->seed_count ? source->batch : source->seed_count;
+
+	for (uint32_t hop = 0; hop < fanouts->count && rows < most; hop++)
+		rows *= 1 + (uint64_t)fanouts->hops[hop];   /* both below 2^32 */
+	return rows < most ? rows : most;
+}
+
+/*
+ * Whole batches until there are enough rows, for the warm-up and then for the clock. How many
+ * batches that takes is known when the last of them has been sampled.
+ */
+static void begin_trace(struct bench_ids *ids, const struct tool_fanouts *fanouts)
+{
+	const struct bench_args *args = ids->source->args;
+
+	ids->warmup_count = args->warmup ? UINT64_MAX : 0;
+	ids->warmup_rows = args->warmup;
+	ids->count = ids->warmup_rows + (args->rows ? args->rows : ROWS_DEFAULT);
+	ids->rows_bound = most_rows(ids->source, fanouts);
+}
+
+static int open_trace(struct bench_ids *ids, const struct rung_dataset *ds)
+{
+	struct bench_source *source = ids->source;
+	struct rung_sampler_opts opts = RUNG_SAMPLER_OPTS_INIT;
+	struct tool_fanouts fanouts;
+	int rc = tool_train_ranks(ds, &source->seed_count, &source->seeds);
+
+	if (rc >= 0)
+		rc = rung_dataset_load_graph(ds, &source->graph);
+	if (rc >= 0) {
+		tool_fanouts_of(&source->args->fanouts, rung_dataset_info(ds), &fanouts);
+		opts.fanouts = fanouts.hops;
+		opts.hop_count = fanouts.count;
+		opts.seed = source->args->seed;
+		rc = rung_sampler_create(rung_graph_csc(source->graph), &opts, &source->sampler);
+	}
+	if (rc >= 0)
+		rc = rung_batch_create(&source->sampled);
+	if (rc < 0) {
+		tool_fail(source->name, rc);
+	} else if (source->seed_count == 0 || source->batch == 0) {
+		tool_error(source->name, TOOL_FAILED,
+			   "%s: the split train is empty; use --ids uniform", rung_dataset_dir(ds));
+		rc = RUNG_E_INVAL;
+	} else {
+		begin_trace(ids, &fanouts);
+	}
+	return rc;
+}
+
+static void shuffle(uint64_t *items, uint64_t count, struct draws *draws)
+{
+	for (uint64_t i = count; i > 1; i--) {
+		uint64_t j = draw_below(draws, i), kept = items[i - 1];
+		items[i - 1] = items[j];
+		items[j] = kept;
+	}
+}
+
+static void count_batch(struct bench_ids *ids, uint64_t rows)
+{
+	struct bench_source *source = ids->source;
+
+	if (rows > ids->rows_max)
+		ids->rows_max = rows;
+	if (ids->warmup_count == UINT64_MAX && source->made >= ids->warmup_rows) {
+		ids->count += source->made - ids->warmup_rows;
+		ids->warmup_rows = source->made;
+		ids->warmup_count = source->made_batches;
+	}
+	if (source->made >= ids->count) {
+		ids->count = source->made;
+		ids->batch_count = source->made_batches;
+		ids->counted = 1;
+	}
+}
+
+static int sample_batch(struct bench_ids *ids)
+{
+	struct bench_source *source = ids->source;
+	const uint64_t *vertices;
+	uint64_t left, count, *to;
+	int rc;
+
+	if (source->seeds_from == source->seed_count) {
+		shuffle(source->seeds, source->seed_count, &source->draws);
+		source->seeds_from = 0;
+	}
+	left = source->seed_count - source->seeds_from;
+	left = left < source->batch ? left : source->batch;
+	rc = rung_sampler_sample(source->sampler, source->seeds + source->seeds_from, left,
+				 source->made_batches, source->sampled);
+	if (rc < 0)
+		return tool_fail(source->name, rc), rc;
+	source->seeds_from += left;
+	vertices = rung_batch_vertices(source->sampled, &count);
+	to = append_batch(ids, count);
+	if (!to)
+		return RUNG_E_NOMEM;
+	memcpy(to, vertices, count * sizeof(*vertices));
+	count_batch(ids, count);
+	return 0;
+}
+
+/* ---- all kinds ---- */
+
+static int compare_ids(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Begin again: the same ids come. */
+static void rewind_ids(struct bench_ids *ids)
+{
+	struct bench_source *source = ids->source;
+
+	ids->first = ids->end = 0;
+	source->made = source->made_batches = 0;
+	source->draws.state = source->args->seed;
+	if (source->kind == TRACE) {   /* as tool_train_ranks() gave them */
+		qsort(source->seeds, source->seed_count, sizeof(*source->seeds), compare_ids);
+		source->seeds_from = source->seed_count;
+	}
+}
+
+static int make_batch(struct bench_ids *ids)
+{
+	struct bench_source *source = ids->source;
+	const uint64_t left = ids->count - source->made,
+		       count = left < source->batch ? left : source->batch;
+
+	switch (source->kind) {
+	case TRACE: return sample_batch(ids);
+	case FILE_IDS: return read_batch(ids, count);
+	default: return draw_batch(ids, count);
+	}
+}
+
+/* Requests of `batch` rows each: how many there are is known. */
+static int count_cut(struct bench_ids *ids)
+{
+	struct bench_source *source = ids->source;
+	const struct bench_args *args = source->args;
+	const uint64_t file_rows = source->file ? rung_source_info(source->file)->row_count : 0;
+	uint64_t rows = args->rows ? args->rows : ROWS_DEFAULT, id;
+	int rc = 0;
+
+	ids->warmup_count = args->warmup / source->batch + (args->warmup % source->batch != 0);
+	ids->warmup_rows = ids->warmup_count * source->batch;
+	if (source->file && ids->warmup_rows >= file_rows) {
+		tool_error(source->name, TOOL_FAILED,
+			   "%s: has %llu ids, and --warmup takes the first %llu: give fewer, or "
+			   "more ids",
+			   args->ids, (unsigned long long)file_rows,
+			   (unsigned long long)ids->warmup_rows);
+		return RUNG_E_INVAL;
+	}
+	if (source->file && (args->rows == 0 || rows > file_rows - ids->warmup_rows))
+		rows = file_rows - ids->warmup_rows;
+	ids->count = ids->warmup_rows + rows;
+	ids->batch_count = ids->count / source->batch + (ids->count % source->batch != 0);
+	ids->counted = 1;
+	ids->rows_max = ids->count < source->batch ? ids->count : source->batch;
+	ids->rows_bound = ids->rows_max;
+	/* a wrong id ends the run before it begins */
+	for (uint64_t i = 0; source->file && i < ids->count && rc == 0; i++)
+		rc = read_id(source, i, &id);
+	return rc;
+}
+
+/* Rounds double from ROUND_FIRST on, so that a long run has its first results soon. */
+static uint64_t round_rows(const struct bench_ids *ids)
+{
+	const uint64_t before = ids->source->made - rows_in_memory(ids);
+
+	if (ids->count <= ROUND_ROWS || before >= ROUND_ROWS)
+		return ROUND_ROWS;
+	return before > ROUND_FIRST ? before : ROUND_FIRST;
+}
+
+int bench_ids_round(struct bench_ids *ids, uint64_t batch, uint64_t *end_out)
+{
+	struct bench_source *source = ids->source;
+	const uint64_t ahead = source->args->prefetch;
+	uint64_t rows;
+
+	if (batch < ids->first)
+		rewind_ids(ids);
+	else
+		forget_batches(ids, batch);
+	rows = round_rows(ids);
+	while (!bench_ids_over(ids, ids->end) &&
+	       (ids->end <= batch + ahead || rows_in_memory(ids) < rows)) {
+		int rc = tool_interrupted() ? RUNG_E_CANCELED : make_batch(ids);
+
+		if (rc < 0)
+			return rc;
+		if (source->progress && source->kind == TRACE)   /* main() reports a signal */
+			tool_progress(source->progress, "sampling", source->made,
+				      ids->count < rows ? ids->count : rows);
+	}
+	*end_out = bench_ids_over(ids, ids->end) ? ids->end : ids->end - ahead;
+	return 0;
+}
+
+int bench_ids_are_vertices(const struct bench_args *args)
+{
+	return strcmp(args->ids, "trace") != 0 && strcmp(args->ids, "uniform") != 0 && strcmp(args->ids, "zipf") != 0;
+}
+
+static enum kind kind_of(const struct bench_args *args)
+{
+	if (bench_ids_are_vertices(args))
+		return FILE_IDS;
+	return strcmp(args->ids, "trace") == 0  ? TRACE
+	       : strcmp(args->ids, "zipf") == 0 ? ZIPF
+						: UNIFORM;
+}
+
+int bench_ids_make(const char *name, const struct bench_args *args, const struct rung_dataset *ds, struct tool_progress *progress,
+                   struct bench_ids *out)
+{
+	struct bench_source *source = calloc(1, sizeof(*source));
+	uint64_t end;
+	int rc = 0;
+
+	*out = (struct bench_ids){ .space = RUNG_RANKS, .source = source };
+	if (!source)
+		return out_of_memory(name);
+	source->name = name;
+	source->args = args;
+	source->progress = progress;
+	source->kind = kind_of(args);
+	source->vertex_count = rung_dataset_info(ds)->vertex_count;
+	source->batch = args->batch             ? args->batch
+			: source->kind == TRACE ? rung_dataset_info(ds)->batch_size
+						: BATCH_DEFAULT;
+	if (source->kind == FILE_IDS) {
+		out->space = RUNG_VERTICES;
+		rc = open_file(source);
+	} else if (source->kind == TRACE) {
+		rc = open_trace(out, ds);
+	}
+	if (rc < 0)
+		return rc;
+	rewind_ids(out);
+	rc = source->kind == TRACE ? 0 : count_cut(out);
+	if (rc >= 0)
+		rc = bench_ids_round(out, 0, &end);
+	source->progress = NULL;
+	return rc;
+}
+
+void bench_ids_free(struct bench_ids *ids)
+{
+	struct bench_source *source = ids->source;
+
+	free(ids->ids);
+	free(ids->starts);
+	if (!source)
+		return;
+	rung_batch_destroy(source->sampled);
+	rung_sampler_destroy(source->sampler);
+	rung_graph_destroy(source->graph);
+	rung_source_close(source->file);
+	free(source->seeds);
+	free(source->data);
+	free(source);
+}

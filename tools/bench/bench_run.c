@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The timed run of rung bench: its memory and its threads, the clock that runs in each round, and
+ * the result.
+ *
+ * Ids and output are memory of the store, which is the GPU's where a GPU gathers. Data that the
+ * host checks is copied.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "bench/bench_internal.h"
+#include "interrupt.h"
+
+#define BUFFER_ALIGN  4096u
+#define REPORT_NS     100000000u   /* how often the main thread looks at the progress */
+#define DRAIN_NS      300000000u   /* for requests in flight when a signal comes */
+#define GRACE_MS      5000u        /* for what follows DRAIN_NS: the report */
+/* kept, 8 MiB: of a longer run every second, fourth, eighth … Tests keep fewer. */
+#ifndef LATENCIES_MAX
+#define LATENCIES_MAX (1u << 20)
+#endif
+
+static int no_output(struct run *run, int rc, const char *why)
+{
+	char text[BENCH_TEXT_BYTES];
+
+	snprintf(text, sizeof(text),
+		 "no room for the output of all requests: %s; give a smaller --batch, --in-flight "
+		 "or --threads", why);
+	bench_give_up(run, rc, text);
+	return rc;
+}
+
+static int out_of_memory(struct run *run)
+{
+	return no_output(run, RUNG_E_NOMEM, "out of memory");
+}
+
+static void *work(void *ctx)
+{
+	struct worker *worker = ctx;
+	struct run *run = worker->run;
+
+	for (;;) {   /* rounds */
+		pthread_barrier_wait(&run->ready);
+		pthread_barrier_wait(&run->go);
+		if (run->over)
+			return NULL;
+		bench_gather_all(worker);
+		worker->ended_ns = tool_now_ns();
+		pthread_mutex_lock(&run->lock);
+		run->running--;
+		pthread_cond_signal(&run->ended);
+		pthread_mutex_unlock(&run->lock);
+	}
+}
+
+/* Until all threads have ended, or DRAIN_NS after a signal. */
+static void watch(struct run *run, struct tool_progress *progress)
+{
+	uint64_t drained_ns = UINT64_MAX;
+	struct timespec until;
+
+	pthread_mutex_lock(&run->lock);
+	while (run->running && tool_now_ns() < drained_ns) {
+		clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_nsec += REPORT_NS;
+		if (until.tv_nsec >= 1000000000) {
+			until.tv_nsec -= 1000000000;
+			until.tv_sec++;
+		}
+		pthread_cond_timedwait(&run->ended, &run->lock, &until);
+		pthread_mutex_unlock(&run->lock);
+		if (tool_progress(progress, "gathers", atomic_load(&run->rows_done),
+				  run->ids->count) &&
+		    drained_ns == UINT64_MAX) {
+			atomic_store(&run->stop, 1);
+			drained_ns = tool_now_ns() + DRAIN_NS;
+		}
+		pthread_mutex_lock(&run->lock);
+	}
+	run->left_behind = run->running != 0;
+	pthread_mutex_unlock(&run->lock);
+}
+
+static double cpu_seconds(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+	       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
+static void worker_fini(struct run *run, struct worker *worker)
+{
+	free(worker->flights);
+	rung_store_free(run->store, worker->buffers);
+	free(worker->rows);
+	free(worker->row);
+}
+
+/* Written once before the clock starts: page faults of the first touch are not the gather's. */
+static int touch(struct run *run, struct worker *worker)
+{
+	int rc = 0;
+
+	memset(worker->rows, BENCH_UNWRITTEN, run->buffer_bytes);
+	for (uint32_t i = 0; i < run->args->in_flight && rc >= 0; i++) {
+		if (tool_interrupted())
+			return RUNG_E_CANCELED;
+		worker->flights[i].out = (char *)worker->buffers + i * run->buffer_bytes;
+		rc = rung_store_copy(run->store, worker->flights[i].out, worker->rows,
+				     run->buffer_bytes);
+	}
+	return rc;
+}
+
+/* Buffers of buffer_bytes instead of those that there may be. */
+static int make_buffers(struct run *run, struct worker *worker)
+{
+	uint64_t bytes;
+	int rc;
+
+	rung_store_free(run->store, worker->buffers);
+	free(worker->rows);
+	worker->buffers = worker->rows = NULL;
+	if (__builtin_mul_overflow(run->buffer_bytes, run->args->in_flight, &bytes) ||
+	    bytes > PTRDIFF_MAX)
+		return out_of_memory(run);
+	worker->rows = malloc(run->buffer_bytes);
+	if (!worker->rows)
+		return out_of_memory(run);
+	rc = rung_store_alloc(run->store, bytes, &worker->buffers);
+	if (rc >= 0)
+		rc = touch(run, worker);
+	if (rc == RUNG_E_CANCELED)
+		bench_give_up(run, rc, "");
+	else if (rc < 0)
+		no_output(run, rc, rung_last_error());
+	if (!run->truth) {
+		free(worker->rows);
+		worker->rows = NULL;
+	}
+	return rc;
+}
+
+static int worker_init(struct run *run, struct worker *worker)
+{
+	worker->run = run;
+	worker->flights = calloc(run->args->in_flight, sizeof(*worker->flights));
+	worker->row = malloc(run->row_bytes);
+	if (!worker->flights || !worker->row)
+		return out_of_memory(run);
+	return make_buffers(run, worker);
+}
+
+/*
+ * Let the threads go at once, from batch `first` on, and wait until all have come to `end`. Adds to
+ * what earlier rounds took.
+ */
+static void race(struct run *run, const struct worker *workers, uint64_t first, uint64_t end,
+		 struct tool_progress *progress, struct bench_result *result)
+{
+	const uint32_t thread_count = run->args->common.threads;
+	uint64_t begun_ns, ended_ns = 0;
+	double cpu;
+
+	pthread_barrier_wait(&run->ready);
+	run->running = thread_count;
+	run->end_batch = end;
+	atomic_store(&run->next_batch, first);
+	if (first <= run->ids->warmup_count) {   /* the warm-up is forgotten */
+		rung_store_stats(run->store, &result->before);
+		result->seconds = result->cpu_seconds = 0;
+	}
+	tool_interrupt_grace(GRACE_MS);
+	cpu = cpu_seconds();
+	begun_ns = tool_now_ns();
+	pthread_barrier_wait(&run->go);
+	watch(run, progress);
+	result->cpu_seconds += cpu_seconds() - cpu;
+	if (run->left_behind)
+		ended_ns = tool_now_ns();
+	for (uint32_t i = 0; i < thread_count && !run->left_behind; i++) {
+		if (workers[i].ended_ns > ended_ns)
+			ended_ns = workers[i].ended_ns;
+	}
+	rung_store_stats(run->store, &result->after);
+	result->seconds += (double)(ended_ns - begun_ns) / 1e9;
+}
+
+/* On the CPU the host's own will do; a GPU reads them in its own memory. */
+static int place_ids(struct run *run, const struct bench_result *result)
+{
+	const uint64_t bytes =
+		run->ids->starts[run->ids->end - run->ids->first] * sizeof(*run->ids->ids);
+	int rc;
+
+	if (result->info.device == RUNG_DEVICE_CPU)
+		return 0;
+	rung_store_free(run->store, run->placed);
+	run->placed = NULL;
+	rc = rung_store_alloc(run->store, bytes, &run->placed);
+	if (rc >= 0)
+		rc = rung_store_copy(run->store, run->placed, run->ids->ids, bytes);
+	if (rc < 0)
+		bench_give_up(run, rc, rung_last_error());
+	return rc;
+}
+
+/*
+ * Bytes of a request's output. While batches are still to come, with an eighth to spare over the
+ * largest so far, so that buffers seldom grow.
+ */
+static int find_buffer_bytes(struct run *run)
+{
+	const struct bench_ids *ids = run->ids;
+	const uint64_t spare = ids->counted ? 0 : ids->rows_max / 8;
+	const uint64_t rows =
+		spare < ids->rows_bound - ids->rows_max ? ids->rows_max + spare : ids->rows_bound;
+	uint64_t bytes;
+
+	if (__builtin_mul_overflow(rows, run->row_bytes, &bytes) ||
+	    bytes > PTRDIFF_MAX - BUFFER_ALIGN)
+		return RUNG_E_NOMEM;
+	run->buffer_bytes = (bytes + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
+	return 0;
+}
+
+static int grow_buffers(struct run *run, struct worker *workers)
+{
+	int rc = 0;
+
+	if (run->ids->rows_max <= run->buffer_bytes / run->row_bytes)
+		return 0;
+	if (find_buffer_bytes(run) < 0)
+		return out_of_memory(run);
+	for (uint32_t i = 0; i < run->args->common.threads && rc >= 0; i++)
+		rc = make_buffers(run, &workers[i]);
+	return rc;
+}
+
+/* Room for the times of `timed` requests, if need be of every second one that there was. */
+static void make_latencies(struct run *run, uint64_t timed)
+{
+	for (; (timed - 1) / run->latency_step >= LATENCIES_MAX; run->latency_step *= 2) {
+		for (uint64_t i = 0; i < LATENCIES_MAX; i++)
+			run->latency_ns[i] = 2 * i < LATENCIES_MAX ? run->latency_ns[2 * i] : 0;
+	}
+	run->latency_count = (timed - 1) / run->latency_step + 1;
+}
+
+/* Between two rounds no thread uses them. */
+static int prepare_round(struct run *run, struct worker *workers, uint64_t first, uint64_t end,
+			 const struct bench_result *result)
+{
+	int rc = grow_buffers(run, workers);
+
+	if (rc >= 0 && first > 0)   /* those of the first are placed */
+		rc = place_ids(run, result);
+	if (end > run->ids->warmup_count)
+		make_latencies(run, end - run->ids->warmup_count);
+	return rc;
+}
+
+/* The warm-up, and then what is timed. */
+static void race_all(struct run *run, struct worker *workers, struct tool_progress *progress,
+		     struct bench_result *result)
+{
+	const struct bench_ids *ids = run->ids;
+	uint64_t end;
+
+	for (uint64_t first = 0; !bench_ids_over(ids, first) && !run->stop; first = end) {
+		int rc = bench_ids_round(run->ids, first, &end);
+
+		if (rc == RUNG_E_CANCELED)   /* the report is of the rounds before */
+			return;
+		if (rc < 0) {
+			bench_give_up(run, rc, "");   /* it is printed */
+			return;
+		}
+		if (first < ids->warmup_count && end > ids->warmup_count)
+			end = ids->warmup_count;
+		if (prepare_round(run, workers, first, end, result) < 0)
+			return;
+		race(run, workers, first, end, progress, result);
+	}
+}
+
+static int compare_times(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static int run_workers(const char *name, struct run *run, struct tool_progress *progress,
+		       struct bench_result *result)
+{
+	const uint32_t thread_count = run->args->common.threads;
+	struct worker *workers = calloc(thread_count, sizeof(*workers));
+	uint32_t ready = 0, started = 0;
+
+	if (!workers)
+		return out_of_memory(run);
+	while (ready < thread_count && worker_init(run, &workers[ready]) >= 0)
+		ready++;
+	if (ready < thread_count)
+		goto free_workers;
+	pthread_barrier_init(&run->ready, NULL, thread_count + 1);
+	pthread_barrier_init(&run->go, NULL, thread_count + 1);
+	for (; started < thread_count; started++) {
+		int err = pthread_create(&workers[started].thread, NULL, work, &workers[started]);
+		if (err) {   /* those started wait at a barrier that will never be full */
+			fprintf(stderr, "%s: thread %u of %u: %s\n", name, started + 1,
+				thread_count, strerror(err));
+			exit(TOOL_FAILED);
+		}
+	}
+	race_all(run, workers, progress, result);
+	if (run->left_behind)
+		return run->error;
+	pthread_barrier_wait(&run->ready);
+	run->over = 1;
+	pthread_barrier_wait(&run->go);
+	for (uint32_t i = 0; i < started; i++)
+		pthread_join(workers[i].thread, NULL);
+	pthread_barrier_destroy(&run->ready);
+	pthread_barrier_destroy(&run->go);
+free_workers:
+	for (uint32_t i = 0; i < thread_count; i++)
+		worker_fini(run, &workers[i]);
+	free(workers);
+	return run->error;
+}
+
+static int run_on_device(const char *name, struct run *run, struct tool_progress *progress,
+			 struct bench_result *result)
+{
+	uint64_t end;
+	int rc = bench_ids_round(run->ids, 0, &end);
+
+	if (rc < 0)
+		bench_give_up(run, rc, "");   /* it is printed */
+	else if ((rc = place_ids(run, result)) >= 0)
+		rc = run_workers(name, run, progress, result);
+	if (!run->left_behind)
+		rung_store_free(run->store, run->placed);
+	return rc;
+}
+
+/* Of the timed requests that are complete. Threads that are left behind may still add to them. */
+static int collect(const struct run *run, struct bench_result *result)
+{
+	const struct bench_ids *ids = run->ids;
+
+	result->latency_ns = malloc((run->latency_count + 1) * sizeof(*result->latency_ns));
+	if (!result->latency_ns)
+		return RUNG_E_NOMEM;
+	for (uint64_t i = 0; i < run->latency_count; i++) {
+		const uint64_t ns = atomic_load_explicit(&run->latency_ns[i], memory_order_relaxed);
+
+		if (ns)
+			result->latency_ns[result->latency_count++] = ns;
+	}
+	qsort(result->latency_ns, result->latency_count, sizeof(*result->latency_ns),
+	      compare_times);
+	if (result->latency_count)
+		result->latency_ns[result->latency_count - 1] = atomic_load(&run->latency_max_ns);
+	result->request_count = atomic_load(&run->timed_requests);
+	result->rows = atomic_load(&run->timed_rows);
+	if (!ids->counted || result->request_count < ids->batch_count - ids->warmup_count)
+		result->interrupted = tool_interrupt_name();
+	if (result->request_count == 0) {   /* there is only a warm-up */
+		result->seconds = result->cpu_seconds = 0;
+		result->before = result->after;
+	}
+	result->wrong_rows = atomic_load(&run->wrong_rows);
+	result->first_wrong = atomic_load(&run->first_wrong);
+	return 0;
+}
+
+static int no_memory(const char *name, const struct bench_ids *ids)
+{
+	tool_error(name, TOOL_FAILED,
+		   "no memory for a request of %llu rows; give a smaller --batch",
+		   (unsigned long long)ids->rows_max);
+	return RUNG_E_NOMEM;
+}
+
+static int run_all(struct run *run, const char *name, struct tool_progress *progress,
+		   struct bench_result *result)
+{
+	pthread_condattr_t monotonic;
+	int rc;
+
+	pthread_mutex_init(&run->announce_lock, NULL);
+	pthread_mutex_init(&run->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&run->ended, &monotonic);
+	run->latency_step = 1;
+	run->latency_ns = calloc(LATENCIES_MAX, sizeof(*run->latency_ns));
+	if (!run->latency_ns || find_buffer_bytes(run) < 0)
+		return no_memory(name, run->ids);
+	rc = run_on_device(name, run, progress, result);
+	result->left_behind = run->left_behind;
+	tool_progress_end(progress);
+	if (rc < 0 && *run->text)
+		tool_error(name, TOOL_FAILED, "%s", run->text);
+	else if (rc >= 0 && (rc = collect(run, result)) < 0)
+		no_memory(name, run->ids);
+	return rc;
+}
+
+int bench_run(const char *name, const struct bench_args *args, struct rung_store *store,
+	      struct bench_ids *ids, const struct bench_truth *truth,
+	      struct tool_progress *progress, struct bench_result *result)
+{
+	struct run *run = calloc(1, sizeof(*run));   /* threads left behind keep it */
+	int rc;
+
+	if (!run)
+		return no_memory(name, ids);
+	*result = (struct bench_result){
+		.info.size = sizeof(result->info),
+		.before.size = sizeof(result->before),
+		.after.size = sizeof(result->after),
+	};
+	rc = rung_store_info(store, &result->info);
+	if (rc < 0) {
+		free(run);
+		return tool_fail(name, rc), rc;
+	}
+	run->args = args;
+	run->store = store;
+	run->ids = ids;
+	run->truth = args->check ? truth : NULL;
+	run->row_bytes = result->info.features.row_bytes;
+	rc = run_all(run, name, progress, result);
+	if (run->left_behind)
+		return rc;
+	free(run->latency_ns);
+	free(run);
+	return rc;
+}

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rung bench: measure gathers from a staged dataset, and check them. The parts are declared in bench.h. */
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "bench/bench.h"
+#include "interrupt.h"
+
+#define REQUESTS_MAX 4096u       /* threads * in-flight */
+#define PREFETCH_MAX 4096u       /* what a store takes */
+#define HOLD_LOOK_NS 100000000   /* between looks for a signal */
+
+enum { KEY_IDS = 0x1001, KEY_ROWS, KEY_WARMUP, KEY_BATCH, KEY_IN_FLIGHT, KEY_PREFETCH, KEY_FANOUT,
+       KEY_SEED, KEY_CHECK, KEY_SHARE, KEY_HOLD, KEY_ATTACH,
+       KEY_PRIVATE_CACHE };
+
+static const struct argp_option options[] = {
+	{ "ids", KEY_IDS, "KIND|SRC", 0,
+	  "Rows to ask for: trace (those of sampled batches, the default), uniform, zipf (exponent 1 over the ranks), or the "
+	  "vertex ids in a file", 1 },
+	{ "rows", KEY_ROWS, "N", 0,
+	  "Rows to gather (default: 1048576; of a file: all); trace goes on to the end of its last batch", 1 },
+	{ "warmup", KEY_WARMUP, "N", 0, "Rows to gather before the clock starts, in whole requests (default: 0)", 1 },
+	{ "batch", KEY_BATCH, "N", 0,
+	  "Rows of a request (default: 4096); of trace: seeds of a batch (default: as it was staged)", 1 },
+	{ "fanout", KEY_FANOUT, "LIST", 0, "Neighbours drawn per hop by trace (default: as staged)", 1 },
+	{ "in-flight", KEY_IN_FLIGHT, "N", 0, "Requests in flight of each submitting thread (default: 2)", 1 },
+	{ "prefetch", KEY_PREFETCH, "N", 0, "Announce N batches ahead, so that the cache keeps what they want (default: 0)", 1 },
+	{ "seed", KEY_SEED, "N", 0, "Seed of the ids (default: 1)", 1 },
+	{ "check", KEY_CHECK, NULL, 0, "Compare every row with the staged file, read another way; the run is slower", 1 },
+	{ "share", KEY_SHARE, "PATH", 0, "Share the store through the socket PATH, in a folder of one's own, as long as it is open", 2 },
+	{ "hold", KEY_HOLD, NULL, 0, "With --share: when all is printed, keep it open until SIGINT or SIGTERM", 2 },
+	{ "attach", KEY_ATTACH, "PATH", 0, "Instead of DIR: the store that another process shares at PATH", 2 },
+	{ "private-cache", KEY_PRIVATE_CACHE, NULL, 0,
+	  "With --share or --attach: leave out the cold-row cache, which all processes can write "
+	  "to", 2 },
+	{ 0 },
+};
+
+/* Where the store comes from, and where it goes. */
+static void check_place(const struct argp_state *state, const struct bench_args *args)
+{
+	const char *budget = args->store.host.given ? "--host" : args->store.cache.given ? "--cache" : args->store.numa_given ? "--numa-node" : args->store.device_option;
+
+	if (args->dir && args->attach)
+		argp_error(state, "DIR and --attach exclude each other: the dataset is that of the store at %s", args->attach);
+	if (args->attach && budget)
+		argp_error(state, "--attach and %s exclude each other: the process that shares the store has placed the rows", budget);
+	if (args->attach && args->share)
+		argp_error(state, "--attach and --share exclude each other: whoever wants the store attaches to %s", args->attach);
+	if (args->store.profile && (args->attach || args->in_flight < 2 || args->prefetch || bench_ids_are_vertices(args)))
+		argp_error(state, "--profile predicts for threads with two or more requests in flight, without announcements, on a store of its own, and for "
+			   "ranks; leave out --attach, --in-flight 1, --prefetch and ids in files");
+	if (args->hold && !args->share)
+		argp_error(state, "--hold is for --share");
+	if (args->private_cache && !args->share && !args->attach)
+		argp_error(state, "--private-cache is for --share and --attach");
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct bench_args *args = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &args->store;
+		state->child_inputs[1] = &args->store;
+		state->child_inputs[2] = &args->store;
+		state->child_inputs[3] = &args->common;
+		return 0;
+	case KEY_IDS:
+		args->ids = arg;
+		return 0;
+	case KEY_ROWS:
+		args->rows = tool_arg_u64(state, "--rows", arg, 1, UINT64_MAX / 16);
+		return 0;
+	case KEY_WARMUP:
+		args->warmup = tool_arg_u64(state, "--warmup", arg, 0, UINT64_MAX / 16);
+		return 0;
+	case KEY_BATCH:
+		args->batch = tool_arg_u32(state, "--batch", arg, 1, UINT32_MAX);
+		return 0;
+	case KEY_FANOUT:
+		args->fanouts = tool_arg_fanouts(state, "--fanout", arg);
+		return 0;
+	case KEY_IN_FLIGHT:
+		args->in_flight = tool_arg_u32(state, "--in-flight", arg, 1, REQUESTS_MAX);
+		return 0;
+	case KEY_PREFETCH:
+		args->prefetch = tool_arg_u32(state, "--prefetch", arg, 0, PREFETCH_MAX);
+		return 0;
+	case KEY_SEED:
+		args->seed = tool_arg_u64(state, "--seed", arg, 0, UINT64_MAX);
+		return 0;
+	case KEY_CHECK:
+		args->check = 1;
+		return 0;
+	case KEY_SHARE:
+		args->share = arg;
+		return 0;
+	case KEY_HOLD:
+		args->hold = 1;
+		return 0;
+	case KEY_ATTACH:
+		args->attach = arg;
+		return 0;
+	case KEY_PRIVATE_CACHE:
+		args->private_cache = 1;
+		return 0;
+	case ARGP_KEY_END:
+		if (!args->attach)
+			tool_parse_dir(key, arg, state, &args->dir);
+		check_place(state, args);
+		args->store.vertex_ids = bench_ids_are_vertices(args) || args->share;   /* others may want them */
+		if ((uint64_t)args->common.threads * args->in_flight > REQUESTS_MAX) {
+			argp_error(state, "--threads %u times --in-flight %u is more than %u requests", args->common.threads,
+				   args->in_flight, REQUESTS_MAX);
+		}
+		return 0;
+	default:
+		return tool_parse_dir(key, arg, state, &args->dir);
+	}
+}
+
+static const struct argp_child children[] = {
+	{ &tool_gpu_argp, 0, NULL, 0 },    { &tool_budget_argp, 0, NULL, 0 }, { &tool_engine_argp, 0, NULL, 0 },
+	{ &tool_common_argp, 0, NULL, 0 }, { 0 },
+};
+static const struct argp bench_argp = {
+	.options = options,
+	.parser = parse,
+	.args_doc = "DIR\n--attach PATH",
+	.doc = "Gather rows of the staged dataset DIR and report rows per second, reads, latencies and CPU time. Ids are made "
+	       "and the store "
+	       "is opened before the clock starts. --threads is the number of submitting threads (default: by --profile, else 1).",
+	.children = children,
+};
+
+/* The dataset of a shared store: only who is attached knows, and the ids have to be made before it is opened for them. */
+static int find_shared(const struct bench_args *args, struct tool_data *data)
+{
+	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
+	struct rung_store_info info = { .size = sizeof(info) };
+	int rc;
+
+	opts.requests_max = opts.batch_rows_max = 1;
+	rc = tool_attach_store(args->attach, &args->store, &opts, data);
+	if (rc < 0)
+		return rc;
+	rc = rung_store_info(data->store, &info);
+	if (rc >= 0)
+		rc = rung_dataset_open(info.dataset_dir, &data->ds);
+	rung_store_close(data->store);
+	data->store = NULL;
+	return rc;
+}
+
+/* What is in the folder now, and what is shared there now, may be others than a moment ago. */
+static int check_attached(const char *name, const struct bench_args *args, const struct tool_data *data)
+{
+	const struct rung_dataset_info *dataset = rung_dataset_info(data->ds);
+	struct rung_store_info info = { .size = sizeof(info) };
+	int rc = rung_store_info(data->store, &info);
+
+	if (rc < 0)
+		return tool_fail(name, rc);
+	if (strcmp(info.dataset_dir, rung_dataset_dir(data->ds)) == 0 && info.vertex_count == dataset->vertex_count &&
+	    info.features.dtype == dataset->features.dtype && info.features.row_bytes == dataset->features.row_bytes)
+		return TOOL_DONE;
+	return tool_error(name, TOOL_FAILED, "%s: holds another dataset than the store shared at %s: share it anew",
+	                  rung_dataset_dir(data->ds), args->attach);
+}
+
+static int open_store(const char *name, const struct bench_args *args, const struct bench_ids *ids, struct tool_data *data)
+{
+	const uint64_t most = ids->counted ? ids->rows_max : ids->rows_bound;
+	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
+	int rc;
+
+	if (most > UINT32_MAX) {
+		return tool_error(name, TOOL_FAILED, "a request of %llu rows is too long; give a smaller --batch",
+		                  (unsigned long long)most);
+	}
+	opts.requests_max = args->common.threads * args->in_flight;
+	opts.batch_rows_max = (uint32_t)most;
+	opts.share_path = args->share;
+	opts.private_cache = args->private_cache;
+	if (args->prefetch)
+		opts.window_rows_max = ((uint64_t)args->prefetch + 1 + opts.requests_max) * most;
+	if (args->attach)
+		rc = tool_attach_store(args->attach, &args->store, &opts, data);
+	else
+		rc = tool_open_store(&args->store, &opts, data);
+	if (rc < 0)
+		return tool_fail(name, rc);
+	return args->attach ? check_attached(name, args, data) : TOOL_DONE;
+}
+
+static void hold(const char *name, const struct bench_args *args)
+{
+	const struct timespec pause = { .tv_nsec = HOLD_LOOK_NS };
+
+	if (!args->common.quiet)
+		tool_error(name, TOOL_DONE, "the store stays shared at %s until SIGINT or SIGTERM", args->share);
+	while (!tool_interrupted())   /* the signal ends the sleep when it comes to this thread */
+		nanosleep(&pause, NULL);
+}
+
+/* The ids of a run, for its forecast. */
+struct walk {
+	struct bench_ids *ids;
+	struct tool_progress *progress;
+	uint64_t batch, end;   /* the next request; requests before `end` are in memory */
+	uint64_t rows;
+	int first_round;       /* no others */
+	int failed;            /* and why is printed */
+};
+
+static int next_batch(void *ctx, const uint64_t **ranks_out, uint64_t *count_out)
+{
+	struct walk *walk = ctx;
+	int rc = 0;
+
+	if (bench_ids_over(walk->ids, walk->batch) ||
+	    (walk->first_round && walk->batch == walk->ids->end))
+		return 0;
+	if (walk->batch == walk->end)
+		rc = bench_ids_round(walk->ids, walk->batch, &walk->end);
+	if (tool_progress(walk->progress, "forecast", walk->rows, walk->ids->count))
+		rc = RUNG_E_CANCELED;
+	walk->failed = rc < 0;
+	if (rc < 0)
+		return rc;
+	*ranks_out = bench_ids_of(walk->ids, walk->batch++, count_out);
+	walk->rows += *count_out;
+	return 1;
+}
+
+/*
+ * What the run should take, or its first round alone, by which the store is opened: a signal that
+ * comes during a long run finds results of gathers, not a part of a forecast.
+ * @return a status, its sentence printed
+ */
+static int forecast(const char *name, const struct bench_args *args, const struct tool_data *data,
+		    struct bench_ids *ids, int first_round, struct tool_progress *progress,
+		    struct rung_forecast *out)
+{
+	struct rung_forecast_opts opts = RUNG_FORECAST_OPTS_INIT;
+	struct walk walk = { .ids = ids, .first_round = first_round, .progress = progress };
+	int rc;
+
+	if (first_round)   /* all of it is in memory */
+		walk.end = ids->end;
+	opts.profile = data->profile;
+	opts.gap_bytes = args->store.gap_bytes;
+	opts.no_merge = args->store.no_merge;
+	opts.threads = args->common.threads;
+	opts.keep_places = !first_round;
+	if (!first_round || ids->warmup_count < ids->end)
+		opts.warmup_batches = ids->warmup_count;
+	rc = rung_plan_forecast(data->plan, &opts, next_batch, &walk, out);
+	tool_progress_end(progress);
+	if (rc < 0 && !walk.failed)
+		tool_fail(name, rc);
+	return rc;
+}
+
+/* As many as the plan has chosen, but no more than there are CPUs for here. */
+static uint32_t default_threads(const struct bench_args *args, const struct tool_data *data)
+{
+	const struct rung_choice *choice = data->plan ? rung_plan_choice(data->plan) : NULL;
+	const uint32_t most = REQUESTS_MAX / args->in_flight;
+	uint32_t threads = choice ? choice->threads : 1;
+	cpu_set_t cpus;
+
+	if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && threads > (uint32_t)CPU_COUNT(&cpus))
+		threads = (uint32_t)CPU_COUNT(&cpus);
+	threads = threads < most ? threads : most;
+	return threads ? threads : 1;
+}
+
+/* The result, and beside it what all requests should have taken: of a long run only now. */
+static int report(const char *name, const struct bench_args *args, const struct tool_data *data,
+		  struct bench_ids *ids, int forecast_is_whole, struct tool_progress *progress,
+		  struct rung_forecast *predicted, const struct bench_result *result)
+{
+	const int wanted = data->profile && !result->interrupted;
+	int code, rc = 0;
+
+	if (wanted && !forecast_is_whole)
+		rc = forecast(name, args, data, ids, 0, progress, predicted);
+	code = bench_report(name, args, data, ids, wanted && rc >= 0 ? predicted : NULL, result);
+	return rc < 0 && code == TOOL_DONE ? tool_exit_code(rc) : code;
+}
+
+/* Everything between an open dataset and its closing; returns an exit code. */
+static int bench(const char *name, const struct bench_args *args, struct tool_data *data, struct tool_progress *progress)
+{
+	struct bench_ids ids;
+	struct bench_truth truth = { .file_count = 0 };
+	struct rung_forecast predicted = { .size = sizeof(predicted) };
+	struct bench_result result = { 0 };
+	int whole, code, rc = bench_ids_make(name, args, data->ds, progress, &ids);
+
+	tool_progress_end(progress);
+	whole = bench_ids_over(&ids, ids.end);   /* all requests are in memory */
+	code = tool_exit_code(rc);
+	if (rc < 0)
+		goto free_ids;
+	rc = args->check ? bench_truth_open(name, data->ds, ids.space, &truth) : 0;
+	code = tool_exit_code(rc);
+	if (rc < 0)
+		goto free_ids;
+	if (data->profile)
+		rc = forecast(name, args, data, &ids, 1, progress, &predicted);
+	code = rc < 0 ? tool_exit_code(rc) : open_store(name, args, &ids, data);
+	if (code)
+		goto close_truth;
+	tool_interrupt_grace(TOOL_GRACE_MS);   /* closing removes a socket */
+	rc = bench_run(name, args, data->store, &ids, &truth, progress, &result);
+	code = rc < 0 ? TOOL_FAILED   /* hardware and usage were right until here */
+		      : report(name, args, data, &ids, whole, progress, &predicted, &result);
+	if (result.left_behind) {
+		tool_flush(name);
+		tool_interrupt_end();
+	}
+	tool_interrupt_grace(TOOL_GRACE_MS);
+	free(result.latency_ns);
+	if (code == TOOL_DONE && args->hold && !tool_interrupted()) {
+		code = tool_flush(name);
+		if (code == TOOL_DONE)
+			hold(name, args);
+	}
+close_truth:
+	bench_truth_close(&truth);
+free_ids:
+	bench_ids_free(&ids);
+	return code;
+}
+
+int cmd_bench(int argc, char **argv)
+{
+	struct bench_args args = { .ids = "trace", .in_flight = 2, .seed = 1 };
+	struct tool_progress progress;
+	struct tool_data data = { 0 };
+	int rc, code;
+
+	argp_parse(&bench_argp, argc, argv, 0, NULL, &args);
+	tool_progress_init(&progress, argv[0], args.common.quiet);
+	rc = args.attach ? find_shared(&args, &data) : tool_plan(argv[0], args.dir, &args.store, &data);
+	if (rc < 0)
+		return tool_fail(argv[0], rc);
+	if (args.common.threads == 0)
+		args.common.threads = default_threads(&args, &data);
+	code = bench(argv[0], &args, &data, &progress);
+	rc = tool_close(&data);
+	if (rc < 0 && code == TOOL_DONE)
+		code = tool_fail(argv[0], rc);
+	return code;
+}

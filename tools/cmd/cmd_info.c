@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rung info: what a staged dataset holds, from its manifest and the headers of its files. */
+#include "output/json.h"
+#include "tool.h"
+
+struct info_args {
+	const char *dir;
+	struct tool_common common;
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct info_args *args = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &args->common;
+		return 0;
+	default:
+		return tool_parse_dir(key, arg, state, &args->dir);
+	}
+}
+
+static const struct argp_child children[] = { { &tool_common_argp, 0, NULL, 0 }, { 0 } };
+static const struct argp info_argp = {
+	.parser = parse,
+	.args_doc = "DIR",
+	.doc = "Print what the staged dataset DIR holds. Nothing but its manifest and the headers of its files is read.",
+	.children = children,
+};
+
+static json_t *shape_json(const struct rung_array_info *array)
+{
+	json_t *shape;
+
+	if (array->dtype == RUNG_DTYPE_NONE)
+		return json_null();
+	shape = json_array();
+	for (unsigned i = 0; i < array->dim_count; i++)
+		tool_json_append(shape, tool_json_u64(array->dims[i]));
+	return shape;
+}
+
+static json_t *files_json(const struct rung_dataset *ds)
+{
+	json_t *files = json_array();
+	const struct rung_dataset_file *file;
+
+	for (size_t i = 0; (file = rung_dataset_file(ds, i)) != NULL; i++) {
+		json_t *entry = json_object();
+		int is_array = file->array.dtype != RUNG_DTYPE_NONE;
+		tool_json_set(entry, "name", tool_json_text(file->name));
+		tool_json_set(entry, "bytes", tool_json_u64(file->bytes));
+		tool_json_set(entry, "dtype", tool_json_text(is_array ? rung_dtype_name(file->array.dtype) : NULL));
+		tool_json_set(entry, "shape", shape_json(&file->array));
+		tool_json_set(entry, "data_offset", is_array ? tool_json_u64(file->data_offset) : json_null());
+		tool_json_append(files, entry);
+	}
+	return files;
+}
+
+static json_t *info_json(const struct rung_dataset *ds)
+{
+	const struct rung_dataset_info *info = rung_dataset_info(ds);
+	json_t *root = json_object(), *arrays = json_array(), *splits = json_array();
+
+	tool_json_set(root, "vertices", tool_json_u64(info->vertex_count));
+	tool_json_set(root, "edges", tool_json_u64(info->edge_count));
+	tool_json_set(root, "dtype", tool_json_text(rung_dtype_name(info->features.dtype)));
+	tool_json_set(root, "shape", shape_json(&info->features));
+	tool_json_set(root, "row_bytes", tool_json_u64(info->features.row_bytes));
+	tool_json_set(root, "row_stride", tool_json_u64(info->row_stride));
+	tool_json_set(root, "feature_bytes", tool_json_u64(info->feature_bytes));
+	tool_json_set(root, "feature_files", tool_json_u64(info->feature_file_count));
+	tool_json_set(root, "block_rows", info->feature_file_count > 1 ? tool_json_u64(info->block_rows) : json_null());
+	tool_json_set(root, "in_place", tool_json_text(info->features_path));
+	tool_json_set(root, "score", tool_json_text(info->score_method));
+	tool_json_set(root, "iterations", info->score_iterations ? tool_json_u64(info->score_iterations) : json_null());
+	tool_json_set(root, "damping", info->score_damping > 0 ? tool_json_real(info->score_damping) : json_null());
+	tool_json_set(root, "score_batches", info->score_sampled ? tool_json_u64(info->score_batches) : json_null());
+	tool_json_set(root, "score_seed", info->score_sampled ? tool_json_u64(info->score_seed) : json_null());
+	tool_json_set(root, "fanout", tool_json_u32s(info->fanouts, info->fanout_count));
+	tool_json_set(root, "batch", tool_json_u64(info->batch_size));
+	tool_json_set(root, "draws", tool_json_text(info->draws == RUNG_DRAWS_NEW ? "new" : "all"));
+	tool_json_set(root, "labels", json_boolean(info->has_labels));
+	for (size_t i = 0; i < info->array_count; i++)
+		tool_json_append(arrays, tool_json_text(info->array_names[i]));
+	tool_json_set(root, "arrays", arrays);
+	for (size_t i = 0; i < info->split_count; i++)
+		tool_json_append(splits, tool_json_text(info->split_names[i]));
+	tool_json_set(root, "splits", splits);
+	tool_json_set(root, "index_bytes", tool_json_u64(info->index_bytes));
+	tool_json_set(root, "format", tool_json_u64(info->format_version));
+	tool_json_set(root, "files", files_json(ds));
+	return root;
+}
+
+static void print_array(const struct rung_array_info *array)
+{
+	if (array->dtype == RUNG_DTYPE_NONE)
+		return;
+	printf("%s [", rung_dtype_name(array->dtype));
+	for (unsigned i = 0; i < array->dim_count; i++)
+		printf("%s%llu", i ? ", " : "", (unsigned long long)array->dims[i]);
+	printf("]");
+}
+
+static void print_info(const struct rung_dataset *ds)
+{
+	const struct rung_dataset_info *info = rung_dataset_info(ds);
+	const struct rung_dataset_file *file;
+	char text[TOOL_TEXT_BYTES];
+
+	printf("vertices  %llu\nedges     %llu\n", (unsigned long long)info->vertex_count, (unsigned long long)info->edge_count);
+	printf("features  ");
+	print_array(&info->features);
+	printf(", %llu bytes a row, %s\n", (unsigned long long)info->features.row_bytes,
+	       tool_bytes_text(text, (double)info->feature_bytes));
+	if (info->feature_file_count > 1)
+		printf("          in %u files, dealt in blocks of %llu rows\n", info->feature_file_count, (unsigned long long)info->block_rows);
+	if (info->features_path)
+		printf("          in place, in %s\n", info->features_path);
+	printf("order     %s", info->score_method);
+	if (info->score_iterations)
+		printf(", %u iterations", info->score_iterations);
+	if (info->score_damping > 0)
+		printf(", damping %g", info->score_damping);
+	if (info->score_sampled)
+		printf(", %llu batches sampled", (unsigned long long)info->score_batches);
+	printf("\nbatch     %u, fanout ", info->batch_size);
+	for (uint32_t i = 0; i < info->fanout_count; i++) {
+		if (info->fanouts[i] == UINT32_MAX)
+			printf("%sall", i ? "," : "");
+		else
+			printf("%s%u", i ? "," : "", info->fanouts[i]);
+	}
+	if (info->draws == RUNG_DRAWS_NEW)
+		printf(", new vertices draw");
+	printf("\nlabels    %s\narrays    %s", info->has_labels ? "yes" : "no", info->array_count ? "" : "none");
+	for (size_t i = 0; i < info->array_count; i++)
+		printf("%s%s", i ? " " : "", info->array_names[i]);
+	printf("\nsplits    %s", info->split_count ? "" : "none");
+	for (size_t i = 0; i < info->split_count; i++)
+		printf("%s%s", i ? " " : "", info->split_names[i]);
+	printf("\nformat    %u, ids of %u bytes\n\n", info->format_version, info->index_bytes);
+	for (size_t i = 0; (file = rung_dataset_file(ds, i)) != NULL; i++) {
+		printf("%-24s %14llu", file->name, (unsigned long long)file->bytes);
+		if (file->array.dtype != RUNG_DTYPE_NONE)
+			printf("  ");
+		print_array(&file->array);
+		putchar('\n');
+	}
+}
+
+int cmd_info(int argc, char **argv)
+{
+	struct info_args args = { 0 };
+	struct rung_dataset *ds;
+	int rc, code = TOOL_DONE;
+
+	argp_parse(&info_argp, argc, argv, 0, NULL, &args);
+	rc = rung_dataset_open(args.dir, &ds);
+	if (rc < 0)
+		return tool_fail(argv[0], rc);
+	if (args.common.json)
+		code = tool_json_print(argv[0], info_json(ds)) < 0 ? TOOL_FAILED : TOOL_DONE;
+	else
+		print_info(ds);
+	rung_dataset_close(ds);
+	return code;
+}

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rung plan: which rows go into which tier, and what sampled batches will find there. */
+#include <stdlib.h>
+
+#include "output/json.h"
+#include "tool.h"
+
+enum { KEY_FANOUT = 0x1001, KEY_BATCH, KEY_SEED };
+
+struct plan_args {
+	const char *dir;
+	struct tool_fanouts fanouts;
+	uint32_t batch;          /* 0: that of the manifest */
+	uint64_t seed;
+	struct tool_store_args store;
+	struct tool_common common;
+};
+
+struct prediction {
+	struct tool_fanouts fanouts;
+	uint32_t batch;
+	uint64_t seed_count;
+	struct rung_plan_traffic traffic;
+};
+
+static const struct argp_option options[] = {
+	{ "fanout", KEY_FANOUT, "LIST", 0, "Neighbours drawn per hop in the prediction (default: as staged)", 1 },
+	{ "batch", KEY_BATCH, "N", 0, "Seeds per batch in the prediction (default: as staged)", 1 },
+	{ "seed", KEY_SEED, "N", 0, "Seed of the sampled batches (default: 1)", 1 },
+	{ 0 },
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct plan_args *args = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &args->store;
+		state->child_inputs[1] = &args->store;
+		state->child_inputs[2] = &args->common;
+		return 0;
+	case KEY_FANOUT:
+		args->fanouts = tool_arg_fanouts(state, "--fanout", arg);
+		return 0;
+	case KEY_BATCH:
+		args->batch = tool_arg_u32(state, "--batch", arg, 1, UINT32_MAX);
+		return 0;
+	case KEY_SEED:
+		args->seed = tool_arg_u64(state, "--seed", arg, 0, UINT64_MAX);
+		return 0;
+	default:
+		return tool_parse_dir(key, arg, state, &args->dir);
+	}
+}
+
+static const struct argp_child children[] = {
+	{ &tool_gpu_argp, 0, NULL, 0 }, { &tool_budget_argp, 0, NULL, 0 }, { &tool_common_argp, 0, NULL, 0 }, { 0 },
+};
+static const struct argp plan_argp = {
+	.options = options,
+	.parser = parse,
+	.args_doc = "DIR",
+	.doc = "Place the rows of the staged dataset DIR into tiers, and predict from sampled batches how many requests each "
+	       "tier will serve.",
+	.children = children,
+};
+
+static int predict(const struct plan_args *args, const struct tool_data *data, struct prediction *out)
+{
+	const struct rung_dataset_info *info = rung_dataset_info(data->ds);
+	struct rung_sampler_opts sampler = RUNG_SAMPLER_OPTS_INIT;
+	struct rung_forecast_opts forecast = RUNG_FORECAST_OPTS_INIT;
+	struct rung_profile assumed;
+	struct rung_graph *graph = NULL;
+	uint64_t *seeds = NULL;
+	int rc;
+
+	rung_profile_assume(&assumed);
+	forecast.profile = data->profile ? data->profile : &assumed;
+	forecast.threads = args->common.threads;
+	tool_fanouts_of(&args->fanouts, info, &out->fanouts);
+	out->batch = args->batch ? args->batch : info->batch_size;
+	rc = tool_train_ranks(data->ds, &out->seed_count, &seeds);
+	if (rc < 0)
+		return rc;
+	rc = rung_dataset_load_graph(data->ds, &graph);
+	if (rc < 0)
+		goto free_seeds;
+	sampler.fanouts = out->fanouts.hops;
+	sampler.hop_count = out->fanouts.count;
+	sampler.seed = args->seed;
+	sampler.threads = args->common.threads;
+	rc = rung_plan_predict(data->plan, rung_graph_csc(graph), &sampler, seeds, out->seed_count, out->batch, 0, &forecast, &out->traffic);
+	rung_graph_destroy(graph);
+free_seeds:
+	free(seeds);
+	return rc;
+}
+
+static void set_device(json_t *root, const struct rung_plan_device *device)
+{
+	json_t *gpus = json_array();
+
+	for (uint32_t i = 0; i < device->gpu_count; i++)
+		tool_json_append(gpus, json_integer(device->gpus[i]));
+	tool_json_set(root, "device", tool_json_text(rung_device_name(device->device)));
+	tool_json_set(root, "device_why", tool_json_text(*device->why ? device->why : NULL));
+	tool_json_set(root, "gpus", gpus);
+}
+
+static void set_forecast(json_t *root, const struct rung_plan *plan, const struct plan_args *args, const struct rung_plan_traffic *traffic)
+{
+	const struct rung_forecast *forecast = &traffic->forecast;
+	const int on_gpu = rung_plan_device(plan)->device == RUNG_DEVICE_CUDA;
+	const double batches = (double)traffic->batches_sampled;
+
+	tool_json_set(root, "seconds_per_epoch", tool_json_real(traffic->seconds_per_epoch));
+	tool_json_set(root, "seconds_per_batch", tool_json_real(forecast->seconds / batches));
+	tool_json_set(root, "memory_seconds_per_batch", tool_json_real(forecast->memory_seconds / batches));
+	tool_json_set(root, "nvme_seconds_per_batch", tool_json_real(forecast->nvme_seconds / batches));
+	tool_json_set(root, "gpu_seconds_per_batch", on_gpu ? tool_json_real(forecast->gpu_seconds / batches) : json_null());
+	tool_json_set(root, "peer_seconds_per_batch", on_gpu ? tool_json_real(forecast->peer_seconds / batches) : json_null());
+	tool_json_set(root, "link_seconds_per_batch", on_gpu ? tool_json_real(forecast->link_seconds / batches) : json_null());
+	tool_json_set(root, "reads_per_batch", tool_json_real(forecast->reads / batches));
+	tool_json_set(root, "bound", tool_json_text(rung_bound_name(forecast->bound)));
+	tool_json_set(root, "threads", on_gpu ? json_null() : tool_json_u64(forecast->threads));
+	tool_json_set(root, "queue_depth", forecast->queue_depth ? tool_json_u64(forecast->queue_depth) : json_null());
+	tool_json_set(root, "gap_bytes", forecast->queue_depth ? tool_json_u64(forecast->gap_bytes) : json_null());
+	tool_json_set(root, "chosen", tool_json_choice(rung_plan_choice(plan)));
+	tool_json_set(root, "profile", tool_json_text(args->store.profile));
+	tool_json_set(root, "assumed", args->store.profile ? tool_json_assumed(forecast->assumed) : json_null());
+}
+
+static void print_forecast(const struct plan_args *args, const struct rung_plan_traffic *traffic)
+{
+	const struct rung_forecast *forecast = &traffic->forecast;
+	char text[TOOL_ASSUMED_BYTES], more[TOOL_TEXT_BYTES];
+
+	printf("\npredicted: %s a batch, ", tool_seconds_text(text, forecast->seconds / (double)traffic->batches_sampled));
+	printf("%s an epoch, bound by %s", tool_seconds_text(more, traffic->seconds_per_epoch), rung_bound_name(forecast->bound));
+	if (forecast->threads)
+		printf(", with %u thread%s", forecast->threads, forecast->threads > 1 ? "s" : "");
+	if (forecast->queue_depth)
+		printf("%s %u reads in flight; gaps up to %u bytes are read over", forecast->threads ? " and" : ", with", forecast->queue_depth,
+		       forecast->gap_bytes);
+	if (args->store.profile)
+		printf("\nby the profile %s%s", args->store.profile, tool_assumed_text(text, forecast->assumed));
+	else
+		printf("\nfigures of the machine are assumed: measure them with rung numa --json, and give --profile");
+}
+
+static void set_places(json_t *root, const struct rung_plan *plan)
+{
+	const char *why = rung_plan_place_why(plan);
+	const struct rung_place *place;
+	json_t *places = json_array();
+
+	for (size_t i = 0; (place = rung_plan_place(plan, i)) != NULL; i++)
+		tool_json_append(places, tool_json_place(place));
+	tool_json_set(root, "places", places);
+	tool_json_set(root, "places_why", tool_json_text(*why ? why : NULL));
+}
+
+static json_t *plan_json(const struct rung_plan *plan, const struct plan_args *args, const struct prediction *prediction)
+{
+	const struct rung_plan_traffic *traffic = &prediction->traffic;
+	const struct rung_plan_slots *slots = rung_plan_slots(plan);
+	const struct rung_plan_cache *cache = rung_plan_cache(plan);
+	json_t *root = json_object(), *slots_json = json_object(), *cache_json = json_object();
+
+	tool_json_set(slots_json, "count", tool_json_u64(slots->slot_count));
+	tool_json_set(slots_json, "slot_bytes", tool_json_u64(slots->slot_bytes));
+	tool_json_set(slots_json, "bytes", tool_json_u64(slots->slot_count * slots->slot_bytes));
+	tool_json_set(cache_json, "rows", tool_json_u64(cache->row_count));
+	tool_json_set(cache_json, "bytes", tool_json_u64(cache->bytes));
+	set_device(root, rung_plan_device(plan));
+	tool_json_set(root, "tiers", tool_json_plan(plan));
+	set_places(root, plan);
+	tool_json_set(root, "slots", slots_json);
+	tool_json_set(root, "cache", cache_json);
+	tool_json_set(root, "vertices_bytes", tool_json_u64(rung_plan_vertices_bytes(plan)));
+	tool_json_set(root, "read_bytes_per_epoch", tool_json_real(traffic->read_bytes_per_epoch));
+	set_forecast(root, plan, args, traffic);
+	tool_json_set(root, "rows_per_batch", tool_json_real(traffic->rows_per_batch));
+	tool_json_set(root, "rows_per_epoch", tool_json_real(traffic->rows_per_epoch));
+	tool_json_set(root, "cold_rows_per_epoch", tool_json_real(traffic->cold_rows_per_epoch));
+	tool_json_set(root, "batches_per_epoch", tool_json_u64(traffic->batches_per_epoch));
+	tool_json_set(root, "batches_sampled", tool_json_u64(traffic->batches_sampled));
+	tool_json_set(root, "sector_bytes", tool_json_u64(traffic->sector_bytes));
+	tool_json_set(root, "fanout", tool_json_u32s(prediction->fanouts.hops, prediction->fanouts.count));
+	tool_json_set(root, "batch", tool_json_u64(prediction->batch));
+	tool_json_set(root, "seeds", tool_json_u64(prediction->seed_count));
+	return root;
+}
+
+static void print_gpus(const struct rung_plan_device *device)
+{
+	if (device->gpu_count == 0)
+		return;
+	printf("GPU %d gathers", device->gpus[0]);
+	for (uint32_t i = 1; i < device->gpu_count; i++)
+		printf("%s %d", i == 1 ? "; rows are interleaved with GPU" : ",", device->gpus[i]);
+	putchar('\n');
+}
+
+static void print_plan(const struct rung_plan *plan, const struct plan_args *args, const struct prediction *prediction)
+{
+	const struct rung_plan_traffic *traffic = &prediction->traffic;
+	const struct rung_plan_slots *slots = rung_plan_slots(plan);
+	const struct rung_plan_cache *cache = rung_plan_cache(plan);
+	char text[TOOL_TEXT_BYTES], more[TOOL_TEXT_BYTES];
+
+	tool_print_plan(plan);
+	print_gpus(rung_plan_device(plan));
+	if (slots->slot_count) {
+		printf("staging slots: %llu of %s, %s of the host budget\n", (unsigned long long)slots->slot_count,
+		       tool_bytes_text(text, (double)slots->slot_bytes),
+		       tool_bytes_text(more, (double)(slots->slot_count * slots->slot_bytes)));
+	}
+	if (cache->row_count) {
+		printf("cold-row cache: %s rows", tool_count_text(text, (double)cache->row_count));
+		printf(", %s of the host budget\n", tool_bytes_text(text, (double)cache->bytes));
+	}
+	if (rung_plan_vertices_bytes(plan))
+		printf("places of rows that were staged in place: %s of the host budget\n",
+		       tool_bytes_text(text, (double)rung_plan_vertices_bytes(plan)));
+	printf("an epoch of %llu batches (%llu sampled, %u seeds each): %.0f rows a batch",
+	       (unsigned long long)traffic->batches_per_epoch, (unsigned long long)traffic->batches_sampled, prediction->batch,
+	       traffic->rows_per_batch);
+	printf(", %s rows in all", tool_count_text(text, traffic->rows_per_epoch));
+	printf(", %s cold", tool_count_text(text, traffic->cold_rows_per_epoch));
+	printf("\nread from the file per epoch: %s, in sectors of %u bytes",
+	       tool_bytes_text(text, traffic->read_bytes_per_epoch), traffic->sector_bytes);
+	print_forecast(args, traffic);
+	putchar('\n');
+	if (rung_plan_choice(plan))
+		tool_print_choice(rung_plan_choice(plan), args->store.profile);
+}
+
+int cmd_plan(int argc, char **argv)
+{
+	struct plan_args args = { .seed = 1 };
+	struct prediction prediction = { 0 };
+	struct tool_data data;
+	int rc, code = TOOL_DONE;
+
+	argp_parse(&plan_argp, argc, argv, 0, NULL, &args);
+	rc = tool_plan(argv[0], args.dir, &args.store, &data);
+	if (rc < 0)
+		return tool_fail(argv[0], rc);
+	rc = predict(&args, &data, &prediction);
+	if (rc < 0)
+		code = tool_fail(argv[0], rc);
+	else if (!args.common.json)
+		print_plan(data.plan, &args, &prediction);
+	else if (tool_json_print(argv[0], plan_json(data.plan, &args, &prediction)) < 0)
+		code = TOOL_FAILED;
+	tool_close(&data);
+	return code;
+}

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rung score: a score for every vertex of a graph, in memory or within a budget out of files, as a .npy. */
+#include <stdlib.h>
+
+#include "output/json.h"
+#include "output/out_file.h"
+#include "tool.h"
+
+#define EDGES_BYTES_MAX (UINT64_C(64) << 20)   /* of reading ahead: more makes no disk faster */
+#define EDGES_BYTES_MIN (UINT64_C(1) << 20)
+#define EDGES_CHUNKS 13                        /* of edges' buffers, what they hold beside edges included */
+#define CHUNK_BYTES_MIN 4096u
+
+enum { KEY_TRAIN = 0x1001, KEY_METHOD, KEY_MEMORY, KEY_OUT };
+
+struct score_args {
+	struct tool_graph_args graph;
+	struct tool_score_args score;
+	const char *train;
+	const char *out;
+	uint64_t memory_bytes;   /* 0: the graph goes into memory */
+	struct tool_common common;
+};
+
+/* A score being computed. */
+struct scoring {
+	const char *name;            /* of the command */
+	const struct score_args *args;
+	struct tool_progress progress;
+	struct rung_source *train_src;
+	uint64_t *train;             /* [opts.train_count] */
+	struct rung_score_opts opts;
+	struct rung_graph *graph;    /* or */
+	struct rung_edges *edges;
+	struct rung_edges_info edges_info;
+	uint64_t vertex_count, edge_count;
+	double load_seconds;
+	float *score;
+	struct rung_score_report report;
+};
+
+static const struct argp_option options[] = {
+	{ "out", KEY_OUT, "FILE.npy", 0, "File to write: float32 [vertices], by original id", 1 },
+	{ "train", KEY_TRAIN, "SRC", 0,
+	  "Ids of the train vertices, each once, or a bool mask over the vertices (default: every vertex)", 1 },
+	{ "method", KEY_METHOD, "NAME", 0, "blend (default), expected, presample, ppr, wrpagerank, rpagerank or degree", 3 },
+	{ "memory", KEY_MEMORY, "SIZE", 0, "Leave the graph in its files and take so much memory (default: read it into memory)", 5 },
+	{ 0 },
+};
+
+static void check_complete(const struct argp_state *state, const struct score_args *args)
+{
+	const enum rung_score_method method = args->score.opts.method;
+
+	if (!tool_graph_given(&args->graph))
+		argp_error(state, "--graph is missing: an edge index, csc:SRC,SRC or csr:SRC,SRC");
+	if (!args->out)
+		argp_error(state, "--out is missing: the file to write");
+	if (tool_score_samples(method) && args->score.fanouts.count == 0)
+		argp_error(state, "--fanout is missing: %s needs to know how training will sample; write 25,10",
+			   rung_score_method_name(method));
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct score_args *args = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &args->common;
+		state->child_inputs[1] = &args->graph;
+		state->child_inputs[2] = &args->score;
+		return 0;
+	case KEY_OUT:
+		args->out = arg;
+		return 0;
+	case KEY_TRAIN:
+		args->train = arg;
+		return 0;
+	case KEY_METHOD:
+		if (rung_score_method_parse(arg, &args->score.opts.method) < 0)
+			argp_error(state, "--method: '%s' is none; give blend, expected, presample, ppr, wrpagerank, rpagerank or degree",
+				   arg);
+		return 0;
+	case KEY_MEMORY:
+		args->memory_bytes = tool_arg_memory(state, arg, "give 64MiB, 4GiB, or leave it out to have the graph in memory");
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "'%s' belongs to no option; the file to write is --out %s", arg, arg);
+		return 0;
+	case ARGP_KEY_END:
+		check_complete(state, args);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp_child children[] = {
+	{ &tool_common_argp, 0, NULL, 0 }, { &tool_graph_argp, 0, NULL, 0 }, { &tool_score_argp, 0, NULL, 0 }, { 0 },
+};
+static const struct argp score_argp = {
+	.options = options,
+	.parser = parse,
+	.args_doc = "--graph GRAPH --out FILE.npy",
+	.doc = "Compute how often the row of each vertex will be asked for, and write it to FILE.npy. A SRC is file.npy, file.npz:member, "
+	       "or raw:FILE,DTYPE,DIM[xDIM][,OFFSET].",
+	.children = children,
+};
+
+/* ---- memory ---- */
+
+/* Of a budget, what the graph's buffers may take during a pass. */
+static uint64_t edges_bytes(uint64_t memory_bytes)
+{
+	const uint64_t share = memory_bytes / 4;
+
+	return share < EDGES_BYTES_MIN ? EDGES_BYTES_MIN : share > EDGES_BYTES_MAX ? EDGES_BYTES_MAX : share;
+}
+
+/* The same, and what is in memory beside the score: train ids, and a bit for each vertex that says whether it is one. */
+static uint64_t other_bytes(const struct scoring *scoring, uint64_t memory_bytes)
+{
+	const uint64_t buffers = edges_bytes(memory_bytes), used = scoring->edges_info.memory_bytes;
+	const uint64_t train = scoring->opts.train_count ? scoring->opts.train_count * sizeof(uint64_t) + scoring->vertex_count / 8 : 0;
+
+	return train + (used > buffers ? used : buffers);
+}
+
+/* The least budget that leaves `score_bytes` for the score, found by halving. */
+static uint64_t least_budget(const struct scoring *scoring, uint64_t score_bytes)
+{
+	uint64_t low = score_bytes, high = score_bytes + other_bytes(scoring, UINT64_MAX);   /* low is too little */
+
+	while (high - low > 1) {
+		const uint64_t middle = low + (high - low) / 2;
+
+		if (middle >= other_bytes(scoring, middle) + score_bytes)
+			high = middle;
+		else
+			low = middle;
+	}
+	return high;
+}
+
+/* ---- graph ---- */
+
+static int failed(struct scoring *scoring, int status)
+{
+	tool_progress_end(&scoring->progress);
+	return tool_fail(scoring->name, status);
+}
+
+static int load_graph(struct scoring *scoring, const struct rung_graph_opts *opts)
+{
+	const int rc = rung_graph_load(opts, &scoring->graph);
+
+	if (rc < 0)
+		return rc;
+	scoring->vertex_count = rung_graph_csc(scoring->graph)->vertex_count;
+	scoring->edge_count = rung_graph_csc(scoring->graph)->edge_count;
+	return 0;
+}
+
+/* Sorting takes all of the budget, which the score does not need yet. */
+static int open_edges(struct scoring *scoring, const struct rung_graph_opts *graph)
+{
+	struct rung_edges_opts opts = RUNG_EDGES_OPTS_INIT;
+	const uint64_t memory_bytes = scoring->args->memory_bytes;
+	const uint64_t chunk = edges_bytes(memory_bytes) / EDGES_CHUNKS;
+	int rc;
+
+	opts.graph = *graph;
+	opts.memory_bytes = memory_bytes < EDGES_BYTES_MIN ? EDGES_BYTES_MIN : memory_bytes;
+	opts.chunk_bytes = chunk - chunk % CHUNK_BYTES_MIN;
+	rc = rung_edges_open(&opts, &scoring->edges);
+	if (rc < 0 && rung_last_error_least() > 0) {   /* the score will say what all of it takes */
+		opts.memory_bytes = rung_last_error_least();
+		rc = rung_edges_open(&opts, &scoring->edges);
+	}
+	if (rc < 0)
+		return rc;
+	scoring->edges_info.size = sizeof(scoring->edges_info);
+	rc = rung_edges_info(scoring->edges, &scoring->edges_info);
+	scoring->vertex_count = scoring->edges_info.vertex_count;
+	scoring->edge_count = scoring->edges_info.edge_count;
+	return rc;
+}
+
+static int open_graph(struct scoring *scoring)
+{
+	struct rung_graph_opts opts = scoring->args->graph.opts;
+	const uint64_t begin_ns = tool_now_ns();
+	int rc;
+
+	opts.progress = tool_progress;
+	opts.progress_ctx = &scoring->progress;
+	rc = scoring->args->memory_bytes ? open_edges(scoring, &opts) : load_graph(scoring, &opts);
+	scoring->load_seconds = (double)(tool_now_ns() - begin_ns) * 1e-9;
+	return rc < 0 ? failed(scoring, rc) : TOOL_DONE;
+}
+
+/* ---- score ---- */
+
+static int read_train(struct scoring *scoring)
+{
+	int rc;
+
+	if (!scoring->train_src)
+		return TOOL_DONE;
+	rc = rung_source_read_vertices(scoring->train_src, scoring->vertex_count, 1, &scoring->opts.train_count, &scoring->train);
+	rung_source_close(scoring->train_src);
+	scoring->train_src = NULL;
+	if (rc < 0)
+		return failed(scoring, rc);
+	tool_progress_end(&scoring->progress);
+	if (scoring->opts.train_count == 0)
+		return tool_error(scoring->name, TOOL_FAILED, "%s: has no vertex; leave --train out when all are to count",
+				  scoring->args->train);
+	scoring->opts.train = scoring->train;
+	return TOOL_DONE;
+}
+
+static int score_edges(struct scoring *scoring)
+{
+	const uint64_t memory_bytes = scoring->args->memory_bytes, others = other_bytes(scoring, memory_bytes);
+	unsigned long long least;
+	int rc;
+
+	scoring->opts.memory_bytes = memory_bytes > others ? memory_bytes - others : 1;
+	rc = rung_score_edges(scoring->edges, &scoring->opts, scoring->score, &scoring->report);
+	if (rc == 0)
+		return TOOL_DONE;
+	least = rung_last_error_least();
+	if (least == 0)
+		return failed(scoring, rc);
+	tool_progress_end(&scoring->progress);
+	return tool_error(scoring->name, TOOL_USAGE,
+			  "--memory: %llu bytes are too little for this score of %llu vertices with these threads; give at least %llu",
+			  (unsigned long long)memory_bytes, (unsigned long long)scoring->vertex_count,
+			  (unsigned long long)least_budget(scoring, least));
+}
+
+static int compute(struct scoring *scoring)
+{
+	int rc;
+
+	scoring->opts = scoring->args->score.opts;
+	scoring->opts.fanouts = scoring->args->score.fanouts.hops;
+	scoring->opts.hop_count = scoring->args->score.fanouts.count;
+	scoring->opts.threads = scoring->args->common.threads;
+	scoring->opts.progress = tool_progress;
+	scoring->opts.progress_ctx = &scoring->progress;
+	if (read_train(scoring) != TOOL_DONE)
+		return TOOL_FAILED;
+	scoring->score = calloc(scoring->vertex_count ? scoring->vertex_count : 1, sizeof(*scoring->score));
+	if (!scoring->score)
+		return tool_error(scoring->name, TOOL_FAILED, "no memory for the score of %llu vertices",
+				  (unsigned long long)scoring->vertex_count);
+	if (scoring->edges)
+		return score_edges(scoring);
+	rc = rung_score_compute(rung_graph_csc(scoring->graph), &scoring->opts, scoring->score, &scoring->report);
+	return rc < 0 ? failed(scoring, rc) : TOOL_DONE;
+}
+
+/* ---- result ---- */
+
+static double edges_per_s(const struct scoring *scoring)
+{
+	const double edges = (double)scoring->edge_count * (double)scoring->report.edge_passes;
+
+	return scoring->report.seconds > 0 ? edges / scoring->report.seconds : 0;
+}
+
+static json_t *report_json(const struct scoring *scoring)
+{
+	const struct score_args *args = scoring->args;
+	const struct rung_score_report *report = &scoring->report;
+	const int in_files = scoring->edges != NULL;
+	json_t *root = json_object();
+
+	tool_json_set(root, "out", tool_json_text(args->out));
+	tool_json_set(root, "method", tool_json_text(rung_score_method_name(args->score.opts.method)));
+	tool_json_set(root, "vertices", tool_json_u64(scoring->vertex_count));
+	tool_json_set(root, "edges", tool_json_u64(scoring->edge_count));
+	tool_json_set(root, "load_seconds", tool_json_real(scoring->load_seconds));
+	tool_json_set(root, "seconds", tool_json_real(report->seconds));
+	tool_json_set(root, "edges_per_s", tool_json_real(edges_per_s(scoring)));
+	tool_json_set(root, "edge_passes", tool_json_u64(report->edge_passes));
+	tool_json_set(root, "iterations", report->iterations ? tool_json_u64(report->iterations) : json_null());
+	tool_json_set(root, "residual", tool_score_converges(args->score.opts.method) ? tool_json_real(report->residual) : json_null());
+	tool_json_set(root, "batches_sampled", tool_json_u64(report->batches_sampled));
+	tool_json_set(root, "memory_bytes", in_files ? tool_json_u64(args->memory_bytes) : json_null());
+	tool_json_set(root, "input_passes", in_files ? tool_json_u64(scoring->edges_info.input_passes) : json_null());
+	tool_json_set(root, "temp_bytes", in_files ? tool_json_u64(scoring->edges_info.temp_bytes) : json_null());
+	tool_json_set(root, "peak_rss_bytes", tool_json_u64(tool_peak_rss()));
+	return root;
+}
+
+static void print_report(const struct scoring *scoring)
+{
+	const struct rung_score_report *report = &scoring->report;
+	char text[TOOL_TEXT_BYTES];
+
+	printf("%llu vertices, %llu edges, read in %s\n", (unsigned long long)scoring->vertex_count,
+	       (unsigned long long)scoring->edge_count, tool_seconds_text(text, scoring->load_seconds));
+	printf("%s in %s", rung_score_method_name(scoring->args->score.opts.method), tool_seconds_text(text, report->seconds));
+	if (report->edge_passes)
+		printf(", %llu edge passes", (unsigned long long)report->edge_passes);
+	if (report->batches_sampled)
+		printf(", %llu batches sampled", (unsigned long long)report->batches_sampled);
+	printf("\nwrote %s\n", scoring->args->out);
+}
+
+static int score(struct scoring *scoring, struct tool_out *out)
+{
+	int code, rc;
+
+	if (scoring->args->train && (rc = rung_source_open(scoring->args->train, &scoring->train_src)) < 0)
+		return failed(scoring, rc);
+	code = open_graph(scoring);
+	if (code == TOOL_DONE)
+		code = compute(scoring);
+	tool_progress_end(&scoring->progress);
+	if (code == TOOL_DONE)
+		code = tool_out_npy(out, RUNG_F32, scoring->vertex_count, scoring->score);
+	if (code == TOOL_DONE)
+		code = tool_out_commit(out);
+	if (code != TOOL_DONE)
+		return code;
+	if (!scoring->args->common.json)
+		print_report(scoring);
+	else if (tool_json_print(scoring->name, report_json(scoring)) < 0)
+		code = TOOL_FAILED;
+	return code;
+}
+
+int cmd_score(int argc, char **argv)
+{
+	struct score_args args = { .graph = { .opts = RUNG_GRAPH_OPTS_INIT }, .score = { .opts = RUNG_SCORE_OPTS_INIT } };
+	struct scoring scoring = { .name = argv[0], .args = &args };
+	struct tool_out out;
+	int code;
+
+	argp_parse(&score_argp, argc, argv, 0, NULL, &args);
+	tool_progress_init(&scoring.progress, argv[0], args.common.quiet);
+	code = tool_out_open(argv[0], args.out, &out);
+	if (code == TOOL_DONE)
+		code = score(&scoring, &out);
+	tool_out_abandon(&out);
+	rung_source_close(scoring.train_src);
+	rung_edges_close(scoring.edges);
+	rung_graph_destroy(scoring.graph);
+	rung_free(scoring.train);
+	free(scoring.score);
+	free(args.graph.specs);
+	return code;
+}

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rung stage: score and rank a graph, write features and graph in that order. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "interrupt.h"
+#include "output/json.h"
+#include "tool.h"
+
+enum {
+	KEY_FEATURES = 0x1001,
+	KEY_OUT,
+	KEY_LABELS,
+	KEY_SPLIT,
+	KEY_SCORE,
+	KEY_FORCE,
+	KEY_DRY_RUN,
+	KEY_ORDER,
+	KEY_BORDER,
+	KEY_STRIPE,
+	KEY_IN_PLACE,
+	KEY_MEMORY,
+	KEY_RESUME,
+	KEY_PLAN,
+	KEY_PAD,
+};
+
+struct stage_args {
+	struct rung_stage_opts opts;
+	struct rung_stage_split *splits;     /* [split_count]; their names are copies of ours */
+	size_t split_count;
+	struct rung_stage_array *arrays;     /* [array_count]; likewise */
+	size_t array_count;
+	const char *stripes[RUNG_FEATURE_FILES_MAX];
+	struct tool_graph_args graph;
+	struct tool_score_args score;
+	struct tool_preset_args preset;
+	struct tool_common common;
+};
+
+static const struct argp_option options[] = {
+	{ "features", KEY_FEATURES, "[NAME=]SRC", 0,
+	  "Feature rows [vertices, ...]; with a NAME (repeatable) another array of the vertices, staged beside them", 1 },
+	{ "out", KEY_OUT, "DIR", 0, "Folder to make", 1 },
+	{ "labels", KEY_LABELS, "SRC", 0, "Labels [vertices, ...], carried along in rank order", 1 },
+	{ "split", KEY_SPLIT, "NAME=SRC", 0,
+	  "Named vertex ids, or a bool mask over the vertices (repeatable); 'train' gives the train vertices of the score", 1 },
+	{ "score", KEY_SCORE, "METHOD|SRC", 0,
+	  "Rank by blend (default), expected, presample, ppr, wrpagerank, rpagerank or degree, or by the float32 values of a file", 3 },
+	{ "order", KEY_ORDER, "NAME", 0, "Order of the rows in the file: rank", 3 },
+	{ "stripe", KEY_STRIPE, "DIR", 0, "Deal the rows over folders on several devices (repeatable)", 3 },
+	{ "pad", KEY_PAD, "NAME", 0,
+	  "Bytes between rows: none (default), sector: to the next 512, auto: so that no row up to 4 KiB lies in two blocks, when that costs "
+	  "less than it saves", 3 },
+	{ "in-place", KEY_IN_PLACE, NULL, 0, "Copy no rows: DIR then needs the file that --features names, as it is and where it is", 3 },
+	{ "force", KEY_FORCE, NULL, 0,
+	  "Replace DIR when it is a staged dataset, and start from scratch where there is "
+	  "half-done work", 5 },
+	{ "resume", KEY_RESUME, NULL, 0,
+	  "Continue a stopped run of the same job; where it is finished, check it", 5 },
+	{ "memory", KEY_MEMORY, "SIZE", 0, "Take at most so much memory (default: a quarter of RAM, or what a control group leaves)", 7 },
+	{ "plan", KEY_PLAN, "NAME", 0,
+	  "How rows are brought into order: passes, deal, gather, or auto (default): the fastest by what the devices are measured to do", 7 },
+	{ "dry-run", KEY_DRY_RUN, NULL, 0, "Check inputs and space, say what will be written, write nothing", 5 },
+	{ "border", KEY_BORDER, "SHARE", OPTION_HIDDEN, NULL, 9 },
+	{ 0 },
+};
+
+static void add_split(const struct argp_state *state, struct stage_args *args, const char *text)
+{
+	const size_t length = tool_arg_split(state, text);
+	struct rung_stage_split *split;
+
+	split = realloc(args->splits, (args->split_count + 1) * sizeof(*args->splits));
+	if (split) {
+		args->splits = split;
+		split = &args->splits[args->split_count++];
+		split->name = strndup(text, length);
+		split->spec = text + length + 1;
+	}
+	if (!split || !split->name)
+		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
+}
+
+static void add_array(const struct argp_state *state, struct stage_args *args, const char *text, size_t name_length)
+{
+	struct rung_stage_array *array = realloc(args->arrays, (args->array_count + 1) * sizeof(*args->arrays));
+
+	if (!text[name_length + 1])
+		argp_error(state, "--features: '%s' names no source; write year=year.npy", text);
+	if (array) {
+		args->arrays = array;
+		array = &args->arrays[args->array_count++];
+		array->name = strndup(text, name_length);
+		array->spec = text + name_length + 1;
+	}
+	if (!array || !array->name)
+		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
+}
+
+/* A method by its name; what can only be an array, or names a file, is one. */
+static void set_score(const struct argp_state *state, struct stage_args *args, const char *text)
+{
+	args->opts.score_spec = NULL;
+	if (rung_score_method_parse(text, &args->score.opts.method) == 0)
+		return;
+	if (strstr(text, ".npy") || strstr(text, ".npz:") || strncmp(text, "raw:", 4) == 0 ||
+	    access(text, F_OK) == 0)
+		args->opts.score_spec = text;
+	else
+		argp_error(state,
+			   "--score: '%s' is no method and no file; give blend, expected, presample, ppr, wrpagerank, rpagerank, "
+			   "degree, file.npy, file.npz:member or raw:...",
+			   text);
+}
+
+static int parse_not_yet(int key, const char *arg, const struct argp_state *state)
+{
+	switch (key) {
+	case KEY_ORDER:
+		if (strcmp(arg, "reader") == 0)
+			tool_not_yet(state, "--order reader");
+		else if (strcmp(arg, "rank") != 0)
+			argp_error(state, "--order: '%s' is no order; give rank", arg);
+		return 0;
+	case KEY_BORDER:
+		tool_not_yet(state, "--border");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static void check_complete(const struct argp_state *state, const struct stage_args *args)
+{
+	if (!tool_graph_given(&args->graph) && !args->preset.kind)
+		argp_error(state,
+			   "--graph is missing: an edge index, csc:SRC,SRC, csr:SRC,SRC or none");
+	if (args->graph.none && args->preset.kind)
+		argp_error(state, "--graph none: the folder given has a graph; leave it out");
+	if (!args->opts.features && !args->preset.kind)
+		argp_error(state, "--features is missing: file.npy, file.npz:member or raw:FILE,DTYPE,DIMxDIM");
+	if (!args->opts.out_dir)
+		argp_error(state, "--out is missing: the folder to make");
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct stage_args *args = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &args->common;
+		state->child_inputs[1] = &args->graph;
+		state->child_inputs[2] = &args->score;
+		state->child_inputs[3] = &args->preset;
+		return 0;
+	case KEY_FEATURES:
+		if (tool_name_length(arg) > 0)
+			add_array(state, args, arg, tool_name_length(arg));
+		else
+			args->opts.features = arg;
+		return 0;
+	case KEY_OUT:
+		args->opts.out_dir = arg;
+		return 0;
+	case KEY_LABELS:
+		args->opts.labels = arg;
+		return 0;
+	case KEY_SPLIT:
+		add_split(state, args, arg);
+		return 0;
+	case KEY_SCORE:
+		set_score(state, args, arg);
+		return 0;
+	case KEY_FORCE:
+		args->opts.force = 1;
+		return 0;
+	case KEY_DRY_RUN:
+		args->opts.dry_run = 1;
+		return 0;
+	case KEY_IN_PLACE:
+		args->opts.in_place = 1;
+		return 0;
+	case KEY_RESUME:
+		args->opts.resume = 1;
+		return 0;
+	case KEY_MEMORY:
+		args->opts.memory_bytes = tool_arg_memory(state, arg, "give 512MiB, 4GiB, or leave it out for a quarter of RAM");
+		return 0;
+	case KEY_STRIPE:
+		if (args->opts.stripe_count == RUNG_FEATURE_FILES_MAX)
+			argp_error(state, "--stripe: at most %d folders", RUNG_FEATURE_FILES_MAX);
+		args->stripes[args->opts.stripe_count++] = arg;
+		return 0;
+	case KEY_PAD:
+		if (rung_stage_pad_parse(arg, &args->opts.pad) < 0)
+			argp_error(state, "--pad: '%s' is none; give none, sector or auto", arg);
+		return 0;
+	case KEY_PLAN:
+		if (rung_stage_plan_parse(arg, &args->opts.plan) < 0)
+			argp_error(state, "--plan: '%s' is none; give auto, passes, deal or gather", arg);
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "'%s' belongs to no option; the folder to make is --out %s", arg, arg);
+		return 0;
+	case ARGP_KEY_END:
+		check_complete(state, args);
+		return 0;
+	default:
+		return parse_not_yet(key, arg, state);
+	}
+}
+
+static const struct argp_child children[] = {
+	{ &tool_common_argp, 0, NULL, 0 }, { &tool_graph_argp, 0, NULL, 0 }, { &tool_score_argp, 0, NULL, 0 },
+	{ &tool_preset_argp, 0, NULL, 0 }, { 0 },
+};
+static const struct argp stage_argp = {
+	.options = options,
+	.parser = parse,
+	.args_doc = "--graph GRAPH --features SRC --out DIR\n--ogb-mag240m ROOT --out DIR",
+	.doc = "Score and rank the vertices of a graph, and write graph, features, labels and splits in that order into the "
+	       "folder DIR. "
+	       "A SRC is file.npy, file.npz:member, or raw:FILE,DTYPE,DIM[xDIM][,OFFSET].",
+	.children = children,
+};
+
+static const char *score_name(const struct stage_args *args)
+{
+	return args->opts.score_spec ? "given" : rung_score_method_name(args->score.opts.method);
+}
+
+static json_t *score_json(const struct stage_args *args, const struct rung_score_report *score,
+			  int already_staged)
+{
+	json_t *root = json_object();
+	int computed = !args->opts.score_spec && !args->opts.dry_run && !already_staged;
+
+	tool_json_set(root, "method", tool_json_text(score_name(args)));
+	tool_json_set(root, "seconds", computed ? tool_json_real(score->seconds) : json_null());
+	tool_json_set(root, "iterations", computed && score->iterations ? tool_json_u64(score->iterations) : json_null());
+	tool_json_set(root, "residual",
+		      computed && tool_score_converges(args->score.opts.method) ? tool_json_real(score->residual) : json_null());
+	tool_json_set(root, "edge_passes", computed ? tool_json_u64(score->edge_passes) : json_null());
+	tool_json_set(root, "batches_sampled", computed ? tool_json_u64(score->batches_sampled) : json_null());
+	return root;
+}
+
+/* 0: it was not measured. */
+static json_t *measured(double value)
+{
+	return value > 0 ? tool_json_real(value) : json_null();
+}
+
+static json_t *rows_json(const struct rung_stage_report *report)
+{
+	json_t *root = json_object(), *expected = json_object();
+
+	tool_json_set(root, "plan", tool_json_text(rung_stage_plan_name(report->plan)));
+	tool_json_set(root, "ranges", tool_json_u64(report->range_count));
+	tool_json_set(root, "bytes_read", tool_json_u64(report->rows_bytes_read));
+	tool_json_set(root, "bytes_written", tool_json_u64(report->rows_bytes_written));
+	tool_json_set(root, "temp_bytes", tool_json_u64(report->temp_bytes));
+	for (int plan = RUNG_STAGE_PLAN_PASSES; plan <= RUNG_STAGE_PLAN_GATHER; plan++)
+		tool_json_set(expected, rung_stage_plan_name((enum rung_stage_plan)plan), measured(report->plan_seconds[plan]));
+	tool_json_set(root, "expected_seconds", expected);
+	tool_json_set(root, "read_bytes_per_s", measured(report->read_bytes_per_s));
+	tool_json_set(root, "write_bytes_per_s", measured(report->write_bytes_per_s));
+	tool_json_set(root, "row_reads_per_s", measured(report->row_reads_per_s));
+	tool_json_set(root, "resumed_rows", tool_json_u64(report->rows_resumed));
+	return root;
+}
+
+static json_t *phases_json(const struct rung_stage_report *report)
+{
+	json_t *phases = json_array();
+
+	for (size_t i = 0; i < report->phase_count; i++) {
+		const struct rung_stage_phase *phase = &report->phases[i];
+		json_t *entry = json_object();
+
+		tool_json_set(entry, "name", tool_json_text(phase->name));
+		tool_json_set(entry, "seconds", tool_json_real(phase->seconds));
+		tool_json_set(entry, "bytes_read", tool_json_u64(phase->bytes_read));
+		tool_json_set(entry, "bytes_written", tool_json_u64(phase->bytes_written));
+		tool_json_append(phases, entry);
+	}
+	return phases;
+}
+
+static json_t *report_json(const struct stage_args *args, const struct rung_stage_report *report)
+{
+	json_t *root = json_object();
+
+	tool_json_set(root, "out", tool_json_text(args->opts.out_dir));
+	tool_json_set(root, "dry_run", json_boolean(args->opts.dry_run));
+	tool_json_set(root, "vertices", tool_json_u64(report->vertex_count));
+	tool_json_set(root, "edges", tool_json_u64(report->edge_count));
+	tool_json_set(root, "row_bytes", tool_json_u64(report->row_bytes));
+	tool_json_set(root, "row_stride", tool_json_u64(report->row_stride));
+	tool_json_set(root, "feature_files", tool_json_u64(report->feature_file_count));
+	tool_json_set(root, "feature_bytes", tool_json_u64(report->feature_bytes));
+	tool_json_set(root, "bytes_written", tool_json_u64(report->bytes_written));
+	tool_json_set(root, "free_bytes", tool_json_u64(report->free_bytes));
+	tool_json_set(root, "memory_bytes", tool_json_u64(report->memory_bytes));
+	tool_json_set(root, "budget_bytes", tool_json_u64(report->budget_bytes));
+	tool_json_set(root, "graph_in_files", json_boolean(report->graph_in_files));
+	tool_json_set(root, "resumed", json_boolean(report->resumed));
+	tool_json_set(root, "already_staged", json_boolean(report->already_staged));
+	tool_json_set(root, "in_place", json_boolean(report->in_place));
+	tool_json_set(root, "rows",
+		      report->in_place || report->already_staged ? json_null() : rows_json(report));
+	tool_json_set(root, "phases",
+		      args->opts.dry_run || report->already_staged ? json_null()
+								   : phases_json(report));
+	tool_json_set(root, "score", score_json(args, &report->score, report->already_staged));
+	tool_json_set(root, "seconds", tool_json_real(report->seconds));
+	tool_json_set(root, "peak_rss_bytes", tool_json_u64(tool_peak_rss()));
+	return root;
+}
+
+/* How the rows go, and why so: "rows by deal in 31 parts (reads 24.0 GiB, writes 24.0 GiB): 58 s expected; passes 210 s, gather 97 s". */
+static void print_plan(const struct rung_stage_report *report)
+{
+	char in[TOOL_TEXT_BYTES], out[TOOL_TEXT_BYTES], text[TOOL_TEXT_BYTES];
+
+	if (report->in_place) {
+		printf("rows stay where they are\n");
+		return;
+	}
+	printf("rows by %s in %llu parts: reads %s, writes %s", rung_stage_plan_name(report->plan), (unsigned long long)report->range_count,
+	       tool_bytes_text(in, (double)report->rows_bytes_read), tool_bytes_text(out, (double)report->rows_bytes_written));
+	if (report->temp_bytes)
+		printf(", %s more meanwhile", tool_bytes_text(text, (double)report->temp_bytes));
+	if (report->rows_seconds > 0)
+		printf("\n%s expected", tool_seconds_text(text, report->rows_seconds));
+	for (int plan = RUNG_STAGE_PLAN_PASSES; plan <= RUNG_STAGE_PLAN_GATHER; plan++) {
+		if (plan != (int)report->plan && report->plan_seconds[plan] > 0)
+			printf(", %s with %s", tool_seconds_text(text, report->plan_seconds[plan]),
+			       rung_stage_plan_name((enum rung_stage_plan)plan));
+	}
+	if (report->rows_seconds > 0)
+		printf(": measured %s/s read, %s/s written, %.0f rows/s read one by one", tool_bytes_text(in, report->read_bytes_per_s),
+		       tool_bytes_text(out, report->write_bytes_per_s), report->row_reads_per_s);
+	printf("\n");
+}
+
+static void print_report(const struct stage_args *args, const struct rung_stage_report *report)
+{
+	char text[TOOL_TEXT_BYTES], more[TOOL_TEXT_BYTES];
+
+	printf("%llu vertices, %llu edges, rows of %llu bytes\n", (unsigned long long)report->vertex_count,
+	       (unsigned long long)report->edge_count, (unsigned long long)report->row_bytes);
+	if (report->row_stride != report->row_bytes)
+		printf("%llu bytes from row to row: %.1f %% more\n", (unsigned long long)report->row_stride,
+		       100.0 * (double)(report->row_stride - report->row_bytes) / (double)report->row_bytes);
+	if (report->already_staged) {
+		printf("already staged: %s holds all %s of this job\n", args->opts.out_dir,
+		       tool_bytes_text(text, (double)report->bytes_written));
+		return;
+	}
+	if (args->opts.dry_run) {
+		printf("would write %s to %s", tool_bytes_text(text, (double)report->bytes_written), args->opts.out_dir);
+		printf(" (%s free), holding %s in memory\n", tool_bytes_text(text, (double)report->free_bytes),
+		       tool_bytes_text(more, (double)report->memory_bytes));
+		print_plan(report);
+		return;
+	}
+	printf("ranked by %s", score_name(args));
+	if (!args->opts.score_spec)
+		printf(" in %s", tool_seconds_text(text, report->score.seconds));
+	printf("\nwrote %s to %s in %s\n", tool_bytes_text(text, (double)report->bytes_written), args->opts.out_dir,
+	       tool_seconds_text(more, report->seconds));
+	if (report->in_place)
+		printf("rows stay where they are: the dataset needs their file as it is\n");
+}
+
+static void free_args(struct stage_args *args)
+{
+	for (size_t i = 0; i < args->split_count; i++)
+		free((char *)(uintptr_t)args->splits[i].name);
+	for (size_t i = 0; i < args->array_count; i++)
+		free((char *)(uintptr_t)args->arrays[i].name);
+	free(args->splits);
+	free(args->arrays);
+	free(args->graph.specs);
+	tool_preset_free(&args->preset);
+}
+
+/* The library removes what is not worth keeping; where something is, there is a journal. */
+static void prepare_interruption(const char *name, const char *out_dir)
+{
+	int length = (int)strlen(out_dir);
+	char *journal, *hint;
+
+	while (length > 1 && out_dir[length - 1] == '/')
+		length--;
+	if (asprintf(&journal, "%.*s.partial/journal", length, out_dir) < 0)
+		journal = NULL;
+	if (asprintf(&hint,
+		     "%s: finished work is in %.*s.partial; to continue, "
+		     "run the same command with --resume\n",
+		     name, length, out_dir) < 0)
+		hint = NULL;
+	tool_interrupt_hint(journal, hint);
+	tool_interrupt_grace(TOOL_GRACE_MS);
+}
+
+int cmd_stage(int argc, char **argv)
+{
+	struct stage_args args = {
+		.opts = RUNG_STAGE_OPTS_INIT, .graph = { .opts = RUNG_GRAPH_OPTS_INIT }, .score = { .opts = RUNG_SCORE_OPTS_INIT },
+	};
+	struct rung_stage_report report = { 0 };
+	struct tool_progress progress;
+	int rc, code = TOOL_DONE;
+
+	argp_parse(&stage_argp, argc, argv, 0, NULL, &args);
+	tool_progress_init(&progress, argv[0], args.common.quiet);
+	args.opts.graph = args.graph.opts;
+	args.opts.score = args.score.opts;
+	args.opts.splits = args.splits;
+	args.opts.split_count = args.split_count;
+	args.opts.arrays = args.arrays;
+	args.opts.array_count = args.array_count;
+	args.opts.stripe_dirs = args.stripes;
+	args.opts.fanouts = args.score.fanouts.hops;
+	args.opts.fanout_count = args.score.fanouts.count;
+	args.opts.batch_size = args.score.opts.batch_size;
+	args.opts.threads = args.common.threads;
+	args.opts.progress = tool_progress;
+	args.opts.progress_ctx = &progress;
+	rc = tool_preset_fill(&args.preset, &args.opts);
+	if (rc == 0 && !args.opts.dry_run)
+		prepare_interruption(argv[0], args.opts.out_dir);
+	if (rc == 0)
+		rc = rung_stage(&args.opts, &report);
+	tool_progress_end(&progress);
+	if (rc == 0 && report.old_left)
+		tool_error(argv[0], TOOL_DONE, "%s", rung_last_error());
+	if (rc < 0)
+		code = tool_fail(argv[0], rc);
+	else if (!args.common.json)
+		print_report(&args, &report);
+	else if (tool_json_print(argv[0], report_json(&args, &report)) < 0)
+		code = TOOL_FAILED;
+	free_args(&args);
+	return code;
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rung verify: re-read a staged dataset and compare all checksums, and what is in it with its sources; repair what is bad. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "interrupt.h"
+#include "output/json.h"
+#include "tool.h"
+
+#define BAD_LINES_MAX 20   /* of the human output; JSON lists all */
+
+enum {
+	KEY_SOURCE = 0x1001,
+	KEY_LABELS,
+	KEY_SPLIT,
+	KEY_SCORE,
+	KEY_SAMPLE,
+	KEY_SEED,
+	KEY_MEMORY,
+	KEY_REPAIR,
+};
+
+struct verify_args {
+	const char *dir;
+	struct rung_verify_opts opts;
+	char **split_names;          /* [opts.split_count] ours */
+	const char **split_specs;
+	char **array_names;          /* [opts.array_count] likewise */
+	const char **array_specs;
+	struct tool_graph_args graph;
+	struct tool_common common;
+};
+
+static const struct argp_option options[] = {
+	{ "source", KEY_SOURCE, "[NAME=]SRC", 0,
+	  "Also compare every row with the features it was staged from; with a NAME (repeatable) those of another array", 1 },
+	{ "labels", KEY_LABELS, "SRC", 0, "The same for the labels", 1 },
+	{ "split", KEY_SPLIT, "NAME=SRC", 0, "The same for a split (repeatable)", 1 },
+	{ "score", KEY_SCORE, "SRC", 0, "The same for the score, a float32 by original vertex as rung score writes it", 1 },
+	{ "sample", KEY_SAMPLE, "SHARE|ROWS", 0, "Compare rows and lists of so many vertices only: 1%, 0.01 or 100000", 3 },
+	{ "seed", KEY_SEED, "N", 0, "Draw others with another number (default 0)", 3 },
+	{ "memory", KEY_MEMORY, "SIZE", 0, "Most memory to take for comparing (default: a quarter of the machine's)", 3 },
+	{ "repair", KEY_REPAIR, NULL, 0, "Make bad blocks again out of the sources given and of each other", 5 },
+	{ 0 },
+};
+
+/* One more NAME=SRC, whose name is `length` long. */
+static void add_named(const struct argp_state *state, char ***names_at, const char ***specs_at, size_t *count_at, const char *text,
+		      size_t length)
+{
+	const size_t count = *count_at + 1;
+	char **names = realloc(*names_at, count * sizeof(*names));
+	const char **specs = realloc(*specs_at, count * sizeof(*specs));
+
+	*names_at = names ? names : *names_at;
+	*specs_at = specs ? specs : *specs_at;
+	if (names && specs)
+		names[count - 1] = strndup(text, length);
+	if (!names || !specs || !names[count - 1])
+		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
+	specs[count - 1] = text + length + 1;
+	*count_at = count;
+}
+
+static void add_source(const struct argp_state *state, struct verify_args *args, const char *text)
+{
+	const size_t length = tool_name_length(text);
+
+	if (length > 0)
+		add_named(state, &args->array_names, &args->array_specs, &args->opts.array_count, text, length);
+	else
+		args->opts.source = text;
+}
+
+/* "1%" and "0.01" are shares, whole numbers are rows. */
+static void set_sample(const struct argp_state *state, struct rung_verify_opts *opts, const char *text)
+{
+	opts->sample_rows = 0;
+	opts->sample_share = 0;
+	if (strchr(text, '%'))
+		opts->sample_share = tool_arg_size(state, "--sample", text).share;
+	else if (strchr(text, '.'))
+		opts->sample_share = tool_arg_double(state, "--sample", text, 0, 1, TOOL_OPEN_LOW);
+	else
+		opts->sample_rows = tool_arg_u64(state, "--sample", text, 1, UINT64_MAX);
+	if (opts->sample_rows == 0 && !(opts->sample_share > 0))
+		argp_error(state, "--sample: '%s' is nothing; give 1%%, 0.01 or 100000", text);
+}
+
+static void check_sample(const struct argp_state *state, const struct verify_args *args)
+{
+	const struct rung_verify_opts *opts = &args->opts;
+	const int given = opts->source || tool_graph_given(&args->graph);
+
+	if ((opts->sample_rows || opts->sample_share > 0) && !given)
+		argp_error(state, "--sample says how much to compare: give --source or --graph as well");
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct verify_args *args = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &args->common;
+		state->child_inputs[1] = &args->graph;
+		return 0;
+	case KEY_SOURCE:
+		add_source(state, args, arg);
+		return 0;
+	case KEY_LABELS:
+		args->opts.labels = arg;
+		return 0;
+	case KEY_SPLIT:
+		add_named(state, &args->split_names, &args->split_specs, &args->opts.split_count, arg, tool_arg_split(state, arg));
+		return 0;
+	case KEY_SCORE:
+		args->opts.score = arg;
+		return 0;
+	case KEY_SAMPLE:
+		set_sample(state, &args->opts, arg);
+		return 0;
+	case KEY_SEED:
+		args->opts.seed = tool_arg_u64(state, "--seed", arg, 0, UINT64_MAX);
+		return 0;
+	case KEY_MEMORY:
+		args->opts.memory_bytes = tool_arg_memory(state, arg, "give 64MiB or 4GiB");
+		return 0;
+	case KEY_REPAIR:
+		args->opts.repair = 1;
+		return 0;
+	case ARGP_KEY_END:
+		tool_parse_dir(key, arg, state, &args->dir);
+		check_sample(state, args);
+		return 0;
+	default:
+		return tool_parse_dir(key, arg, state, &args->dir);
+	}
+}
+
+static const struct argp_child children[] = { { &tool_common_argp, 0, NULL, 0 }, { &tool_graph_argp, 0, NULL, 0 }, { 0 } };
+static const struct argp verify_argp = {
+	.options = options,
+	.parser = parse,
+	.args_doc = "DIR",
+	.doc = "Re-read every file of the staged dataset DIR and compare the checksums of all blocks; with its sources, also what "
+	       "is in it with what it was staged from. Exit status 3: something differs, and the output names file, block and "
+	       "offset, rows and lists.",
+	.children = children,
+};
+
+/* ---- JSON ---- */
+
+static json_t *blocks_json(const struct rung_bad_block *blocks, uint64_t count)
+{
+	json_t *list = json_array();
+
+	for (uint64_t i = 0; i < count; i++) {
+		json_t *entry = json_object();
+
+		tool_json_set(entry, "file", tool_json_text(blocks[i].file));
+		tool_json_set(entry, "block", tool_json_u64(blocks[i].block));
+		tool_json_set(entry, "offset", tool_json_u64(blocks[i].offset));
+		tool_json_append(list, entry);
+	}
+	return list;
+}
+
+/* Three keys of what was compared, null when it was not; `first` only when something differs. */
+struct compared {
+	const char *keys[3];
+	uint64_t compared, different, first;
+	int given;
+};
+
+static void set_compared(json_t *root, const struct compared *c)
+{
+	tool_json_set(root, c->keys[0], c->given ? tool_json_u64(c->compared) : json_null());
+	tool_json_set(root, c->keys[1], c->given ? tool_json_u64(c->different) : json_null());
+	if (c->keys[2])
+		tool_json_set(root, c->keys[2], c->different ? tool_json_u64(c->first) : json_null());
+}
+
+static void set_all_compared(json_t *root, const struct verify_args *args, const struct rung_verify_report *r)
+{
+	const struct rung_verify_opts *opts = &args->opts;
+	const struct compared all[] = {
+		{ { "rows_compared", "rows_different", "first_different" }, r->rows_compared, r->rows_different, r->first_different,
+		  opts->source != NULL },
+		{ { "lists_compared", "lists_different", "first_list_different" }, r->lists_compared, r->lists_different,
+		  r->first_list_different, opts->graph != NULL },
+		{ { "labels_compared", "labels_different", "first_label_different" }, r->labels_compared, r->labels_different,
+		  r->first_label_different, opts->labels != NULL },
+		{ { "scores_compared", "scores_different", "first_score_different" }, r->scores_compared, r->scores_different,
+		  r->first_score_different, opts->score != NULL },
+		{ { "array_rows_compared", "array_rows_different", "first_array_different" }, r->array_rows_compared,
+		  r->array_rows_different, r->first_array_different, opts->array_count > 0 },
+		{ { "split_ids_compared", "split_ids_different", NULL }, r->split_ids_compared, r->split_ids_different, 0,
+		  opts->split_count > 0 },
+		{ { "in_place_blocks_compared", "in_place_blocks_different", "first_in_place_different" }, r->in_place_blocks_compared,
+		  r->in_place_blocks_different, r->first_in_place_different, r->in_place_blocks_compared > 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		set_compared(root, &all[i]);
+}
+
+static double bytes_per_s(const struct rung_verify_report *report)
+{
+	return report->block_seconds > 0 ? (double)report->bytes_checked / report->block_seconds : 0;
+}
+
+static json_t *report_json(const struct verify_args *args, const struct rung_verify_report *report, int ok)
+{
+	json_t *root = json_object();
+
+	tool_json_set(root, "ok", json_boolean(ok));
+	tool_json_set(root, "blocks_checked", tool_json_u64(report->blocks_checked));
+	tool_json_set(root, "bytes_checked", tool_json_u64(report->bytes_checked));
+	tool_json_set(root, "bytes_per_s", tool_json_real(bytes_per_s(report)));
+	tool_json_set(root, "bad", blocks_json(report->bad, report->bad_count));
+	tool_json_set(root, "repaired", args->opts.repair ? blocks_json(report->repaired, report->repaired_count) : json_null());
+	tool_json_set(root, "unrepaired", report->unrepaired ? tool_json_text(report->unrepaired) : json_null());
+	tool_json_set(root, "maps_agree", json_boolean(!report->maps_disagree));
+	set_all_compared(root, args, report);
+	tool_json_set(root, "seed", args->opts.sample_rows || args->opts.sample_share > 0 ? tool_json_u64(args->opts.seed) : json_null());
+	tool_json_set(root, "seconds", tool_json_real(report->seconds));
+	return root;
+}
+
+/* ---- text ---- */
+
+static void print_blocks(const char *dir, const struct rung_bad_block *blocks, uint64_t count, const char *what)
+{
+	for (uint64_t i = 0; i < count && i < BAD_LINES_MAX; i++) {
+		printf("%s/%s: block %llu at offset %llu %s\n", dir, blocks[i].file, (unsigned long long)blocks[i].block,
+		       (unsigned long long)blocks[i].offset, what);
+	}
+	if (count > BAD_LINES_MAX)
+		printf("… and %llu more blocks (--json lists all)\n", (unsigned long long)(count - BAD_LINES_MAX));
+}
+
+static void print_different(const char *what, const char *source, uint64_t different, uint64_t first)
+{
+	if (different)
+		printf("%llu %s differ from the %s, the first is that of vertex %llu\n", (unsigned long long)different, what, source,
+		       (unsigned long long)first);
+}
+
+static void print_compared(const char *what, uint64_t count)
+{
+	if (count)
+		printf(", %llu %s compared with the source", (unsigned long long)count, what);
+}
+
+static void print_report(const struct verify_args *args, const struct rung_verify_report *r, int ok)
+{
+	char bytes[TOOL_TEXT_BYTES], rate[TOOL_TEXT_BYTES], time[TOOL_TEXT_BYTES];
+
+	print_blocks(args->dir, r->repaired, r->repaired_count, "differed from its checksum, and is repaired");
+	print_blocks(args->dir, r->bad, r->bad_count, "differs from its checksum");
+	if (r->unrepaired)
+		printf("not repaired: %s\n", r->unrepaired);
+	if (r->maps_disagree)
+		printf("vertex_of_rank.npy and rank_of_vertex.npy are not each other's inverse: nothing was compared through them\n");
+	print_different("rows", "source", r->rows_different, r->first_different);
+	print_different("lists", "graph", r->lists_different, r->first_list_different);
+	print_different("labels", "source", r->labels_different, r->first_label_different);
+	print_different("scores", "source", r->scores_different, r->first_score_different);
+	print_different("rows of arrays", "source", r->array_rows_different, r->first_array_different);
+	if (r->split_ids_different)
+		printf("%llu ids of the splits differ from their sources\n", (unsigned long long)r->split_ids_different);
+	if (r->in_place_blocks_different)
+		printf("%llu of %llu blocks of the file that the rows were left in differ, the first at offset %llu: put it back as it was\n",
+		       (unsigned long long)r->in_place_blocks_different, (unsigned long long)r->in_place_blocks_compared,
+		       (unsigned long long)r->first_in_place_different);
+	printf("%s: %llu blocks, %s, %s/s", ok ? "ok" : "does not verify", (unsigned long long)r->blocks_checked,
+	       tool_bytes_text(bytes, (double)r->bytes_checked), tool_bytes_text(rate, bytes_per_s(r)));
+	if (r->in_place_blocks_compared)
+		printf(", %llu blocks of the rows' own file", (unsigned long long)r->in_place_blocks_compared);
+	print_compared("rows", r->rows_compared);
+	print_compared("lists", r->lists_compared);
+	print_compared("labels", r->labels_compared);
+	print_compared("scores", r->scores_compared);
+	print_compared("rows of arrays", r->array_rows_compared);
+	print_compared("ids of splits", r->split_ids_compared);
+	printf(", %s\n", tool_seconds_text(time, r->seconds));
+	if (!ok && r->bad_count > 0 && !args->opts.repair)
+		printf("Repair it with what it was staged from: rung verify %s --repair --source ... --graph ... --labels ...\n", args->dir);
+	else if (!ok)
+		printf("Stage it again from its source: rung stage ... --out %s --force\n", args->dir);
+}
+
+static int run(const char *name, struct verify_args *args)
+{
+	struct rung_verify_report report = { 0 };
+	struct tool_progress progress;
+	int rc, ok;
+
+	tool_progress_init(&progress, name, args->common.quiet);
+	args->opts.graph = tool_graph_given(&args->graph) ? &args->graph.opts : NULL;
+	args->opts.split_names = (const char *const *)args->split_names;
+	args->opts.split_specs = args->split_specs;
+	args->opts.array_names = (const char *const *)args->array_names;
+	args->opts.array_specs = args->array_specs;
+	args->opts.threads = args->common.threads;
+	args->opts.progress = tool_progress;
+	args->opts.progress_ctx = &progress;
+	if (args->opts.repair)   /* may have a temporary folder, which the library removes */
+		tool_interrupt_grace(TOOL_GRACE_MS);
+	rc = rung_dataset_verify(args->dir, &args->opts, &report);
+	tool_progress_end(&progress);
+	if (rc < 0 && rc != RUNG_E_CORRUPT)
+		return tool_fail(name, rc);
+	ok = rc >= 0;
+	if (!args->common.json)
+		print_report(args, &report, ok);
+	else if (tool_json_print(name, report_json(args, &report, ok)) < 0)
+		ok = -1;
+	rung_verify_report_fini(&report);
+	return ok < 0 ? TOOL_FAILED : ok ? TOOL_DONE : TOOL_CORRUPT;
+}
+
+int cmd_verify(int argc, char **argv)
+{
+	struct verify_args args = { .opts = RUNG_VERIFY_OPTS_INIT, .graph = { .opts = RUNG_GRAPH_OPTS_INIT } };
+	int code;
+
+	argp_parse(&verify_argp, argc, argv, 0, NULL, &args);
+	code = run(argv[0], &args);
+	for (size_t i = 0; i < args.opts.split_count; i++)
+		free(args.split_names[i]);
+	for (size_t i = 0; i < args.opts.array_count; i++)
+		free(args.array_names[i]);
+	free(args.array_names);
+	free(args.array_specs);
+	free(args.split_names);
+	free(args.split_specs);
+	free(args.graph.specs);
+	return code;
+}

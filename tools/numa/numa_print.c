@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The topology as tables. What the kernel does not say is "?", what there is none of "-". */
+#include <stdlib.h>
+#include <string.h>
+
+#include "numa/numa.h"
+#include "output/table.h"
+
+char *numa_list_text(const struct rung_id_list *list)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *out = list->ids ? open_memstream(&text, &bytes) : NULL;
+
+	if (!out)
+		return NULL;
+	if (list->count == 0)
+		fputc('-', out);
+	for (uint32_t i = 0, last; i < list->count; i = last + 1) {
+		for (last = i; last + 1 < list->count && list->ids[last + 1] == list->ids[last] + 1;)
+			last++;
+		fprintf(out, "%s%u", i ? "," : "", list->ids[i]);
+		if (last > i)
+			fprintf(out, "-%u", list->ids[last]);
+	}
+	if (fclose(out) != 0) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}
+
+static void list_cell(struct tool_table *table, const struct rung_id_list *list)
+{
+	char *text = numa_list_text(list);
+
+	tool_table_cell(table, "%s", text ? text : "?");
+	free(text);
+}
+
+static void bytes_cell(struct tool_table *table, uint64_t bytes, const char *per)
+{
+	char text[TOOL_TEXT_BYTES];
+
+	if (bytes == RUNG_UNKNOWN)
+		tool_table_cell(table, "?");
+	else
+		tool_table_cell(table, "%s%s", tool_bytes_text(text, (double)bytes), per);
+}
+
+static void text_cell(struct tool_table *table, const char *text)
+{
+	tool_table_cell(table, "%s", text ? text : "?");
+}
+
+static void node_cell(struct tool_table *table, int node)
+{
+	if (node < 0)
+		tool_table_cell(table, "?");
+	else
+		tool_table_cell(table, "%d", node);
+}
+
+static void headings(struct tool_table *table, const char *const *names, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		tool_table_cell(table, "%s", names[i]);
+}
+
+#define HEADINGS(table, ...)                                                                \
+	headings(table, (const char *const[]){ __VA_ARGS__ }, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))
+
+/* ---- machine ---- */
+
+static const char *plural(uint32_t count)
+{
+	return count == 1 ? "" : "s";
+}
+
+static void print_machine(const struct rung_topology_info *info)
+{
+	char text[TOOL_TEXT_BYTES];
+	char *cpus = numa_list_text(&info->cpus_allowed), *nodes = numa_list_text(&info->nodes_allowed);
+
+	printf("%u NUMA node%s", info->node_count, plural(info->node_count));
+	if (!info->numa)
+		printf(" (the kernel shows none: node 0 stands for the whole machine)");
+	if (info->cpus.ids)
+		printf(", %u CPU%s", info->cpus.count, plural(info->cpus.count));
+	if (info->cpus_offline.count)
+		printf(" and %u that %s off", info->cpus_offline.count, info->cpus_offline.count == 1 ? "is" : "are");
+	if (info->total_bytes != RUNG_UNKNOWN)
+		printf(", %s of memory", tool_bytes_text(text, (double)info->total_bytes));
+	printf(", %u GPU%s, %u NVMe drive%s\n", info->gpu_count, plural(info->gpu_count), info->nvme_count, plural(info->nvme_count));
+	printf("this process may use CPUs %s, memory of nodes %s", cpus ? cpus : "?", nodes ? nodes : "?");
+	if (info->available_bytes != RUNG_UNKNOWN)
+		printf("; %s are available", tool_bytes_text(text, (double)info->available_bytes));
+	if (info->limit_bytes != RUNG_UNKNOWN)
+		printf(", its control groups' limit is %s", tool_bytes_text(text, (double)info->limit_bytes));
+	putchar('\n');
+	free(cpus);
+	free(nodes);
+}
+
+/* ---- nodes ---- */
+
+/* "64", or "4 of 64" where not all are allowed. */
+static void cpu_count_cell(struct tool_table *table, const struct rung_topology_node *node)
+{
+	if (!node->cpus.ids)
+		tool_table_cell(table, "?");
+	else if (node->cpus_allowed.ids && node->cpus_allowed.count < node->cpus.count)
+		tool_table_cell(table, "%u of %u", node->cpus_allowed.count, node->cpus.count);
+	else
+		tool_table_cell(table, "%u", node->cpus.count);
+}
+
+static void huge_page_cell(struct tool_table *table, const struct rung_topology_node *node)
+{
+	char text[256] = "", size[TOOL_TEXT_BYTES];
+
+	for (size_t i = 0; i < node->huge_page_count; i++) {
+		const struct rung_huge_pages *pages = &node->huge_pages[i];
+		size_t used = strlen(text);
+
+		if (pages->total == 0 || pages->total == RUNG_UNKNOWN)
+			continue;
+		snprintf(text + used, sizeof(text) - used, "%s%llu x %s", used ? ", " : "", (unsigned long long)pages->total,
+			 tool_bytes_text(size, (double)pages->page_bytes));
+		used = strlen(text);
+		if (pages->free != RUNG_UNKNOWN)
+			snprintf(text + used, sizeof(text) - used, " (%llu free)", (unsigned long long)pages->free);
+	}
+	tool_table_cell(table, "%s", text[0] ? text : "-");
+}
+
+static void add_note(FILE *out, const char *note, const char *more)
+{
+	fprintf(out, "%s%s%s", ftell(out) > 0 ? ", " : "", note, more);
+}
+
+static void note_cell(struct tool_table *table, const struct rung_topology_node *node)
+{
+	char *offline = node->cpus_offline.count ? numa_list_text(&node->cpus_offline) : NULL, *text = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&text, &bytes);
+
+	if (out) {
+		if (node->gpu)
+			add_note(out, "memory of GPU ", node->gpu);
+		else if (!node->has_cpu)
+			add_note(out, "no CPUs", "");
+		if (!node->has_memory)
+			add_note(out, "no memory", "");
+		else if (node->memory_allowed == 0)
+			add_note(out, "memory not allowed", "");
+		if (offline)
+			add_note(out, "off: CPUs ", offline);
+		fclose(out);
+	}
+	tool_table_cell(table, "%s", text ? text : "");
+	free(text);
+	free(offline);
+}
+
+static int print_nodes(const struct rung_topology *topology)
+{
+	struct tool_table *table = tool_table_new("rrrrlll");
+	const struct rung_topology_node *node;
+
+	HEADINGS(table, "node", "CPUs", "memory", "free", "huge pages", "CPU list", "notes");
+	for (size_t i = 0; (node = rung_topology_node(topology, i)) != NULL; i++) {
+		tool_table_cell(table, "%u", node->node);
+		cpu_count_cell(table, node);
+		bytes_cell(table, node->total_bytes, "");
+		bytes_cell(table, node->free_bytes, "");
+		huge_page_cell(table, node);
+		list_cell(table, &node->cpus);
+		note_cell(table, node);
+	}
+	putchar('\n');
+	return tool_table_print(table);
+}
+
+/* Of `count` columns behind the first; to be freed. */
+static char *right_columns(size_t count)
+{
+	char *columns = malloc(count + 2);
+
+	if (columns) {
+		memset(columns, 'r', count + 1);
+		columns[0] = 'l';
+		columns[count + 1] = 0;
+	}
+	return columns;
+}
+
+static int print_distances(const struct rung_topology *topology, size_t count)
+{
+	char *columns = right_columns(count);
+	struct tool_table *table = columns ? tool_table_new(columns) : NULL;
+	int rc;
+
+	tool_table_cell(table, "distance");
+	for (size_t to = 0; to < count; to++)
+		tool_table_cell(table, "node%u", rung_topology_node(topology, to)->node);
+	for (size_t from = 0; from < count; from++) {
+		tool_table_cell(table, "node%u", rung_topology_node(topology, from)->node);
+		for (size_t to = 0; to < count; to++) {
+			uint32_t distance = rung_topology_distance(topology, from, to);
+
+			if (distance)
+				tool_table_cell(table, "%u", distance);
+			else
+				tool_table_cell(table, "?");
+		}
+	}
+	putchar('\n');
+	rc = tool_table_print(table);
+	free(columns);
+	return rc;
+}
+
+static void latency_cell(struct tool_table *table, uint64_t ns)
+{
+	if (ns == RUNG_UNKNOWN)
+		tool_table_cell(table, "?");
+	else
+		tool_table_cell(table, "%llu ns", (unsigned long long)ns);
+}
+
+static int same_rating(const struct rung_memory_rating *a, const struct rung_memory_rating *b)
+{
+	return a->initiators.count == b->initiators.count &&
+	       (a->initiators.count == 0 || memcmp(a->initiators.ids, b->initiators.ids, a->initiators.count * sizeof(*a->initiators.ids)) == 0) &&
+	       a->read_bytes_per_s == b->read_bytes_per_s && a->write_bytes_per_s == b->write_bytes_per_s &&
+	       a->read_latency_ns == b->read_latency_ns && a->write_latency_ns == b->write_latency_ns;
+}
+
+/* Nothing where the firmware rates no memory, and one line where both classes say the same. */
+static int print_ratings(const struct rung_topology *topology)
+{
+	struct tool_table *table = tool_table_new("rlrrrrr");
+	const struct rung_topology_node *node;
+	size_t count = 0;
+
+	HEADINGS(table, "memory of", "from nodes", "access", "read", "write", "read latency", "write latency");
+	for (size_t i = 0; (node = rung_topology_node(topology, i)) != NULL; i++) {
+		for (size_t r = 0; r < node->rating_count; r++, count++) {
+			if (r > 0 && same_rating(&node->ratings[r - 1], &node->ratings[r]))
+				continue;
+			tool_table_cell(table, "node%u", node->node);
+			list_cell(table, &node->ratings[r].initiators);
+			tool_table_cell(table, "%u", node->ratings[r].access);
+			bytes_cell(table, node->ratings[r].read_bytes_per_s, "/s");
+			bytes_cell(table, node->ratings[r].write_bytes_per_s, "/s");
+			latency_cell(table, node->ratings[r].read_latency_ns);
+			latency_cell(table, node->ratings[r].write_latency_ns);
+		}
+	}
+	if (count == 0) {
+		tool_table_free(table);
+		return 0;
+	}
+	printf("\nas the firmware rates it, not measured:\n");
+	return tool_table_print(table);
+}
+
+/* ---- devices ---- */
+
+static void speed_text(char text[TOOL_TEXT_BYTES], double gt_per_s, uint32_t width)
+{
+	if (gt_per_s > 0 && width > 0)
+		snprintf(text, TOOL_TEXT_BYTES, "%g GT/s x%u", gt_per_s, width);
+	else
+		snprintf(text, TOOL_TEXT_BYTES, "?");
+}
+
+static void link_cell(struct tool_table *table, const struct rung_pcie_link *link)
+{
+	char now[TOOL_TEXT_BYTES], most[TOOL_TEXT_BYTES];
+
+	speed_text(now, link->gt_per_s, link->width);
+	speed_text(most, link->gt_per_s_max, link->width_max);
+	if (strcmp(now, most) == 0 || strcmp(most, "?") == 0)
+		tool_table_cell(table, "%s", now);
+	else
+		tool_table_cell(table, "%s of %s", now, most);
+}
+
+static int print_gpus(const struct rung_topology *topology, uint32_t count)
+{
+	struct tool_table *table = tool_table_new("lllllrlr");
+
+	HEADINGS(table, "GPU", "bus id", "vendor", "model", "driver", "node", "PCIe link", "memory node");
+	for (uint32_t i = 0; i < count; i++) {
+		const struct rung_topology_device *gpu = rung_topology_device(topology, i);
+
+		tool_table_cell(table, "GPU%u", i);
+		text_cell(table, gpu->name);
+		text_cell(table, gpu->vendor);
+		text_cell(table, gpu->model);
+		tool_table_cell(table, "%s", gpu->driver ? gpu->driver : "-");
+		node_cell(table, gpu->node);
+		link_cell(table, &gpu->link);
+		if (gpu->memory_node >= 0)
+			tool_table_cell(table, "%d", gpu->memory_node);
+		else
+			tool_table_cell(table, "-");
+	}
+	putchar('\n');
+	return tool_table_print(table);
+}
+
+static int print_drives(const struct rung_topology *topology, uint32_t first, uint32_t count)
+{
+	struct tool_table *table = tool_table_new("llllrrlrl");
+
+	HEADINGS(table, "NVMe", "controller", "over", "bus id", "size", "sector", "model", "node", "PCIe link");
+	for (uint32_t i = first; i < first + count; i++) {
+		const struct rung_topology_device *drive = rung_topology_device(topology, i);
+
+		text_cell(table, drive->name);
+		text_cell(table, drive->controller);
+		text_cell(table, drive->transport);
+		tool_table_cell(table, "%s", drive->bus_id ? drive->bus_id : "-");
+		bytes_cell(table, drive->bytes, "");
+		if (drive->sector_bytes == RUNG_UNKNOWN)
+			tool_table_cell(table, "?");
+		else
+			tool_table_cell(table, "%llu", (unsigned long long)drive->sector_bytes);
+		text_cell(table, drive->model);
+		node_cell(table, drive->node);
+		link_cell(table, &drive->link);
+	}
+	putchar('\n');
+	return tool_table_print(table);
+}
+
+/* The names that stand for devices here: GPUs are counted by bus id, as nvidia-smi does. */
+static void device_cell(struct tool_table *table, const struct rung_topology *topology, size_t idx)
+{
+	const struct rung_topology_device *device = rung_topology_device(topology, idx);
+
+	if (device->kind == RUNG_TOPOLOGY_GPU)
+		tool_table_cell(table, "GPU%zu", idx);
+	else
+		tool_table_cell(table, "%s", device->name);
+}
+
+static int print_links(const struct rung_topology *topology, const struct rung_topology_info *info)
+{
+	size_t devices = (size_t)info->gpu_count + info->nvme_count;
+	char *columns = right_columns(devices + info->node_count);
+	struct tool_table *table = columns ? tool_table_new(columns) : NULL;
+	int rc;
+
+	tool_table_cell(table, "link");
+	for (size_t i = 0; i < devices; i++)
+		device_cell(table, topology, i);
+	for (size_t n = 0; n < info->node_count; n++)
+		tool_table_cell(table, "node%u", rung_topology_node(topology, n)->node);
+	for (size_t a = 0; a < devices; a++) {
+		device_cell(table, topology, a);
+		for (size_t b = 0; b < devices; b++)
+			tool_table_cell(table, "%s", rung_link_name(rung_topology_link(topology, a, b)));
+		for (size_t n = 0; n < info->node_count; n++)
+			tool_table_cell(table, "%s", rung_link_name(rung_topology_node_link(topology, a, n)));
+	}
+	putchar('\n');
+	rc = tool_table_print(table);
+	free(columns);
+	if (rc == 0) {
+		printf("X itself, PIX at most one PCIe switch, PXB several, PHB a host bridge, NODE host bridges of one node (of a device and a\n"
+		       "node: it is at that node), SYS the interconnect between nodes, ? not known. NVLink is not seen here.\n");
+	}
+	return rc;
+}
+
+int numa_topology_print(const struct rung_topology *topology)
+{
+	struct rung_topology_info info = { .size = sizeof(info) };
+	int rc;
+
+	rung_topology_info(topology, &info);
+	print_machine(&info);
+	rc = print_nodes(topology);
+	if (rc == 0 && info.numa)
+		rc = print_distances(topology, info.node_count);
+	if (rc == 0)
+		rc = print_ratings(topology);
+	if (rc == 0 && info.gpu_count)
+		rc = print_gpus(topology, info.gpu_count);
+	if (rc == 0 && info.nvme_count)
+		rc = print_drives(topology, info.gpu_count, info.nvme_count);
+	if (rc == 0 && info.gpu_count + info.nvme_count)
+		rc = print_links(topology, &info);
+	return rc;
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JSON results over jansson. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "output/json.h"
+#include "tool.h"
+
+static int incomplete;   /* a value was lost to lack of memory: better no object than one without a key */
+
+void tool_json_set(json_t *object, const char *key, json_t *value)
+{
+	if (json_object_set_new(object, key, value) != 0)
+		incomplete = 1;
+}
+
+void tool_json_append(json_t *array, json_t *value)
+{
+	if (json_array_append_new(array, value) != 0)
+		incomplete = 1;
+}
+
+json_t *tool_json_real(double value)
+{
+	return isfinite(value) ? json_real(value) : json_null();
+}
+
+json_t *tool_json_u64(uint64_t value)
+{
+	return value <= INT64_MAX ? json_integer((json_int_t)value) : json_real((double)value);
+}
+
+/* Bytes of the UTF-8 character at `text`; 0: there is none. */
+static size_t character_bytes(const char *text)
+{
+	for (size_t bytes = 1; bytes <= 4 && memchr(text, '\0', bytes) == NULL; bytes++) {
+		json_t *character = json_stringn(text, bytes);
+
+		json_decref(character);
+		if (character)
+			return bytes;
+	}
+	return 0;
+}
+
+/* Names of files may be any bytes, JSON is UTF-8: U+FFFD stands for each byte that is not. */
+static json_t *replaced_text(const char *text)
+{
+	static const char replacement[] = "\xef\xbf\xbd";
+	char *plain = malloc(3 * strlen(text) + 1), *to = plain;
+	json_t *value;
+	size_t bytes;
+
+	if (!plain)
+		return NULL;
+	for (; *text; text += bytes ? bytes : 1) {
+		bytes = character_bytes(text);
+		to = mempcpy(to, bytes ? text : replacement, bytes ? bytes : strlen(replacement));
+	}
+	value = json_stringn(plain, (size_t)(to - plain));
+	free(plain);
+	return value;
+}
+
+json_t *tool_json_text(const char *text)
+{
+	json_t *value = text ? json_string(text) : json_null();
+
+	return value ? value : replaced_text(text);
+}
+
+json_t *tool_json_u32s(const uint32_t *values, uint32_t count)
+{
+	json_t *array = json_array();
+
+	for (uint32_t i = 0; i < count; i++)
+		tool_json_append(array, tool_json_u64(values[i]));
+	return array;
+}
+
+json_t *tool_json_plan(const struct rung_plan *plan)
+{
+	json_t *array = json_array();
+	const struct rung_plan_tier *tier;
+
+	for (unsigned i = 0; (tier = rung_plan_tier(plan, i)) != NULL; i++) {
+		json_t *entry = json_object();
+		tool_json_set(entry, "name", tool_json_text(tier->name));
+		tool_json_set(entry, "rows", tool_json_u64(tier->row_count));
+		tool_json_set(entry, "bytes", tool_json_u64(tier->bytes));
+		tool_json_set(entry, "hit_share", tool_json_real(tier->hit_share));
+		tool_json_append(array, entry);
+	}
+	return array;
+}
+
+json_t *tool_json_hits(const struct rung_store_stats *stats)
+{
+	json_t *array = json_array();
+
+	for (uint32_t i = 0; i < stats->tier_count; i++) {
+		json_t *entry = json_object();
+		tool_json_set(entry, "name", tool_json_text(stats->tiers[i].name));
+		tool_json_set(entry, "hits", tool_json_u64(stats->tiers[i].hits));
+		tool_json_set(entry, "rows", tool_json_u64(stats->tiers[i].rows));
+		tool_json_set(entry, "bytes", tool_json_u64(stats->tiers[i].bytes));
+		tool_json_append(array, entry);
+	}
+	return array;
+}
+
+json_t *tool_json_place(const struct rung_place *place)
+{
+	json_t *root = json_object();
+
+	tool_json_set(root, "name", tool_json_text(place->name));
+	tool_json_set(root, "rank_first", tool_json_u64(place->rank_first));
+	tool_json_set(root, "rows", tool_json_u64(place->row_count));
+	tool_json_set(root, "bytes", tool_json_u64(place->bytes));
+	tool_json_set(root, "nodes", tool_json_u32s(place->nodes.ids, place->nodes.count));
+	tool_json_set(root, "block_bytes", place->nodes.count > 1 ? tool_json_u64(place->block_bytes) : json_null());
+	return root;
+}
+
+json_t *tool_json_assumed(uint32_t assumed)
+{
+	json_t *array = json_array();
+
+	for (uint32_t bit = 1; bit < RUNG_ASSUMED_ALL; bit <<= 1) {
+		if (assumed & bit)
+			tool_json_append(array, json_string(rung_assumed_name((enum rung_assumed)bit)));
+	}
+	return array;
+}
+
+static json_t *chosen(uint32_t value)
+{
+	return value ? tool_json_u64(value) : json_null();
+}
+
+static json_t *why_text(const char *why)
+{
+	return tool_json_text(*why ? why : NULL);
+}
+
+json_t *tool_json_choice(const struct rung_choice *choice)
+{
+	json_t *root, *drives;
+
+	if (!choice)
+		return json_null();
+	root = json_object();
+	drives = json_array();
+	for (uint32_t i = 0; i < choice->drive_count; i++)
+		tool_json_append(drives, why_text(choice->drives[i]));
+	tool_json_set(root, "drives", drives);
+	tool_json_set(root, "drives_why", why_text(choice->drive_why));
+	tool_json_set(root, "queue_depth", chosen(choice->queue_depth));
+	tool_json_set(root, "queue_depth_why", why_text(choice->queue_depth_why));
+	tool_json_set(root, "gap_bytes", choice->gap_bytes == RUNG_GAP_NONE ? tool_json_u64(0) : chosen(choice->gap_bytes));
+	tool_json_set(root, "gap_why", why_text(choice->gap_why));
+	tool_json_set(root, "threads", chosen(choice->threads));
+	tool_json_set(root, "threads_why", why_text(choice->threads_why));
+	tool_json_set(root, "interleaved", json_boolean(choice->interleaved));
+	tool_json_set(root, "spread_why", why_text(choice->spread_why));
+	return root;
+}
+
+json_t *tool_json_steps(const struct rung_engine_step *steps, uint32_t count)
+{
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < count; i++) {
+		json_t *step = json_object();
+
+		tool_json_set(step, "name", tool_json_text(steps[i].name));
+		tool_json_set(step, "why", tool_json_text(*steps[i].why ? steps[i].why : NULL));
+		tool_json_append(list, step);
+	}
+	return list;
+}
+
+int tool_json_print(const char *name, json_t *object)
+{
+	int rc = -1;
+
+	errno = 0;
+	if (!object || incomplete)
+		tool_error(name, TOOL_FAILED, "no memory for the JSON result");
+	else if (json_dumpf(object, stdout, JSON_INDENT(2)) == 0 && putchar('\n') != EOF &&
+		 fflush(stdout) == 0)
+		rc = 0;
+	else
+		tool_output_lost(name, ferror(stdout) ? errno : ENOMEM);
+	json_decref(object);
+	return rc;
+}

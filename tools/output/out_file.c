@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files that are there whole or not at all: written without a name, synced, linked, renamed. */
+#include "output/out_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "interrupt.h"
+#include "tool.h"
+
+#define DATA_OFFSET 4096
+
+static int refuse(const struct tool_out *out, int err)
+{
+	return tool_error(out->name, TOOL_FAILED, "%s cannot be written: %s", out->path, strerror(err));
+}
+
+static void forget(struct tool_out *out)
+{
+	if (out->file)
+		fclose(out->file);
+	if (out->named)
+		unlink(out->partial);
+	tool_interrupt_forget(out->partial);
+	free(out->dir);
+	free(out->partial);
+	*out = (struct tool_out){ 0 };
+}
+
+/* The folder of a path, and a name in it that nobody else has. */
+static int make_paths(struct tool_out *out)
+{
+	const char *slash = strrchr(out->path, '/');
+	const int dir_length = slash ? (int)(slash - out->path + 1) : 2;
+
+	if (asprintf(&out->dir, "%.*s", dir_length, slash ? out->path : "./") < 0)
+		out->dir = NULL;
+	if (asprintf(&out->partial, "%s.%ld.partial", out->path, (long)getpid()) < 0)
+		out->partial = NULL;
+	if (!out->dir || !out->partial || tool_interrupt_unlink(out->partial) < 0)
+		return ENOMEM;
+	return strlen(strrchr(out->partial, '/') ? strrchr(out->partial, '/') + 1 : out->partial) >
+			       NAME_MAX
+		       ? ENAMETOOLONG
+		       : 0;
+}
+
+/* @return an errno value, or 0 */
+static int open_file(struct tool_out *out)
+{
+	const size_t length = strlen(out->path);
+	struct stat found;
+	int fd, err = 0;
+
+	if (length == 0 || out->path[length - 1] == '/' || (stat(out->path, &found) == 0 && S_ISDIR(found.st_mode)))
+		return EISDIR;
+	if (stat(out->path, &found) == 0 && !S_ISREG(found.st_mode)) {
+		fd = open(out->path, O_WRONLY | O_CLOEXEC);
+	} else if ((err = make_paths(out)) != 0) {
+		return err;
+	} else {
+		fd = open(out->dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+		if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {
+			fd = open(out->partial, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
+			out->named = fd >= 0;
+		}
+	}
+	if (fd < 0)
+		return errno;
+	out->file = fdopen(fd, "w");
+	if (out->file)
+		return 0;
+	err = errno;
+	close(fd);
+	return err;
+}
+
+int tool_out_open(const char *name, const char *path, struct tool_out *out)
+{
+	int err, code;
+
+	*out = (struct tool_out){ .name = name, .path = path };
+	if (!path)
+		return TOOL_DONE;
+	err = open_file(out);
+	if (err == 0)
+		return TOOL_DONE;
+	code = err == EISDIR ? tool_error(name, TOOL_FAILED, "'%s' cannot be the name of a file; give one", path) : refuse(out, err);
+	forget(out);
+	return code;
+}
+
+/* Format version 1.0, padded with spaces to the data. */
+static void make_header(char head[DATA_OFFSET], enum rung_dtype dtype, uint64_t count)
+{
+#define DESCR(code, name, bytes, descr) [code] = descr,
+	static const char *const descrs[] = { RUNG_DTYPE_LIST(DESCR) };
+#undef DESCR
+	const unsigned length = DATA_OFFSET - 10;
+	char text[128];
+
+	snprintf(text, sizeof(text), "{'descr': '%s', 'fortran_order': False, 'shape': (%llu,), }", descrs[dtype],
+		 (unsigned long long)count);
+	memset(head, ' ', DATA_OFFSET);
+	memcpy(head, "\x93NUMPY\x01\x00", 8);
+	head[8] = (char)(length & 0xff);
+	head[9] = (char)(length >> 8);
+	memcpy(head + 10, text, strlen(text));
+	head[DATA_OFFSET - 1] = '\n';
+}
+
+int tool_out_npy(struct tool_out *out, enum rung_dtype dtype, uint64_t count, const void *data)
+{
+	char head[DATA_OFFSET];
+
+	if (!out->file)
+		return TOOL_DONE;
+	make_header(head, dtype, count);
+	errno = EIO;
+	if (fwrite(head, sizeof(head), 1, out->file) != 1 ||
+	    fwrite(data, rung_dtype_bytes(dtype), count, out->file) != count)
+		return refuse(out, errno);
+	return TOOL_DONE;
+}
+
+/* An open file by its descriptor: linkat() with AT_EMPTY_PATH would take a privilege. @return an errno value, or 0 */
+static int give_name(struct tool_out *out)
+{
+	char fd_path[40];
+
+	snprintf(fd_path, sizeof(fd_path), "/proc/self/fd/%d", fileno(out->file));
+	if (!out->named && linkat(AT_FDCWD, fd_path, AT_FDCWD, out->partial, AT_SYMLINK_FOLLOW) < 0)
+		return errno;
+	out->named = 1;
+	if (rename(out->partial, out->path) < 0)
+		return errno;
+	out->named = 0;
+	return 0;
+}
+
+/* @return an errno value, or 0 */
+static int sync_folder(const struct tool_out *out)
+{
+	const int fd = open(out->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const int err = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL) ? 0 : errno;
+
+	if (fd >= 0)
+		close(fd);
+	return err;
+}
+
+int tool_out_commit(struct tool_out *out)
+{
+	int err = 0, code;
+
+	if (!out->file)
+		return TOOL_DONE;
+	errno = EIO;
+	if (fflush(out->file) != 0 || ferror(out->file) || (out->dir && fsync(fileno(out->file)) != 0))
+		err = errno;
+	if (err == 0 && out->dir)
+		err = give_name(out);
+	if (err == 0 && out->dir)
+		err = sync_folder(out);
+	code = err ? refuse(out, err) : TOOL_DONE;
+	forget(out);
+	return code;
+}
+
+void tool_out_abandon(struct tool_out *out)
+{
+	forget(out);
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rung trace: sample epochs on a staged graph, and say what tiers of any size and order would serve of their requests. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "output/out_file.h"
+#include "trace/trace.h"
+
+enum { KEY_FANOUT = 0x1001, KEY_BATCH, KEY_EPOCHS, KEY_SEED, KEY_DRAWS, KEY_METHODS, KEY_ROWS, KEY_SVG, KEY_OUT };
+
+#define METHODS_DEFAULT "degree,wrpagerank,expected,blend"
+
+static const struct argp_option options[] = {
+	{ "fanout", KEY_FANOUT, "LIST", 0, "Neighbours drawn per hop (default: as staged)", 1 },
+	{ "batch", KEY_BATCH, "N", 0, "Seeds per batch (default: as staged)", 1 },
+	{ "epochs", KEY_EPOCHS, "N", 0, "Epochs to sample (default: 1)", 1 },
+	{ "seed", KEY_SEED, "N", 0, "Seed of shuffles and draws (default: 1)", 1 },
+	{ "draws", KEY_DRAWS, "all|new", 0, "Who draws at a hop: all vertices of the batch, or those the last hop brought (default: all)", 1 },
+	{ "methods", KEY_METHODS, "LIST", 0, "Scores to compare, or none (default: " METHODS_DEFAULT ")", 2 },
+	{ "trace-rows", KEY_ROWS, "N", 0, "Requests that LRU and Belady get to see (default: the first 67108864)", 2 },
+	{ "svg", KEY_SVG, "FILE", 0, "Draw the hit curves", 3 },
+	{ "out", KEY_OUT, "FILE.npy", 0, "How often each vertex was asked for, u64 by id", 3 },
+	{ 0 },
+};
+
+static void add_method(struct trace_args *args, enum rung_score_method method)
+{
+	for (uint32_t m = 0; m < args->method_count; m++) {
+		if (args->methods[m] == method)
+			return;
+	}
+	if (args->method_count < TRACE_METHODS_MAX)
+		args->methods[args->method_count++] = method;
+}
+
+static void parse_methods(const struct argp_state *state, const char *text, struct trace_args *args)
+{
+	char *list = strdup(text), *next = list;
+
+	args->method_count = 0;
+	if (!list)
+		argp_failure(state, TOOL_FAILED, 0, "out of memory");
+	while (next && strcmp(text, "none") != 0) {
+		const char *word = strsep(&next, ",");
+		enum rung_score_method method;
+
+		if (rung_score_method_parse(word, &method) < 0)
+			argp_error(state, "--methods: %s", rung_last_error());
+		add_method(args, method);
+	}
+	free(list);
+}
+
+static enum rung_draws parse_draws(const struct argp_state *state, const char *arg)
+{
+	if (strcmp(arg, "all") == 0)
+		return RUNG_DRAWS_ALL;
+	if (strcmp(arg, "new") != 0)
+		argp_error(state, "--draws: '%s' is neither all nor new", arg);
+	return RUNG_DRAWS_NEW;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct trace_args *args = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &args->store;
+		state->child_inputs[1] = &args->store;
+		state->child_inputs[2] = &args->common;
+		parse_methods(state, METHODS_DEFAULT, args);
+		return 0;
+	case KEY_FANOUT:
+		args->fanouts = tool_arg_fanouts(state, "--fanout", arg);
+		return 0;
+	case KEY_BATCH:
+		args->batch = tool_arg_u32(state, "--batch", arg, 1, UINT32_MAX);
+		return 0;
+	case KEY_EPOCHS:
+		args->epochs = tool_arg_u32(state, "--epochs", arg, 1, 1000000);
+		return 0;
+	case KEY_SEED:
+		args->seed = tool_arg_u64(state, "--seed", arg, 0, UINT64_MAX);
+		return 0;
+	case KEY_DRAWS:
+		args->draws = parse_draws(state, arg);
+		return 0;
+	case KEY_METHODS:
+		parse_methods(state, arg, args);
+		return 0;
+	case KEY_ROWS:
+		args->kept_max = tool_arg_u64(state, "--trace-rows", arg, 3, UINT64_MAX);
+		return 0;
+	case KEY_SVG:
+		args->svg = arg;
+		return 0;
+	case KEY_OUT:
+		args->out = arg;
+		return 0;
+	default:
+		return tool_parse_dir(key, arg, state, &args->dir);
+	}
+}
+
+static const struct argp_child children[] = {
+	{ &tool_gpu_argp, 0, NULL, 0 }, { &tool_budget_argp, 0, NULL, 0 }, { &tool_common_argp, 0, NULL, 0 }, { 0 },
+};
+static const struct argp trace_argp = {
+	.options = options,
+	.parser = parse,
+	.args_doc = "DIR",
+	.doc = "Sample epochs on the graph of the staged dataset DIR. Say how many of the row requests each tier serves, and how many a "
+	       "tier of any size would serve with rows in the order of each score, beside the best static order (oracle), LRU and Belady's "
+	       "rule.",
+	.children = children,
+};
+
+struct outputs {
+	struct tool_out svg, counts;
+};
+
+static int open_outputs(const char *name, const struct trace_args *args, struct outputs *outputs)
+{
+	int code = tool_out_open(name, args->svg, &outputs->svg);
+
+	return code ? code : tool_out_open(name, args->out, &outputs->counts);
+}
+
+static int load_input(const char *name, const struct trace_args *args, const struct tool_data *data, struct trace_input *input)
+{
+	const struct rung_dataset_info *info = rung_dataset_info(data->ds);
+	int rc;
+
+	input->ds = data->ds;
+	input->plan = data->plan;
+	input->batch = args->batch ? args->batch : info->batch_size;
+	tool_fanouts_of(&args->fanouts, info, &input->fanouts);
+	rc = tool_train_ranks(data->ds, &input->seed_count, &input->seeds);
+	if (rc == 0)
+		rc = rung_dataset_load_graph(data->ds, &input->graph);
+	if (rc < 0)
+		return tool_fail(name, rc);
+	if (input->seed_count == 0)
+		return tool_error(name, TOOL_FAILED, "%s: the split train is empty: there is nothing to sample", args->dir);
+	return TOOL_DONE;
+}
+
+static int make_trace(const struct trace_args *args, const struct trace_input *input, struct rung_trace **trace_out)
+{
+	struct rung_trace_opts opts = RUNG_TRACE_OPTS_INIT;
+
+	opts.vertex_count = rung_dataset_info(input->ds)->vertex_count;
+	opts.kept_max = args->kept_max;
+	opts.threads = args->common.threads;
+	opts.progress = tool_progress;
+	opts.progress_ctx = input->progress;
+	return rung_trace_create(&opts, trace_out);
+}
+
+static int count(const char *name, const struct trace_args *args, const struct trace_input *input, const struct rung_trace *trace,
+                 struct outputs *outputs, struct trace_result *result)
+{
+	int rc = trace_count_tiers(args, input, trace, result);
+
+	if (rc == 0)
+		rc = trace_make_curves(args, input, trace, result);
+	tool_progress_end(input->progress);
+	if (rc < 0)
+		return tool_fail(name, rc);
+	if (outputs->svg.file)
+		trace_write_svg(args, input, result, outputs->svg.file);
+	return trace_write_counts(name, input->ds, trace, &outputs->counts);
+}
+
+static int run(const char *name, const struct trace_args *args, const struct tool_data *data, struct outputs *outputs)
+{
+	struct tool_progress progress;
+	struct trace_input input = { .progress = &progress };
+	struct trace_result result = { 0 };
+	struct rung_trace *trace = NULL;
+	int code, rc;
+
+	tool_progress_init(&progress, name, args->common.quiet);
+	code = load_input(name, args, data, &input);
+	if (code == TOOL_DONE) {
+		rc = make_trace(args, &input, &trace);
+		code = rc < 0 ? tool_fail(name, rc) : TOOL_DONE;
+	}
+	if (code == TOOL_DONE)
+		code = trace_sample(name, args, &input, trace, &result) < 0 ? TOOL_FAILED : TOOL_DONE;
+	if (code == TOOL_DONE)
+		code = count(name, args, &input, trace, outputs, &result);
+	if (code == TOOL_DONE)
+		code = tool_out_commit(&outputs->svg);
+	if (code == TOOL_DONE)
+		code = tool_out_commit(&outputs->counts);
+	if (code == TOOL_DONE)
+		code = trace_report(name, args, &input, &result);
+	rung_trace_destroy(trace);
+	rung_graph_destroy(input.graph);
+	free(input.seeds);
+	return code;
+}
+
+int cmd_trace(int argc, char **argv)
+{
+	struct trace_args args = { .seed = 1, .epochs = 1 };
+	struct outputs outputs = { 0 };
+	struct tool_data data;
+	int rc, code;
+
+	argp_parse(&trace_argp, argc, argv, 0, NULL, &args);
+	rc = tool_plan(argv[0], args.dir, &args.store, &data);
+	if (rc < 0)
+		return tool_fail(argv[0], rc);
+	code = open_outputs(argv[0], &args, &outputs);
+	if (code == TOOL_DONE)
+		code = run(argv[0], &args, &data, &outputs);
+	tool_out_abandon(&outputs.svg);
+	tool_out_abandon(&outputs.counts);
+	tool_close(&data);
+	return code;
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What rung trace prints: tables or one JSON object; and the chart. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "output/chart.h"
+#include "output/json.h"
+#include "trace/trace.h"
+
+static const char *draws_name(enum rung_draws draws)
+{
+	return draws == RUNG_DRAWS_NEW ? "new" : "all";
+}
+
+static double share(uint64_t part, uint64_t whole)
+{
+	return whole ? (double)part / (double)whole : NAN;
+}
+
+/* ---- JSON ---- */
+
+static json_t *tiers_json(const struct trace_result *result)
+{
+	json_t *array = json_array();
+
+	for (unsigned t = 0; t < result->tier_count; t++) {
+		const struct trace_tier *tier = &result->tiers[t];
+		json_t *entry = json_object();
+
+		tool_json_set(entry, "name", tool_json_text(tier->name));
+		tool_json_set(entry, "rows", tool_json_u64(tier->rows));
+		tool_json_set(entry, "hits", tool_json_u64(tier->hits));
+		tool_json_set(entry, "hit_share", tool_json_real(share(tier->hits, result->requests)));
+		tool_json_set(entry, "predicted_hit_share", tool_json_real(tier->predicted_hit_share));
+		tool_json_append(array, entry);
+	}
+	return array;
+}
+
+static json_t *reals_json(const double *values)
+{
+	json_t *array = json_array();
+
+	for (unsigned i = 0; i < TRACE_SHARES; i++)
+		tool_json_append(array, tool_json_real(values[i]));
+	return array;
+}
+
+static json_t *curve_json(const struct trace_result *result)
+{
+	json_t *root = json_object(), *methods = json_object(), *rows = json_array();
+
+	for (unsigned i = 0; i < TRACE_SHARES; i++)
+		tool_json_append(rows, tool_json_u64(result->sizes[i]));
+	tool_json_set(root, "share", reals_json(trace_shares));
+	tool_json_set(root, "rows", rows);
+	for (uint32_t c = 0; c < result->curve_count; c++) {
+		const struct trace_curve *curve = &result->curves[c];
+
+		if (curve->kind == TRACE_STATIC)
+			tool_json_set(methods, curve->name, reals_json(curve->hit_share));
+		else if (curve->kind == TRACE_ORACLE)
+			tool_json_set(root, "oracle", reals_json(curve->hit_share));
+		else
+			tool_json_set(root, strcmp(curve->name, "LRU") == 0 ? "lru" : "belady", reals_json(curve->hit_share));
+	}
+	tool_json_set(root, "methods", methods);
+	return root;
+}
+
+static json_t *trace_json(const struct trace_args *args, const struct trace_input *input, const struct trace_result *result)
+{
+	json_t *root = json_object(), *dynamic = json_object();
+
+	tool_json_set(root, "rows", tool_json_u64(result->requests));
+	tool_json_set(root, "unique_rows", tool_json_u64(result->unique_rows));
+	tool_json_set(root, "tiers", tiers_json(result));
+	tool_json_set(root, "predicted_by", tool_json_text(result->predicted_by));
+	tool_json_set(root, "curve", curve_json(result));
+	tool_json_set(dynamic, "rows", tool_json_u64(result->kept));
+	tool_json_set(dynamic, "counted_from", tool_json_u64(result->counted_from));
+	tool_json_set(root, "dynamic", dynamic);
+	tool_json_set(root, "epochs", tool_json_u64(args->epochs));
+	tool_json_set(root, "batches", tool_json_u64(result->batches));
+	tool_json_set(root, "edges", tool_json_u64(result->edges));
+	tool_json_set(root, "seconds", tool_json_real(result->seconds));
+	tool_json_set(root, "edges_per_s", tool_json_real((double)result->edges / result->seconds));
+	tool_json_set(root, "fanout", tool_json_u32s(input->fanouts.hops, input->fanouts.count));
+	tool_json_set(root, "batch", tool_json_u64(input->batch));
+	tool_json_set(root, "draws", tool_json_text(draws_name(args->draws)));
+	tool_json_set(root, "seed", tool_json_u64(args->seed));
+	tool_json_set(root, "seeds", tool_json_u64(input->seed_count));
+	return root;
+}
+
+/* ---- tables ---- */
+
+static void print_summary(const struct trace_args *args, const struct trace_result *result)
+{
+	char text[TOOL_TEXT_BYTES];
+
+	printf("%u epoch%s, %llu batches: %s edges", args->epochs, args->epochs == 1 ? "" : "s", (unsigned long long)result->batches,
+	       tool_count_text(text, (double)result->edges));
+	printf(" sampled in %s", tool_seconds_text(text, result->seconds));
+	printf(", %s edges/s\n", tool_count_text(text, (double)result->edges / result->seconds));
+	printf("%s requests", tool_count_text(text, (double)result->requests));
+	printf(" for %s different rows\n\n", tool_count_text(text, (double)result->unique_rows));
+}
+
+static void print_tiers(const struct trace_result *result)
+{
+	printf("%-8s %14s %14s %9s %11s\n", "tier", "rows", "hits", "share", "predicted");
+	for (unsigned t = 0; t < result->tier_count; t++) {
+		const struct trace_tier *tier = &result->tiers[t];
+
+		printf("%-8s %14llu %14llu %7.1f %% %9.1f %%\n", tier->name, (unsigned long long)tier->rows, (unsigned long long)tier->hits,
+		       100 * share(tier->hits, result->requests), 100 * tier->predicted_hit_share);
+	}
+	printf("predicted by %s\n\n", strcmp(result->predicted_by, "score") == 0 ? "the staged score" : "sampled batches of another seed");
+}
+
+static void print_curves(const struct trace_result *result)
+{
+	printf("hits in %% of the requests, when so many %% of the rows are resident\n%7s", "rows");
+	for (uint32_t c = 0; c < result->curve_count; c++)
+		printf(" %10s", result->curves[c].name);
+	putchar('\n');
+	for (unsigned i = 0; i < TRACE_SHARES; i++) {
+		printf("%7.1f", 100 * trace_shares[i]);
+		for (uint32_t c = 0; c < result->curve_count; c++)
+			printf(" %10.1f", 100 * result->curves[c].hit_share[i]);
+		putchar('\n');
+	}
+	printf("LRU and Belady: %s %llu requests, the first third warms up\n", result->kept < result->requests ? "the first" : "all",
+	       (unsigned long long)result->kept);
+}
+
+int trace_report(const char *name, const struct trace_args *args, const struct trace_input *input, const struct trace_result *result)
+{
+	if (args->common.json)
+		return tool_json_print(name, trace_json(args, input, result)) < 0 ? TOOL_FAILED : TOOL_DONE;
+	print_summary(args, result);
+	print_tiers(result);
+	print_curves(result);
+	return TOOL_DONE;
+}
+
+/* ---- chart ---- */
+
+#define TEXT_BYTES 512
+
+/* "papers" of "data/papers/" */
+static void dataset_name(const char *dir, char name[TEXT_BYTES])
+{
+	size_t length = strlen(dir), begin;
+
+	while (length > 1 && dir[length - 1] == '/')
+		length--;
+	for (begin = length; begin > 0 && dir[begin - 1] != '/';)
+		begin--;
+	snprintf(name, TEXT_BYTES, "%.*s", (int)(length - begin), dir + begin);
+}
+
+static void fanout_text(const struct tool_fanouts *fanouts, char text[TEXT_BYTES])
+{
+	int used = 0;
+
+	text[0] = 0;
+	for (uint32_t hop = 0; hop < fanouts->count; hop++) {
+		const char *comma = hop ? ", " : "";
+
+		if (fanouts->hops[hop] == UINT32_MAX)
+			used += snprintf(text + used, TEXT_BYTES - (size_t)used, "%sall", comma);
+		else
+			used += snprintf(text + used, TEXT_BYTES - (size_t)used, "%s%u", comma, fanouts->hops[hop]);
+	}
+}
+
+/* Where a tier ends, unless it holds nothing or everything. */
+static void add_marks(const struct trace_result *result, uint64_t vertex_count, struct chart *chart)
+{
+	uint64_t end = 0;
+
+	for (unsigned t = 0; t < result->tier_count; t++) {
+		end += result->tiers[t].rows;
+		if (result->tiers[t].rows && end < vertex_count && chart->mark_count < CHART_MARKS_MAX)
+			chart->marks[chart->mark_count++] =
+				(struct chart_mark){ result->tiers[t].name, 100 * (double)end / (double)vertex_count };
+	}
+}
+
+/* The staged order and what it is measured by come first: they look the same in every chart, however many methods follow. */
+static void add_series(const struct trace_result *result, double y[][TRACE_SHARES], struct chart *chart)
+{
+	for (int methods = 0; methods <= 1; methods++) {
+		for (uint32_t c = 0; c < result->curve_count; c++) {
+			const int is_method = c > 0 && result->curves[c].kind == TRACE_STATIC;
+
+			if (is_method == methods)
+				chart->series[chart->series_count++] = (struct chart_series){ result->curves[c].name, y[c] };
+		}
+	}
+}
+
+void trace_write_svg(const struct trace_args *args, const struct trace_input *input, const struct trace_result *result, FILE *out)
+{
+	const uint64_t vertex_count = rung_dataset_info(input->ds)->vertex_count;
+	double x[TRACE_SHARES], y[TRACE_CURVES_MAX][TRACE_SHARES];
+	char title[TEXT_BYTES], subtitle[3 * TEXT_BYTES], dataset[TEXT_BYTES], fanout[TEXT_BYTES], rows[TOOL_TEXT_BYTES],
+		requests[TOOL_TEXT_BYTES];
+	struct chart chart = {
+		.title = title, .subtitle = subtitle, .x_label = "rows resident, % of all (logarithmic)", .y_label = "row requests hit, %",
+		.x_min = 0.1, .x_max = 100, .x = x, .point_count = TRACE_SHARES,
+	};
+
+	dataset_name(args->dir, dataset);
+	fanout_text(&input->fanouts, fanout);
+	snprintf(title, sizeof(title), "Row requests that a tier serves: %.400s", dataset);
+	snprintf(subtitle, sizeof(subtitle), "fanout %s; batch %u; %u epoch%s; %s rows; %s requests", fanout, input->batch, args->epochs,
+	         args->epochs == 1 ? "" : "s", tool_count_text(rows, (double)vertex_count),
+	         tool_count_text(requests, (double)result->requests));
+	for (unsigned i = 0; i < TRACE_SHARES; i++) {
+		x[i] = 100 * trace_shares[i];
+		for (uint32_t c = 0; c < result->curve_count; c++)
+			y[c][i] = 100 * result->curves[c].hit_share[i];
+	}
+	add_series(result, y, &chart);
+	add_marks(result, vertex_count, &chart);
+	chart_write(&chart, out);
+}

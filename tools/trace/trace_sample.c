@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The epochs of rung trace: batches of shuffled train vertices, their requests, and how often each vertex was asked for. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace/trace.h"
+
+struct taking {
+	struct rung_trace *trace;
+	struct trace_result *result;
+	struct tool_progress *progress;
+	uint64_t batches_in_all;
+	uint32_t hop_count;
+};
+
+static int take(void *ctx, const struct rung_batch *batch, uint64_t idx, uint32_t thread)
+{
+	struct taking *taking = ctx;
+	uint64_t row_count;
+	const uint64_t *rows = rung_batch_vertices(batch, &row_count);
+	int rc = rung_trace_add(taking->trace, rows, row_count);
+
+	(void)idx;
+	(void)thread;
+	if (rc < 0)
+		return rc;
+	for (uint32_t hop = 0; hop < taking->hop_count; hop++)
+		taking->result->edges += rung_batch_block(batch, hop)->edge_count;
+	taking->result->batches++;
+	tool_progress(taking->progress, "sampling", taking->result->batches,
+		      taking->batches_in_all);
+	return 0;
+}
+
+/* splitmix64 (Steele, Lea, Flood 2014) */
+static uint64_t draw(uint64_t *state)
+{
+	uint64_t x = *state += 0x9e3779b97f4a7c15u;
+
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+	return x ^ (x >> 31);
+}
+
+static void shuffle(uint64_t *ids, uint64_t count, uint64_t *state)
+{
+	for (uint64_t i = count; i > 1; i--) {
+		uint64_t j = draw(state) % i, kept = ids[i - 1];
+
+		ids[i - 1] = ids[j];
+		ids[j] = kept;
+	}
+}
+
+static int sample_epochs(const struct trace_args *args, const struct trace_input *input, struct rung_sampler *sampler, struct taking *taking)
+{
+	struct rung_minibatches batches = RUNG_MINIBATCHES_INIT;
+	const uint64_t batches_per_epoch = (input->seed_count - 1) / input->batch + 1;
+	uint64_t state = args->seed, *order = malloc(input->seed_count * sizeof(*order));
+	int rc = 0;
+
+	if (!order)
+		return RUNG_E_NOMEM;
+	memcpy(order, input->seeds, input->seed_count * sizeof(*order));
+	taking->batches_in_all = batches_per_epoch * args->epochs;
+	batches.seeds = order;
+	batches.seed_count = input->seed_count;
+	batches.batch_size = input->batch;
+	for (uint32_t epoch = 0; epoch < args->epochs && rc == 0; epoch++) {
+		shuffle(order, input->seed_count, &state);
+		batches.key_first = epoch * batches_per_epoch;
+		rc = rung_sampler_run(sampler, &batches, take, taking);
+	}
+	free(order);
+	return rc;
+}
+
+int trace_sample(const char *name, const struct trace_args *args, const struct trace_input *input, struct rung_trace *trace,
+                 struct trace_result *result)
+{
+	struct taking taking = { .trace = trace, .result = result, .progress = input->progress, .hop_count = input->fanouts.count };
+	struct rung_sampler_opts opts = RUNG_SAMPLER_OPTS_INIT;
+	struct rung_sampler *sampler;
+	uint64_t begun_ns;
+	int rc;
+
+	opts.fanouts = input->fanouts.hops;
+	opts.hop_count = input->fanouts.count;
+	opts.seed = args->seed;
+	opts.threads = args->common.threads;
+	opts.draws = args->draws;
+	rc = rung_sampler_create(rung_graph_csc(input->graph), &opts, &sampler);
+	if (rc < 0)
+		return tool_fail(name, rc), rc;
+	begun_ns = tool_now_ns();
+	rc = sample_epochs(args, input, sampler, &taking);
+	result->seconds = (double)(tool_now_ns() - begun_ns) / 1e9;
+	result->requests = rung_trace_requests(trace);
+	rung_sampler_destroy(sampler);
+	tool_progress_end(input->progress);
+	if (rc < 0)
+		tool_fail(name, rc);
+	return rc;
+}
+
+int trace_write_counts(const char *name, const struct rung_dataset *ds, const struct rung_trace *trace, struct tool_out *out)
+{
+	const uint64_t *counts = rung_trace_counts(trace);
+	uint64_t count, *by_vertex;
+	int rc, code;
+
+	if (!out->file)
+		return TOOL_DONE;
+	rc = rung_dataset_load_ids(ds, "rank_of_vertex", &count, &by_vertex);
+	if (rc < 0)
+		return tool_fail(name, rc);
+	for (uint64_t v = 0; v < count; v++)
+		by_vertex[v] = counts[by_vertex[v]];
+	code = tool_out_npy(out, RUNG_U64, count, by_vertex);
+	rung_free(by_vertex);
+	return code;
+}

@@ -9,7 +9,7 @@
 #include <cuda_runtime_api.h>
 #endif
 
-#include "base/internal.h"
+#include "base/base.h"
 
 static inline int cuda_status_of(cudaError_t err)
 {

@@ -15,7 +15,7 @@
 #ifndef RUNG_KERNELS_LAUNCH_H
 #define RUNG_KERNELS_LAUNCH_H
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung/dtype.h"
 
 #ifdef __cplusplus

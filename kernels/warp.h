@@ -5,7 +5,7 @@
 
 #include <cuda_runtime.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 
 #define WARP_LANES    32u
 #define WARP_ALL      0xffffffffu

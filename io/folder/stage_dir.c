@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "folder/stage_dir.h"
 
 #define ACQUIRE_TRIES 8 /* each lost to a process that removed or renamed the folder in between */

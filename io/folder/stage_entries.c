@@ -10,7 +10,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "folder/stage_dir.h"
 
 #define FORMAT_LINE "{\n \"format\": \"" RUNG__FORMAT_NAME "\""

@@ -13,7 +13,7 @@
 
 #include "dataset/checksum.h"
 #include "file/file.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "stage/stage_private.h"
 
 #define HEAD_BYTES (RUNG__CHECKSUM_DIGITS + 1u)   /* checksum and space */

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "folder/stage_dir.h"
 
 bool rung__stage_plain_rename;

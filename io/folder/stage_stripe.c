@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "file/direct.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "stage/stage_private.h"
 
 #define DIGITS 16u

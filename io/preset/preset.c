@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "file/file.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "preset/preset_private.h"
 
 #define LIST_BYTES 700u

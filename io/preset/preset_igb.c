@@ -2,7 +2,7 @@
 /* IGB: papers with features of 1024 floats. Its small sizes are .npy files, the large ones lack the header. */
 #include <string.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "preset/preset_private.h"
 
 #define FEATURE_ITEMS 1024u

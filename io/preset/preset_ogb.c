@@ -2,7 +2,7 @@
 /* Data sets of OGB: ogbn-papers100M, and MAG240M of its large-scale challenge. */
 #include <string.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "dataset/manifest.h"
 #include "source/pickle.h"
 #include "preset/preset_private.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "rows/rows.h"
 #include "source/source_place.h"
 

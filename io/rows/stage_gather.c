@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rows of a range read where they lie, in the order of the source, many reads in flight; near ones share a read. */
-#include "base/internal.h"
+#include "base/base.h"
 #include "source/source_place.h"
 #include "stage/stage_private.h"
 

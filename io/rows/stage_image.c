@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "dataset/checksum.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "base/jobs.h"
 #include "source/npy.h"
 #include "stage/stage_private.h"

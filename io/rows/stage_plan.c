@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "dataset/checksum.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "source/npy.h"
 #include "source/source_place.h"
 #include "stage/stage_private.h"

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "file/direct.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "base/jobs.h"
 #include "source/source_place.h"
 #include "stage/stage_private.h"

@@ -2,7 +2,7 @@
 /* Many reads of a file in flight, for those who have them all at hand: io_uring where there is one, else threads that wait for a read each. */
 #include "rows/stage_reads.h"
 
-#include "base/internal.h"
+#include "base/base.h"
 
 #define TAKEN_MAX 64u               /* at a time */
 #define SENT_TOGETHER 16u           /* reads that have ended are waited for until there are so many: fewer calls of the kernel */

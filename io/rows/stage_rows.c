@@ -12,7 +12,7 @@
 
 #include "dataset/checksum.h"
 #include "file/file.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "base/jobs.h"
 #include "source/npy.h"
 #include "source/source_place.h"

@@ -2,7 +2,7 @@
 /* Rows read in the order they lie, in large pieces past the page cache, by threads that hand on what they have read. */
 #include <pthread.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "base/jobs.h"
 #include "source/source_place.h"
 #include "stage/stage_private.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "graph/graph_internal.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "stage/stage_private.h"
 
 int rung__stage_progress(const struct rung__stage *stage, const char *what, uint64_t done, uint64_t total)

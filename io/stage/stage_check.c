@@ -19,7 +19,7 @@
 
 #include "dataset/checksum.h"
 #include "file/file.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "stage/stage_private.h"
 
 #define READ_BLOCKS (RUNG__STAGE_BUFFER_BYTES / RUNG__BLOCK_BYTES)

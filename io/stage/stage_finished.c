@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "file/file.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "source/npy.h"
 #include "stage/stage_private.h"
 

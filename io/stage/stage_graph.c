@@ -7,7 +7,7 @@
 
 #include "edges/edges_input.h"
 #include "graph/graph_internal.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "graph/relabel.h"
 #include "stage/stage_private.h"
 

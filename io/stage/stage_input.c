@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "source/npy.h"
 #include "stage/stage_private.h"
 

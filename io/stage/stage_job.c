@@ -15,7 +15,7 @@
 
 #include "graph/edge_lists.h"
 #include "graph/graph_internal.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "source/source_place.h"
 #include "stage/stage_private.h"
 

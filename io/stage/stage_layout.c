@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 
 #include "dataset/checksum.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "source/source_place.h"
 #include "stage/stage_private.h"
 

@@ -3,7 +3,7 @@
  * Memory of staging: what each step holds by its own count, and from that whether the graph may go into memory. Where it may not, it stays in
  * files, and what is always held are arrays with an entry for each vertex.
  */
-#include "base/internal.h"
+#include "base/base.h"
 #include "plan/plan_internal.h"
 #include "source/source_place.h"
 #include "stage/stage_private.h"

@@ -35,7 +35,7 @@
 
 #include "dataset/checksum.h"
 #include "file/direct.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "dataset/manifest.h"
 #include "rung/edges.h"
 #include "rung/stage.h"

@@ -10,7 +10,7 @@
 
 #include "dataset/checksum.h"
 #include "file/file.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "source/npy.h"
 #include "stage/stage_private.h"
 

@@ -16,7 +16,7 @@
 
 #include "dataset/checksum.h"
 #include "dataset/dataset_private.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "rows/rows.h"
 #include "tier/tier.h"
 #include "rung/edges.h"

@@ -4,7 +4,7 @@
 #define RUNG_IO_VERIFY_PUMP_H
 
 #include "file/direct.h"
-#include "base/internal.h"
+#include "base/base.h"
 
 #define RUNG__PUMP_THREADS_MIN 4u /* most of a thread's time goes into waiting for the disk */
 #define RUNG__PUMP_THREADS_MAX 16u

@@ -2,7 +2,7 @@
 /* Element types. */
 #include <string.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung/dtype.h"
 
 static const struct {

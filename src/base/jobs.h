@@ -3,7 +3,7 @@
 #ifndef RUNG_JOBS_H
 #define RUNG_JOBS_H
 
-#include "base/internal.h"
+#include "base/base.h"
 
 struct rung__jobs;
 

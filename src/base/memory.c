@@ -12,7 +12,7 @@
 #include <omp.h>
 #endif
 
-#include "base/internal.h"
+#include "base/base.h"
 
 #define HUGE_BYTES (2u << 20)
 

@@ -7,7 +7,7 @@
 #ifndef RUNG_RANDOM_H
 #define RUNG_RANDOM_H
 
-#include "base/internal.h"
+#include "base/base.h"
 
 #define RUNG__STREAM_STEP UINT64_C(0x9e3779b97f4a7c15)
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung_config.h"
 
 static _Thread_local char last_error[RUNG__ERROR_BYTES];

@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <time.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "base/thread.h"
 
 int rung__thread_start(pthread_t *thread, void *(*run)(void *), void *ctx)

@@ -30,7 +30,7 @@
 #ifndef RUNG_CACHE_H
 #define RUNG_CACHE_H
 
-#include "base/internal.h"
+#include "base/base.h"
 
 #define RUNG__CACHE_CLIENTS_MAX 32u   /* the bits of a frame's pins */
 #define RUNG__CACHE_NONE UINT32_MAX

@@ -5,7 +5,7 @@
 #include <xxhash.h>
 
 #include "dataset/checksum.h"
-#include "base/internal.h"
+#include "base/base.h"
 
 uint64_t rung__checksum(const void *data, size_t bytes)
 {

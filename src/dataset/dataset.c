@@ -10,7 +10,7 @@
 
 #include "dataset/dataset_private.h"
 #include "file/file.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "source/npy.h"
 #include "tier/tier.h"
 

@@ -7,7 +7,7 @@
 #include "dataset/dataset_private.h"
 #include "file/file.h"
 #include "graph/graph_internal.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "source/npy.h"
 
 /* `bytes` of a file's array from its byte `first` on, which are inside it. */

@@ -14,7 +14,7 @@
 #include "dataset/checksum.h"
 #include "file/file.h"
 #include "dataset/in_place.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "source/source_place.h"
 
 uint32_t rung__in_place_sample_count(uint64_t file_bytes)

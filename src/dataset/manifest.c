@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "dataset/checksum.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "dataset/manifest.h"
 #include "dataset/manifest_private.h"
 #include "source/npy.h"

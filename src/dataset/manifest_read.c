@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "file/file.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "dataset/manifest.h"
 
 static int read_text(int fd, const char *path, char **text_out, size_t *bytes_out)

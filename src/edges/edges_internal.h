@@ -12,7 +12,7 @@
 #define RUNG_EDGES_INTERNAL_H
 
 #include "file/direct.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung/edges.h"
 
 /**

@@ -3,7 +3,7 @@
 #ifndef RUNG_BLOCK_DEVICE_H
 #define RUNG_BLOCK_DEVICE_H
 
-#include "base/internal.h"
+#include "base/base.h"
 
 struct rung__block_device {
 	char name[64];             /* of the whole disk, also for a file on a partition: "nvme0n1" */

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "file/file.h"
-#include "base/internal.h"
+#include "base/base.h"
 
 #ifdef STATX_DIOALIGN
 static bool ask(int fd, struct statx *st_out)

@@ -8,7 +8,7 @@
 
 #include "file/direct.h"
 #include "file/file.h"
-#include "base/internal.h"
+#include "base/base.h"
 
 int rung__direct_open(struct rung__direct *file, int fd, const char *name)
 {

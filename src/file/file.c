@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "file/file.h"
-#include "base/internal.h"
+#include "base/base.h"
 
 #define CALL_BYTES_MAX (1u << 30)   /* Linux moves at most 2 GiB - 4 KiB a call */
 #define RESERVE_TRIES  64           /* a timer may tick faster than any of them ends */

@@ -4,7 +4,7 @@
 #define RUNG_WRITER_H
 
 #include "file/direct.h"
-#include "base/internal.h"
+#include "base/base.h"
 
 struct rung__writer;
 

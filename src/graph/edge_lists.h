@@ -3,7 +3,7 @@
 #ifndef RUNG_EDGE_LISTS_H
 #define RUNG_EDGE_LISTS_H
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung/graph.h"
 
 struct rung__edge_list;

@@ -3,7 +3,7 @@
 #ifndef RUNG_GRAPH_IDS_H
 #define RUNG_GRAPH_IDS_H
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung/source.h"
 
 #define RUNG__ID_TEXT_BYTES 24   /* "-9223372036854775808" and its end */

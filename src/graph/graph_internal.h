@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung/graph.h"
 
 struct rung_graph {

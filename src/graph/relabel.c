@@ -5,7 +5,7 @@
  */
 #include "graph/relabel.h"
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung/rank.h"
 
 #define AHEAD 8u          /* lists ahead whose beginning is fetched; twice as many, whose place is */

@@ -12,7 +12,7 @@
 #ifndef RUNG_PLACE_H
 #define RUNG_PLACE_H
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung/plan.h"
 
 #define RUNG__PLACE_NODES_MAX 64u

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "file/file.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung/numa.h"
 #include "rung/profile.h"
 

@@ -3,7 +3,7 @@
 #ifndef RUNG_PROFILE_RATES_H
 #define RUNG_PROFILE_RATES_H
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung/profile.h"
 
 #define RUNG__READ_BYTES_MAX 131072u   /* of a read of several rows */

@@ -16,7 +16,7 @@
  */
 #include <string.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "rank/rank_bucket.h"
 #include "rank/rank_cuts.h"
 #include "rank/rank_internal.h"

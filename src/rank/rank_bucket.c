@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 
 #define DIGIT_BITS 16u
 

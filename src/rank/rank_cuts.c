@@ -5,7 +5,7 @@
  */
 #include "rank/rank_cuts.h"
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "sort/radix.h"
 #include "base/random.h"
 

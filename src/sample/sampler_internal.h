@@ -3,7 +3,7 @@
 #ifndef RUNG_SAMPLER_INTERNAL_H
 #define RUNG_SAMPLER_INTERNAL_H
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung/sampler.h"
 #include "sample/sampler_positions.h"
 

@@ -6,7 +6,7 @@
 #ifndef RUNG_SAMPLER_POSITIONS_H
 #define RUNG_SAMPLER_POSITIONS_H
 
-#include "base/internal.h"
+#include "base/base.h"
 
 #define RUNG__POSITION_NONE UINT32_MAX   /* so a batch has fewer vertices than that */
 

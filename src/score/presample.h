@@ -3,7 +3,7 @@
 #ifndef RUNG_PRESAMPLE_H
 #define RUNG_PRESAMPLE_H
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung/sampler.h"
 
 /** Batches of one epoch, the short last one included; 0 without train vertices. @param batch_size at least 1 */

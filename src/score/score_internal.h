@@ -3,7 +3,7 @@
 #ifndef RUNG_SCORE_INTERNAL_H
 #define RUNG_SCORE_INTERNAL_H
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung/rank.h"
 #include "spread/spread.h"
 

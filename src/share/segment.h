@@ -8,7 +8,7 @@
 #ifndef RUNG_SEGMENT_H
 #define RUNG_SEGMENT_H
 
-#include "base/internal.h"
+#include "base/base.h"
 
 struct rung__segment {
 	void *base;       /* 2 MiB aligned; NULL: none */

@@ -8,7 +8,7 @@
 #ifndef RUNG_BUCKET_H
 #define RUNG_BUCKET_H
 
-#include "base/internal.h"
+#include "base/base.h"
 
 /*
  * 32 or 64 MiB of pairs. With 1 M vertices and 16 M edges, a chunk of 2^20 pairs meets each list once and is placed at the

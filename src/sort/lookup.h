@@ -3,7 +3,7 @@
 #ifndef RUNG_LOOKUP_H
 #define RUNG_LOOKUP_H
 
-#include "base/internal.h"
+#include "base/base.h"
 
 /**
  * The ids of a list in a hash set with room for twice as many; one id, which is not in the list, stands for a free slot. Ids are multiplied

@@ -2,7 +2,7 @@
 /* Insertion for what is short, as most lists are; else a heap, whose time does not depend on what untrusted files hold. */
 #include "sort/sort_ids.h"
 
-#include "base/internal.h"
+#include "base/base.h"
 
 #define INSERTION_MAX 32u
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "file/file.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "source/npy.h"
 
 #define MAGIC            "\x93NUMPY"

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 
 #define STACK_MAX 1024u
 #define MEMO_MAX  4096u

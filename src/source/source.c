@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "file/file.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "source/npy.h"
 #include "source/source_place.h"
 #include "source/source_private.h"

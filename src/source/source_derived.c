@@ -3,7 +3,7 @@
  * some rows of a source. */
 #include <string.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "source/npy.h"
 #include "source/source_place.h"
 #include "source/source_private.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sets of vertices in files: ids of any integer type, or masks. What they hold is untrusted. */
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung/source.h"
 
 static bool is_integer(enum rung_dtype dtype)

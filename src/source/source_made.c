@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "file/file.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "source/source_made.h"
 
 #define BUFFER_BYTES (4u << 20)

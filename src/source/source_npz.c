@@ -10,7 +10,7 @@
 #include <zip.h>
 
 #include "zip/inflate.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "source/npy.h"
 #include "source/source_made.h"
 

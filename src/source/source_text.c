@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "source/source_private.h"
 
 #define READ_BYTES (1u << 16)

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "file/file.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "source/pickle.h"
 #include "source/source_private.h"
 

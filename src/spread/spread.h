@@ -23,7 +23,7 @@
 #ifndef RUNG_SPREAD_H
 #define RUNG_SPREAD_H
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung/edges.h"
 #include "rung/graph.h"
 

@@ -9,7 +9,7 @@
 #ifndef RUNG_TIER_H
 #define RUNG_TIER_H
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung/store.h"
 
 #define RUNG__TIER_ABI 1

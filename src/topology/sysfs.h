@@ -8,7 +8,7 @@
 
 #include <limits.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung/numa.h"
 
 #define RUNG__SYS_TEXT_BYTES 65536u   /* longest file; lists of the largest machines take some KiB */

@@ -3,7 +3,7 @@
 #ifndef RUNG_TRACE_INTERNAL_H
 #define RUNG_TRACE_INTERNAL_H
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung/trace.h"
 
 struct rung_trace {

@@ -13,7 +13,7 @@
 #include <zlib.h>
 
 #include "file/file.h"
-#include "base/internal.h"
+#include "base/base.h"
 
 #define CURSORS      3u
 #define POINTS_MAX   16u

@@ -11,7 +11,7 @@
 #include <zlib.h>
 
 #include "file/file.h"
-#include "base/internal.h"
+#include "base/base.h"
 
 #define PIECES_MAX   64u
 #define BUFFER_BYTES (16u << 10)

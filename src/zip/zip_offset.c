@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "file/file.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "source/source_private.h"
 
 #define END_BYTES           22u

@@ -7,7 +7,7 @@
 
 #include "dataset/checksum.h"
 #include "fuzz.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "dataset/manifest.h"
 #include "dataset/manifest_private.h"
 #include "rung/rung.h"

@@ -9,7 +9,7 @@
 
 #include "dataset/checksum.h"
 #include "dataset.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "dataset/manifest.h"
 #include "source/npy.h"
 #include "tier/tier.h"

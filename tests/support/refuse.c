@@ -7,7 +7,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "refuse.h"
 
 bool refuse_placement(void)

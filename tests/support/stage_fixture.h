@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "dataset.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "dataset/manifest.h"
 #include "rung/rung.h"
 #include "says.h"

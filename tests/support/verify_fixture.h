@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "dataset.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung/rung.h"
 
 #define VERTICES    600u

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 
 /* ---- codes -------------------------------------------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "graphs.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "sort/radix.h"
 #include "rank/rank_cuts.h"
 #include "rank/rank_internal.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sampler: what a batch must be, by the lists of the graph; uniform draws; equal batches for any thread count. */
 #include "graphs.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung/sampler.h"
 #include "sample/sampler_positions.h"
 

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "graphs.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung/rank.h"
 #include "rung/sampler.h"
 

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "graphs.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung/rank.h"
 #include "says.h"
 #include "spread/spread.h"

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "graphs.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung/rank.h"
 #include "spread/spread.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "base/jobs.h"
 #include "npz.h"
 #include "rung/rung.h"

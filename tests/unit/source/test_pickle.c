@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "source/pickle.h"
 #include "rung/status.h"
 #include "says.h"

@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include <zip.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "npz.h"
 #include "source_fixture.h"
 #include "source/source_place.h"

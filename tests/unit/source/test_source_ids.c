@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "dataset.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung/rung.h"
 #include "says.h"
 

@@ -8,7 +8,7 @@
 #include <zip.h>
 #include <zlib.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "source_fixture.h"
 #include "source/source_made.h"
 #include "source/source_place.h"

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <sys/file.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "stage_fixture.h"
 #include "stage/stage_private.h"
 

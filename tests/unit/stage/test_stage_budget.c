@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Staging in little memory: whichever way rows and edges go, the files are those of a run that has all of it in memory. */
-#include "base/internal.h"
+#include "base/base.h"
 #include "stage_fixture.h"
 #include "stage/stage_private.h"
 

@@ -4,7 +4,7 @@
  * of plain sources, by every plan that can, resumed and verified. Stored ones that are damaged:
  * found wherever they are read in order.
  */
-#include "base/internal.h"
+#include "base/base.h"
 #include "npz.h"
 #include "source/source_place.h"
 #include "stage_fixture.h"

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <sys/syscall.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "stage_fixture.h"
 #include "stage/stage_private.h"
 

@@ -2,7 +2,7 @@
 /* Rows with bytes between them, and rows dealt over folders. */
 #include <fcntl.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "stage_fixture.h"
 #include "stage/stage_private.h"
 

@@ -3,7 +3,7 @@
 #include <fcntl.h>
 
 #include "file/file.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "stage_fixture.h"
 #include "rows/stage_reads.h"
 

@@ -4,7 +4,7 @@
 #include <utime.h>
 
 #include "dataset/checksum.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "folder/stage_journal.h"
 #include "stage_killed.h"
 

@@ -6,7 +6,7 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 
-#include "base/internal.h"
+#include "base/base.h"
 #include "stage_killed.h"
 
 /* A mount point cannot be removed; most tests have none. */

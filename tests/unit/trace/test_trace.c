@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hits of static tiers, LRU and Belady's rule, beside simulations that do one request after the other in the plainest way. */
 #include "graphs.h"
-#include "base/internal.h"
+#include "base/base.h"
 #include "rung/trace.h"
 
 #define ROWS 60u

@@ -3,7 +3,7 @@
 #ifndef RUNG_KERNELS_SAMPLER_STEP_H
 #define RUNG_KERNELS_SAMPLER_STEP_H
 
-#include "sample/sampler_internal.h"
+#include "sample/sample.h"
 #include "sampler_layout.h"
 #include "scan.h"
 #include "vertex_table.h"

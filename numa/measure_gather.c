@@ -12,7 +12,7 @@
  */
 #include <math.h>
 
-#include "store/gather.h"
+#include "gather/gather.h"
 #include "measure.h"
 
 struct gather {

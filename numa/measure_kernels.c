@@ -3,7 +3,7 @@
  * Loops over arrays, with the meaning that STREAM gives copy and triad, and a pointer chase. Stores go past the caches: the others first
  * read the line that they overwrite, which moves bytes that nobody counts.
  */
-#include "store/copy.h"
+#include "gather/copy.h"
 #include "measure.h"
 
 #define SCALE 3.0

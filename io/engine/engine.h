@@ -44,6 +44,9 @@ struct rung__engine_ops {
 /** Say why an engine cannot be opened; returns `rc`. */
 int rung__engine_refuse(struct rung__engine_report *report, int rc, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/** Add a sentence to others; nothing for "". What is too long is cut. */
+void rung__why_add(char *whys, size_t size, const char *why);
+
 #include "rung_config.h"
 #if RUNG_HAVE_IO_URING
 extern const struct rung__engine_ops rung__engine_nvme, rung__engine_io_uring_poll, rung__engine_io_uring;

@@ -20,24 +20,6 @@ static const struct rung__engine_ops *const engines[] = {
 	&rung__engine_pread,
 };
 
-int rung__engine_refuse(struct rung__engine_report *report, int rc, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(report->why, sizeof(report->why), format, args);
-	va_end(args);
-	return rc;
-}
-
-void rung__why_add(char *whys, size_t size, const char *why)
-{
-	size_t used = strlen(whys);
-
-	if (why[0])
-		snprintf(whys + used, size - used, "%s%s", used ? "; " : "", why);
-}
-
 /* ---- probe ---- */
 
 static int read_through(const struct rung__ladder *ladder, const struct rung__fetch *fetch, int32_t *result_out)

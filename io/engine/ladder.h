@@ -15,8 +15,6 @@ struct rung__ladder {
 	char why[2 * RUNG__WHY_BYTES];                          /* not a better one, of those that were to be tried */
 };
 
-/** Add a sentence to others; nothing for "". What is too long is cut. */
-void rung__why_add(char *whys, size_t size, const char *why);
 
 /** The file and the memory that the probe reads with. */
 struct rung__ladder_file {

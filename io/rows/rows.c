@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 #include "rows/rows.h"
-#include "source/source_place.h"
+#include "source/source.h"
 
 #define GAP_BYTES 4096u /* read and dropped rather than starting another read */
 

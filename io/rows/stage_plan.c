@@ -15,7 +15,7 @@
 #include "dataset/checksum.h"
 #include "base/base.h"
 #include "source/npy.h"
-#include "source/source_place.h"
+#include "source/source.h"
 #include "stage/stage_private.h"
 
 #define READ_BYTES (UINT64_C(4) << 20)

@@ -10,7 +10,7 @@
 #include "file/direct.h"
 #include "base/base.h"
 #include "base/jobs.h"
-#include "source/source_place.h"
+#include "source/source.h"
 #include "stage/stage_private.h"
 
 #define SOURCE_BYTES_MIN (UINT64_C(256) << 20)   /* less is staged in seconds, whichever way */

@@ -15,7 +15,7 @@
 #include "base/base.h"
 #include "base/jobs.h"
 #include "source/npy.h"
-#include "source/source_place.h"
+#include "source/source.h"
 
 struct filling {
 	struct rung__stage_rows *rows;

@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 #include "base/jobs.h"
-#include "source/source_place.h"
+#include "source/source.h"
 #include "stage/stage_private.h"
 
 struct scan {

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "graph/graph_internal.h"
+#include "graph/graph.h"
 #include "base/base.h"
 #include "stage/stage_private.h"
 

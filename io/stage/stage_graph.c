@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "edges/edges_input.h"
-#include "graph/graph_internal.h"
+#include "graph/graph.h"
 #include "base/base.h"
 #include "graph/relabel.h"
 #include "stage/stage_private.h"

@@ -14,9 +14,9 @@
 #include <sys/stat.h>
 
 #include "graph/edge_lists.h"
-#include "graph/graph_internal.h"
+#include "graph/graph.h"
 #include "base/base.h"
-#include "source/source_place.h"
+#include "source/source.h"
 #include "stage/stage_private.h"
 
 #define VALUE_BYTES 8192u   /* of a line: the longest path fits */

@@ -15,7 +15,7 @@
 
 #include "dataset/checksum.h"
 #include "base/base.h"
-#include "source/source_place.h"
+#include "source/source.h"
 #include "stage/stage_private.h"
 
 #define BLOCK_BYTES 4096u     /* of a device's read, and of a page */

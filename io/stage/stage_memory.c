@@ -5,7 +5,7 @@
  */
 #include "base/base.h"
 #include "plan/plan_internal.h"
-#include "source/source_place.h"
+#include "source/source.h"
 #include "stage/stage_private.h"
 
 bool rung__stage_graph_in_files;

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-#include "graph/graph_internal.h"
+#include "graph/graph.h"
 #include "stage/stage_private.h"
 
 #define SPARE_BYTES 65536u   /* for the folder itself, and its journal */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "edges/edges_internal.h"
+#include "edges/edges.h"
 #include "file/file.h"
 #include "source/npy.h"
 #include "verify/verify_private.h"

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "source/npy.h"
-#include "source/source_place.h"
+#include "source/source.h"
 #include "verify/verify_private.h"
 
 #define PASSES_MAX   64u /* below that much memory it would never end */

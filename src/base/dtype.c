@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element types. */
+/* Element types, and the widths of ids. */
 #include <string.h>
 
 #include "base/base.h"
 #include "rung/dtype.h"
+#include "rung/graph.h"
 
 static const struct {
 	const char *name;
@@ -32,4 +33,9 @@ enum rung_dtype rung_dtype_parse(const char *name)
 			return (enum rung_dtype)i;
 	}
 	return RUNG_DTYPE_NONE;
+}
+
+unsigned rung_index_bytes(uint64_t vertex_count)
+{
+	return vertex_count <= UINT64_C(1) << 32 ? 4 : 8;   /* the largest id is vertex_count - 1 */
 }

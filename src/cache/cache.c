@@ -250,25 +250,6 @@ enum rung__cache_found rung__cache_take(struct rung__cache *cache, uint64_t batc
 	return RUNG__CACHE_HIT;
 }
 
-void rung__cache_frame_filled(struct rung__cache *cache, uint32_t frame_idx)
-{
-	struct rung__cache_frame *frame = &cache->frames[frame_idx];
-	const uint32_t pins = cache->held[frame_idx];
-
-	cache->index->ended[cache->seat]++;
-	frame->pins = pins > 0 ? UINT32_C(1) << cache->seat : 0;
-	rung__cache_frames_fill(cache, frame_idx + 1, rung__cache_window_next(cache, frame->row));
-	if (pins == 0)
-		rung__cache_frames_offer(cache, frame_idx + 1);
-}
-
-void rung__cache_frame_failed(struct rung__cache *cache, uint32_t frame_idx)
-{
-	cache->index->ended[cache->seat]++;
-	rung__cache_frames_clear(cache, frame_idx + 1);
-	rung__cache_frames_push(cache, frame_idx + 1);
-}
-
 void rung__cache_filled(struct rung__cache *cache, uint32_t frame_idx, uint32_t pins)
 {
 	assert(cache->held[frame_idx] & RUNG__CACHE_HELD_READING);
@@ -311,12 +292,6 @@ void rung__cache_unpin(struct rung__cache *cache, uint32_t frame_idx)
 		rung__cache_frames_unpin(cache, frame_idx + 1, cache->seat);
 	else
 		rung__cache_defer(cache, frame_idx);
-}
-
-uint64_t rung__cache_filled_count(struct rung__cache *cache)
-{
-	return cache->locked ? RUNG__MIN(cache->index->filled_count, cache->frame_count)
-		: cache->filled_count;
 }
 
 void rung__cache_waits(const struct rung__cache *cache, uint64_t *timeouts_out,

@@ -121,3 +121,8 @@ struct rung__cache_use *rung__cache_uses_remove(struct rung__cache_window *windo
 		first->last = before;
 	return rung__cache_use_at(window, link);
 }
+
+uint32_t rung__cache_window_next(const struct rung__cache *cache, uint64_t row)
+{
+	return rung__cache_uses_time(&cache->window, rung__cache_uses_find(&cache->window, row), row);
+}

@@ -333,11 +333,6 @@ void rung__cache_end(struct rung__cache *cache, uint64_t name)
 	rung__cache_unlock(cache);
 }
 
-uint32_t rung__cache_window_next(const struct rung__cache *cache, uint64_t row)
-{
-	return rung__cache_uses_time(&cache->window, rung__cache_uses_find(&cache->window, row), row);
-}
-
 uint32_t rung__cache_window_take(struct rung__cache *cache, uint64_t name, uint64_t row)
 {
 	struct rung__cache_window *window = &cache->window;

@@ -6,7 +6,7 @@
 
 #include "dataset/dataset_private.h"
 #include "file/file.h"
-#include "graph/graph_internal.h"
+#include "graph/graph.h"
 #include "base/base.h"
 #include "source/npy.h"
 

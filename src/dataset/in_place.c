@@ -15,7 +15,7 @@
 #include "file/file.h"
 #include "dataset/in_place.h"
 #include "base/base.h"
-#include "source/source_place.h"
+#include "source/source.h"
 
 uint32_t rung__in_place_sample_count(uint64_t file_bytes)
 {

@@ -3,58 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "edges/edges_internal.h"
+#include "edges/edges.h"
 #include "edges/edges_sort.h"
-#include "graph/graph_internal.h"
-#include "source/source_place.h"
+#include "graph/graph.h"
 
 #define MEMORY_BYTES_DEFAULT (UINT64_C(256) << 20)
-
-static int open_columns(const struct rung_graph_opts *opts, uint64_t memory_bytes, uint64_t chunk_bytes, struct rung_edges *edges)
-{
-	int rc = rung__columns_open(opts->specs[0], &edges->indptr_src, &edges->indices_src);
-
-	if (rc < 0)
-		return rc;
-	rc = rung__columns_count(edges->indptr_src, opts->vertex_count, &edges->info.vertex_count);
-	if (rc < 0)
-		return rc;
-	edges->info.edge_count = rung_source_info(edges->indices_src)->row_count;
-	edges->info.index_bytes = rung_index_bytes(edges->info.vertex_count);
-	if ((rc = rung__id_file_open(&edges->indptr, edges->indptr_src)) < 0 ||
-	    (rc = rung__id_file_open(&edges->indices, edges->indices_src)) < 0)
-		return rc;
-	edges->source_bytes = rung__source_place(edges->indptr_src).memory_bytes + rung__source_place(edges->indices_src).memory_bytes;
-	return rung__edges_plan_pass(edges, memory_bytes, chunk_bytes);
-}
-
-static struct rung_edges *make(void)
-{
-	struct rung_edges *edges = rung__zalloc(sizeof(*edges));
-
-	if (edges)
-		edges->info.size = sizeof(edges->info);
-	else
-		rung__fail(RUNG_E_NOMEM, "edges: no memory");
-	return edges;
-}
-
-static int settle(struct rung_edges *edges, int rc, struct rung_edges **edges_out)
-{
-	if (rc < 0)
-		rung_edges_close(edges);
-	else
-		*edges_out = edges;
-	return rc;
-}
-
-int rung__edges_open_columns(const struct rung_graph_opts *opts, uint64_t memory_bytes, uint64_t chunk_bytes,
-                             struct rung_edges **edges_out)
-{
-	struct rung_edges *edges = make();
-
-	return !edges ? RUNG_E_NOMEM : settle(edges, open_columns(opts, memory_bytes, chunk_bytes, edges), edges_out);
-}
 
 /* The result of sorting: two files without a name. */
 static int open_results(const struct rung_edges_opts *opts, struct rung_edges *edges)
@@ -161,8 +114,8 @@ int rung_edges_open(const struct rung_edges_opts *caller_opts, struct rung_edges
 	if (rung__spec_is_csc(rung__graph_first(graph)) && !graph->undirected && !graph->dedup) {
 		rc = rung__edges_open_columns(graph, opts.memory_bytes, opts.chunk_bytes, &edges);
 	} else {
-		edges = make();
-		rc = !edges ? RUNG_E_NOMEM : settle(edges, open_sorted(&opts, edges), &edges);
+		edges = rung__edges_create();
+		rc = !edges ? RUNG_E_NOMEM : rung__edges_opened(edges, open_sorted(&opts, edges), &edges);
 	}
 	if (rc == 0)
 		rc = keep_temp_dir(&opts, &edges);
@@ -188,26 +141,7 @@ static int open_turned(const struct rung_edges_opts *opts, struct rung_edges *ed
 int rung__edges_turn(struct rung_edges *edges, uint64_t memory_bytes, struct rung_edges **turned_out)
 {
 	const struct rung_edges_opts opts = { .memory_bytes = memory_bytes, .temp_dir = edges->temp_dir };
-	struct rung_edges *turned = make();
+	struct rung_edges *turned = rung__edges_create();
 
-	return !turned ? RUNG_E_NOMEM : settle(turned, open_turned(&opts, edges, turned), turned_out);
-}
-
-int rung_edges_info(const struct rung_edges *edges, struct rung_edges_info *info_out)
-{
-	return rung__opts_give(info_out, &edges->info, sizeof(edges->info), "rung_edges_info");
-}
-
-void rung_edges_close(struct rung_edges *edges)
-{
-	if (!edges)
-		return;
-	rung__unmap_pages(edges->buffers, edges->buffer_bytes);
-	rung__id_file_close(&edges->indptr);
-	rung__id_file_close(&edges->indices);
-	rung_source_close(edges->indptr_src);
-	rung_source_close(edges->indices_src);
-	rung__free(edges->temp_name);
-	rung__free(edges->temp_dir);
-	rung__free(edges);
+	return !turned ? RUNG_E_NOMEM : rung__edges_opened(turned, open_turned(&opts, edges, turned), turned_out);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pairs brought together by parts of the keys, then each part's lists filled by one thread, inside of its cache. */
+#include "base/base.h"
 #include "edges/edges_bucket.h"
 
 #include "sort/sort_ids.h"

@@ -2,8 +2,8 @@
 /* Edge lists, columns and rows as pairs (vertex, in-neighbour), in the order in which rung_graph_load() lists them. */
 #include "edges/edges_input.h"
 
-#include "edges/edges_internal.h"
-#include "graph/graph_internal.h"
+#include "edges/edges.h"
+#include "graph/graph.h"
 
 #define EDGES_MIN 256u
 #define EDGES_MAX (UINT64_C(1) << 20)

@@ -5,17 +5,7 @@
 
 #include "graph/edge_lists.h"
 #include "rung/edges.h"
-
-/** Pair i is (keys[i * stride], values[i * stride]), ids of the graph's width: value is an in-neighbour of key. */
-struct rung__pairs {
-	const void *keys, *values;
-	uint64_t count;
-	unsigned stride;
-	bool skip_loops;    /* leave out pairs of equal ids */
-	const char *spec;   /* of the file they are from */
-};
-
-typedef int (*rung__pairs_fn)(void *ctx, const struct rung__pairs *pairs);
+#include "sort/partition.h"
 
 struct rung__edge_input {
 	const struct rung_graph_opts *opts;

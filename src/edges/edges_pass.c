@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "edges/edges_internal.h"
+#include "edges/edges.h"
 #include "graph/graph_ids.h"
 #include "base/thread.h"
 

@@ -3,13 +3,13 @@
  * Integers of a file as ids of one width, read in large pieces and checked while they are in the cache. Where the file has the
  * width that is wanted, reads land where the ids are to be; else in a buffer between, from which they are narrowed or widened.
  */
-#include "edges/edges_internal.h"
+#include "edges/edges.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
 #include "graph/graph_ids.h"
-#include "source/source_place.h"
+#include "source/source.h"
 
 int rung__id_file_open(struct rung__id_file *file, const struct rung_source *src)
 {

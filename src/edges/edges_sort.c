@@ -15,9 +15,9 @@
 
 #include "edges/edges_bucket.h"
 #include "edges/edges_input.h"
-#include "edges/edges_internal.h"
+#include "edges/edges.h"
 #include "edges/edges_sort.h"
-#include "graph/graph_internal.h"
+#include "graph/graph.h"
 #include "edges/spool.h"
 
 #define MEMORY_BYTES_MIN (UINT64_C(1) << 20)

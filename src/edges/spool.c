@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dealing: pairs are brought together by buckets in memory first, then each bucket's are appended to it. */
+#include "graph/graph.h"
 #include "edges/spool.h"
 
 #include <fcntl.h>

@@ -6,7 +6,7 @@
 #ifndef RUNG_SPOOL_H
 #define RUNG_SPOOL_H
 
-#include "edges/edges_input.h"
+#include "sort/partition.h"
 #include "sort/partition.h"
 #include "file/writer.h"
 

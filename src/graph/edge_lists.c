@@ -3,8 +3,8 @@
 #include "graph/edge_lists.h"
 
 #include "graph/graph_ids.h"
-#include "graph/graph_internal.h"
-#include "source/source_place.h"
+#include "graph/graph.h"
+#include "source/source.h"
 
 struct rung__edge_list {
 	struct rung_source *src;

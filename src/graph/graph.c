@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Graphs in memory: their life, and the check that every entry of indptr and indices is what the rest of rung relies on. */
-#include "graph/graph_internal.h"
-
-unsigned rung_index_bytes(uint64_t vertex_count)
-{
-	return vertex_count <= UINT64_C(1) << 32 ? 4 : 8;   /* the largest id is vertex_count - 1 */
-}
+#include "graph/graph.h"
 
 const struct rung_csc *rung_graph_csc(const struct rung_graph *graph)
 {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "graph/graph_ids.h"
-#include "graph/graph_internal.h"
+#include "graph/graph.h"
 
 #define CHUNK_IDS (UINT64_C(1) << 20)
 

@@ -10,7 +10,7 @@
 
 #include "sort/bucket.h"
 #include "graph/edge_lists.h"
-#include "graph/graph_internal.h"
+#include "graph/graph.h"
 
 #define CHUNK_EDGES (RUNG__CHUNK_PAIRS / 2)   /* an edge and its reverse are two pairs */
 

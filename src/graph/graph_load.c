@@ -2,7 +2,7 @@
 /* Reading a graph: which of the three forms it has, and what is done to it afterwards. */
 #include <string.h>
 
-#include "graph/graph_internal.h"
+#include "graph/graph.h"
 
 int rung__graph_opts_check(const struct rung_graph_opts *opts)
 {

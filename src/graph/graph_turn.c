@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "sort/bucket.h"
-#include "graph/graph_internal.h"
+#include "graph/graph.h"
 
 /* Column of edge `edge`: the last v with indptr[v] <= edge. */
 static uint64_t column_of(const struct rung_csc *csc, uint64_t edge)

@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "store/copy.h"
+#include "gather/copy.h"
 #include "refill/refill_internal.h"
 
 #define PARCELS_OF_ALL_SLOTS 8u  /* parcels that hold all slots */

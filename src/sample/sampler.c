@@ -2,7 +2,7 @@
 /* Samplers: their options, and what each thread needs to sample. */
 #include <string.h>
 
-#include "sample/sampler_internal.h"
+#include "sample/sample.h"
 
 /* Beyond it a lookup misses all caches, and a hash table as large as the batch is quicker: by a half at 32 MiB, ids in no order. */
 #define TABLE_BYTES_MAX (UINT64_C(32) << 20)

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "sample/sampler_internal.h"
+#include "sample/sample.h"
 
 #define BLOCK_VERTICES 64u     /* some hundred draws: what they touch stays in the cache until they are numbered */
 #define AHEAD_VERTICES 24u     /* vertices ahead whose list's offsets are fetched */

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "sample/sampler_internal.h"
+#include "sample/sample.h"
 
 /* Twice the draws: at most half of a set is in use. */
 static uint64_t set_size_for(uint64_t draws)

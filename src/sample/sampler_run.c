@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "sample/sampler_internal.h"
+#include "sample/sample.h"
 
 #define BATCH_SIZE_DEFAULT 1024u
 #define SLOTS_A_THREAD 4u   /* batches differ in size: with fewer, threads wait for each other */

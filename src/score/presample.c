@@ -10,7 +10,7 @@
  */
 #include <string.h>
 
-#include "graph/graph_internal.h"
+#include "graph/graph.h"
 #include "score/presample.h"
 #include "base/random.h"
 

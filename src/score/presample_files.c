@@ -11,10 +11,10 @@
 
 #include <string.h>
 
-#include "edges/edges_internal.h"
-#include "graph/graph_internal.h"
+#include "edges/edges.h"
+#include "graph/graph.h"
 #include "sort/radix.h"
-#include "sample/sampler_internal.h"
+#include "sample/sample.h"
 
 #define GROUP_BITS 12u      /* batches of a group, at most 2^12 */
 #define ENTRIES 1024u       /* vertices of batches that draw side by side */

@@ -144,18 +144,6 @@ static int mark_train(struct rung__scoring *scoring)
 	return 0;
 }
 
-int rung__scoring_spread(const struct rung__scoring *scoring, struct rung__spread_opts *opts, struct rung__spread **spread_out)
-{
-	opts->threads = scoring->threads;
-	opts->progress = scoring->opts->progress;
-	opts->progress_ctx = scoring->opts->progress_ctx;
-	if (scoring->csc)
-		return rung__spread_of_csc(scoring->csc, opts, spread_out);
-	opts->memory_bytes = scoring->opts->memory_bytes;
-	opts->other_bytes += scoring->vertex_count * sizeof(*scoring->score);
-	return rung__spread_of_edges(scoring->edges, opts, spread_out);
-}
-
 static int compute(struct rung__scoring *scoring, const struct rung_score_opts *caller_opts, struct rung_score_report *report_out)
 {
 	struct rung_score_opts opts = RUNG_SCORE_OPTS_INIT;

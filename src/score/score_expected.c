@@ -28,7 +28,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "score/minhash.h"
+#include "spread/minhash.h"
 #include "score/score_internal.h"
 
 #define LANES 32u   /* edges at a time, for the vector units */

@@ -25,7 +25,7 @@ static inline bool rung__is_train(const struct rung__scoring *scoring, uint64_t 
 	return !scoring->is_train || (scoring->is_train[v / 64] >> (v % 64) & 1);
 }
 
-/** Passes for a score. `opts` comes with what is the method's own. score.c */
+/** Passes for a score. `opts` comes with what is the method's own. score_passes.c */
 int rung__scoring_spread(const struct rung__scoring *scoring, struct rung__spread_opts *opts, struct rung__spread **spread_out);
 
 /** degree, rpagerank, wrpagerank, ppr. score_pagerank.c */

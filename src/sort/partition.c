@@ -3,6 +3,7 @@
  * One step of a radix sort: every thread has a slice of the pairs; where it writes those of a bucket follows from the histograms
  * of all slices, bucket by bucket and inside a bucket slice by slice.
  */
+#include "base/base.h"
 #include "sort/partition.h"
 
 #include <string.h>

@@ -3,7 +3,19 @@
 #ifndef RUNG_PARTITION_H
 #define RUNG_PARTITION_H
 
-#include "edges/edges_input.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+/** Pair i is (keys[i * stride], values[i * stride]), ids of the graph's width: value is an in-neighbour of key. */
+struct rung__pairs {
+	const void *keys, *values;
+	uint64_t count;
+	unsigned stride;
+	bool skip_loops;    /* leave out pairs of equal ids */
+	const char *spec;   /* of the file they are from */
+};
+
+typedef int (*rung__pairs_fn)(void *ctx, const struct rung__pairs *pairs);
 
 struct rung__partition {
 	unsigned id_bytes;

@@ -1,40 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sources: arrays in .npy, .npz and raw files. Read by pread, never mapped: a file that shrinks is an error, not a signal. */
+/* Opening a source: which format a spec names, and the formats that need no file of their own. */
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "file/file.h"
 #include "base/base.h"
 #include "source/npy.h"
-#include "source/source_place.h"
+#include "source/source.h"
 #include "source/source_private.h"
 
 #define RAW_USAGE "raw:FILE,DTYPE,DIM[xDIM][,OFFSET]"
-
-int rung__source_open_file(struct rung_source *src, const char *path, size_t path_len, uint64_t *bytes_out)
-{
-	struct stat st;
-
-	src->path = rung__format("%.*s", (int)path_len, path);
-	if (!src->path)
-		return rung__fail(RUNG_E_NOMEM, "source '%s'", src->spec);
-	src->fd = open(src->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* no waiting for the writer of a pipe */
-	if (src->fd < 0)
-		return rung__fail_errno(errno, "%s: cannot be opened", src->path);
-	if (fstat(src->fd, &st) < 0)
-		return rung__fail_errno(errno, "%s", src->path);
-	if (!S_ISREG(st.st_mode))
-		return rung__fail(RUNG_E_INVAL,
-				  "%s: is no regular file; give the file itself, copied out of the pipe, device or folder",
-				  src->path);
-	*bytes_out = (uint64_t)st.st_size;
-	return 0;
-}
 
 static int open_npy(struct rung_source *src)
 {
@@ -65,24 +42,6 @@ static int open_npz(struct rung_source *src, const char *colon)
 	if (!colon || colon[1] == '\0')
 		return rung__source_no_member(src);
 	return rung__source_open_member(src, colon + 1, bytes);
-}
-
-bool rung__parse_number(const char **at, char stop, uint64_t *value_out)
-{
-	const char *p = *at;
-	uint64_t value = 0;
-
-	if (*p < '0' || *p > '9')
-		return false;
-	for (; *p >= '0' && *p <= '9'; p++) {
-		if (!rung__mul(value, 10, &value) || !rung__add(value, (uint64_t)(*p - '0'), &value))
-			return false;
-	}
-	if (*p != stop && *p != '\0')
-		return false;
-	*at = p;
-	*value_out = value;
-	return true;
 }
 
 static bool parse_dims(const char *text, struct rung_array_info *info)
@@ -279,6 +238,19 @@ static int open_torch(struct rung_source *src, const char *colon)
 	return rc < 0 ? rc : rung__source_open_torch(src, colon && colon[1] ? colon + 1 : NULL, bytes);
 }
 
+/* The source inside is opened here, so that a format does not need to know the others. */
+static int open_derived(struct rung_source *src,
+			int (*open_it)(struct rung_source *src, struct rung_source *inner))
+{
+	struct rung_source *inner;
+	const char *inner_spec;
+	int rc = rung__source_check_derived(src, &inner_spec);
+
+	if (rc == 0)
+		rc = rung_source_open(inner_spec, &inner);
+	return rc < 0 ? rc : open_it(src, inner);
+}
+
 static int open_any(struct rung_source *src)
 {
 	const struct spec parts = parse_spec(src->spec);
@@ -286,8 +258,8 @@ static int open_any(struct rung_source *src)
 	switch (parts.kind) {
 	case SPEC_RAW: return open_raw(src);
 	case SPEC_RANGE: return rung__source_open_range(src);
-	case SPEC_PAD: return rung__source_open_padded(src);
-	case SPEC_EVERY: return rung__source_open_every(src);
+	case SPEC_PAD: return open_derived(src, rung__source_open_padded);
+	case SPEC_EVERY: return open_derived(src, rung__source_open_every);
 	case SPEC_NPZ: return open_npz(src, parts.colon);
 	case SPEC_TORCH: return open_torch(src, parts.colon);
 	case SPEC_TEXT: return open_text(src);
@@ -360,78 +332,4 @@ int rung_source_open(const char *spec, struct rung_source **src_out)
 	}
 	*src_out = src;
 	return 0;
-}
-
-const struct rung_array_info *rung_source_info(const struct rung_source *src)
-{
-	return &src->info;
-}
-
-const char *rung_source_spec(const struct rung_source *src)
-{
-	return src->spec;
-}
-
-struct rung__source_place rung__source_place(const struct rung_source *src)
-{
-	return (struct rung__source_place){
-		.data = src->data ? src->data + src->data_offset : NULL,
-		.streamed = src->stream != NULL,
-		.fd = src->fd,
-		.path = src->path,
-		.offset = src->data_offset,
-		.memory_bytes =
-			src->data_bytes + (src->stream ? src->stream_ops->memory(src->stream) : 0)
-	};
-}
-
-int rung_source_read_bytes(const struct rung_source *src, uint64_t byte_first, uint64_t byte_count, void *buf)
-{
-	const uint64_t bytes = src->info.row_count * src->info.row_bytes; /* checked against the file when it was opened */
-	int rc;
-
-	if (byte_first > bytes || byte_count > bytes - byte_first)
-		return rung__fail(RUNG_E_INVAL, "%s: %" PRIu64 " bytes from byte %" PRIu64 " on asked for, it has %" PRIu64,
-				  src->spec, byte_count, byte_first, bytes);
-	if (byte_count == 0)
-		return 0;
-	if (src->data) {
-		memcpy(buf, src->data + src->data_offset + byte_first, (size_t)byte_count);
-		return 0;
-	}
-	if (src->stream)
-		return src->stream_ops->read(src->stream, byte_first, byte_count, buf);
-	rc = rung__pread_all(src->fd, src->path, buf, byte_count, src->data_offset + byte_first);
-	return rc < 0 ? rc : rung__source_was_read(src, byte_first, byte_count, buf);
-}
-
-int rung__source_was_read(const struct rung_source *src, uint64_t byte_first, uint64_t byte_count,
-			  const void *bytes)
-{
-	return src->crc ? rung__member_crc_add(src->crc, byte_first, byte_count, bytes) : 0;
-}
-
-int rung_source_read(const struct rung_source *src, uint64_t row_first, uint64_t row_count, void *buf)
-{
-	const struct rung_array_info *info = &src->info;
-
-	if (row_first > info->row_count || row_count > info->row_count - row_first)
-		return rung__fail(RUNG_E_INVAL, "%s: rows %" PRIu64 " to %" PRIu64 " asked for, it has %" PRIu64, src->spec,
-				  row_first, row_first + row_count, info->row_count);
-	return rung_source_read_bytes(src, row_first * info->row_bytes, row_count * info->row_bytes, buf);
-}
-
-void rung_source_close(struct rung_source *src)
-{
-	if (!src)
-		return;
-	if (src->stream)
-		src->stream_ops->close(src->stream);
-	rung__member_crc_close(src->crc);
-	if (src->fd >= 0)
-		close(src->fd);
-	rung__free(src->data);
-	rung__free(src->path);
-	rung__free(src->spec);
-	rung__free(src);
 }

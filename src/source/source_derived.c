@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 #include "source/npy.h"
-#include "source/source_place.h"
+#include "source/source.h"
 #include "source/source_private.h"
 
 struct derived {
@@ -87,28 +87,26 @@ static const struct rung__stream_ops range_ops = { read_range, memory_of, close_
 static const struct rung__stream_ops padded_ops = { read_padded, memory_of, close_derived };
 static const struct rung__stream_ops every_ops = { read_every, memory_of, close_derived };
 
-/* @return NULL with the failure recorded */
-static struct derived *begin(struct rung_source *src, const struct rung__stream_ops *ops)
+/* @param inner  NULL: none; this owns it from here on. @return NULL with the failure recorded */
+static struct derived *begin(struct rung_source *src, const struct rung__stream_ops *ops,
+			     struct rung_source *inner)
 {
 	struct derived *derived = rung__zalloc(sizeof(*derived));
 
-	if (!derived)
+	if (!derived) {
+		rung_source_close(inner);
 		rung__fail(RUNG_E_NOMEM, "source '%s'", src->spec);
+		return NULL;
+	}
+	if (inner) {
+		src->info = inner->info;
+		derived->inner = inner;
+		derived->row_bytes = src->info.row_bytes;
+		derived->inner_bytes = src->info.row_count * src->info.row_bytes;
+	}
 	src->stream = derived;
 	src->stream_ops = ops;
 	return derived;
-}
-
-static int open_inner(struct rung_source *src, const char *spec, struct derived *derived)
-{
-	int rc = rung_source_open(spec, &derived->inner);
-
-	if (rc < 0)
-		return rc;
-	src->info = derived->inner->info;
-	derived->row_bytes = src->info.row_bytes;
-	derived->inner_bytes = src->info.row_count * src->info.row_bytes;
-	return 0;
 }
 
 int rung__source_open_range(struct rung_source *src)
@@ -123,7 +121,7 @@ int rung__source_open_range(struct rung_source *src)
 				  "source '%s': write it as range:FIRST,END, as in range:0,60000 "
 				  "for 0 to 59999",
 				  src->spec);
-	derived = begin(src, &range_ops);
+	derived = begin(src, &range_ops, NULL);
 	if (!derived)
 		return RUNG_E_NOMEM;
 	derived->first = first;
@@ -185,22 +183,55 @@ static bool is_derived(const char *spec)
 	       strncmp(spec, RUNG__EVERY_PREFIX, strlen(RUNG__EVERY_PREFIX)) == 0;
 }
 
-int rung__source_open_padded(struct rung_source *src)
-{
-	uint64_t row_count, bytes;
-	const char *inner = numbers_before_src(src->spec, RUNG__PAD_PREFIX, &row_count, 1);
-	struct derived *derived;
-	int rc;
+enum { PERIOD, FIRST, END, EVERY_NUMBERS };
 
-	if (!inner || is_derived(inner))
+static const char *padded_spec(const char *spec, uint64_t *row_count_out)
+{
+	const char *inner = numbers_before_src(spec, RUNG__PAD_PREFIX, row_count_out, 1);
+
+	return inner && !is_derived(inner) ? inner : NULL;
+}
+
+static const char *every_spec(const char *spec, uint64_t *numbers)
+{
+	const char *inner = numbers_before_src(spec, RUNG__EVERY_PREFIX, numbers, EVERY_NUMBERS);
+
+	if (!inner || is_derived(inner) || numbers[FIRST] >= numbers[END] ||
+	    numbers[END] > numbers[PERIOD])
+		return NULL;
+	return inner;
+}
+
+int rung__source_check_derived(const struct rung_source *src, const char **inner_spec_out)
+{
+	const bool padded = strncmp(src->spec, RUNG__PAD_PREFIX, strlen(RUNG__PAD_PREFIX)) == 0;
+	uint64_t numbers[EVERY_NUMBERS];
+
+	*inner_spec_out =
+		padded ? padded_spec(src->spec, numbers) : every_spec(src->spec, numbers);
+	if (!*inner_spec_out && padded)
 		return rung__fail(
 			RUNG_E_INVAL,
 			"source '%s': write it as pad:ROWS,SRC, as in pad:244160499,node_label.npy",
 			src->spec);
-	derived = begin(src, &padded_ops);
-	rc = derived ? open_inner(src, inner, derived) : RUNG_E_NOMEM;
+	if (!*inner_spec_out)
+		return rung__fail(RUNG_E_INVAL,
+				  "source '%s': write it as every:PERIOD,FIRST,END,SRC, as in "
+				  "every:5,0,3,ids.npy for the first 3 of "
+				  "every 5 rows",
+				  src->spec);
+	return 0;
+}
+
+int rung__source_open_padded(struct rung_source *src, struct rung_source *inner)
+{
+	struct derived *derived = begin(src, &padded_ops, inner);
+	uint64_t row_count, bytes;
+	int rc = derived ? 0 : RUNG_E_NOMEM;
+
+	padded_spec(src->spec, &row_count);
 	if (rc == 0)
-		rc = check_padded(src, derived->inner, row_count);
+		rc = check_padded(src, inner, row_count);
 	if (rc < 0)
 		return rc;
 	src->info.dims[0] = row_count;
@@ -210,25 +241,14 @@ int rung__source_open_padded(struct rung_source *src)
 	return 0;
 }
 
-int rung__source_open_every(struct rung_source *src)
+int rung__source_open_every(struct rung_source *src, struct rung_source *inner)
 {
-	enum { PERIOD, FIRST, END, COUNT };
-	uint64_t numbers[COUNT], rest, bytes;
-	const char *inner = numbers_before_src(src->spec, RUNG__EVERY_PREFIX, numbers, COUNT);
-	struct derived *derived;
-	int rc;
+	struct derived *derived = begin(src, &every_ops, inner);
+	uint64_t numbers[EVERY_NUMBERS], rest, bytes;
 
-	if (!inner || is_derived(inner) || numbers[FIRST] >= numbers[END] ||
-	    numbers[END] > numbers[PERIOD])
-		return rung__fail(RUNG_E_INVAL,
-				  "source '%s': write it as every:PERIOD,FIRST,END,SRC, as in "
-				  "every:5,0,3,ids.npy for the first 3 of "
-				  "every 5 rows",
-				  src->spec);
-	derived = begin(src, &every_ops);
-	rc = derived ? open_inner(src, inner, derived) : RUNG_E_NOMEM;
-	if (rc < 0)
-		return rc;
+	if (!derived)
+		return RUNG_E_NOMEM;
+	every_spec(src->spec, numbers);
 	derived->first = numbers[FIRST];
 	derived->period = numbers[PERIOD];
 	derived->per_period = numbers[END] - numbers[FIRST];

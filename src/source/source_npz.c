@@ -9,7 +9,6 @@
 #include <unistd.h>
 #include <zip.h>
 
-#include "zip/inflate.h"
 #include "base/base.h"
 #include "source/npy.h"
 #include "source/source_made.h"

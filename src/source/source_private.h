@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What a source is made of. Private to io/source*.c. */
+/** What a source is made of. Private to this room. */
 #ifndef RUNG_IO_SOURCE_PRIVATE_H
 #define RUNG_IO_SOURCE_PRIVATE_H
 
 #include <stdbool.h>
 
-#include "zip/member_crc.h"
+#include "zip/zip.h"
 #include "rung/source.h"
 
 /** Bytes that are made as they are read, best from the first to the last. `stream` is the source's
@@ -44,10 +44,14 @@ int rung__source_open_file(struct rung_source *src, const char *path, size_t pat
 /** A decimal number that ends at `stop` or the text's end, where *at is then; false when it is none or too large. */
 bool rung__parse_number(const char **at, char stop, uint64_t *value_out);
 
-/** "range:FIRST,END", "pad:ROWS,SRC" and "every:PERIOD,FIRST,END,SRC". */
+/** "range:FIRST,END", "pad:ROWS,SRC" and "every:PERIOD,FIRST,END,SRC". `inner` is SRC, opened; they
+ * own it, also after a failure. */
 int rung__source_open_range(struct rung_source *src);
-int rung__source_open_padded(struct rung_source *src);
-int rung__source_open_every(struct rung_source *src);
+int rung__source_open_padded(struct rung_source *src, struct rung_source *inner);
+int rung__source_open_every(struct rung_source *src, struct rung_source *inner);
+
+/** Whether the spec of one of the last two is as it should be. @param inner_spec_out  SRC */
+int rung__source_check_derived(const struct rung_source *src, const char **inner_spec_out);
 
 /** Where SRC begins in a spec of the last two; NULL: it is none of them. */
 const char *rung__source_inner_spec(const char *spec);
@@ -66,19 +70,5 @@ int rung__source_open_member(struct rung_source *src, const char *member, uint64
 
 /** RUNG_E_INVAL for a .npz without member, with the members there are. */
 int rung__source_no_member(struct rung_source *src);
-
-/** An entry of a zip file as libzip tells of it. */
-struct rung__zip_entry {
-	const char *name;
-	unsigned method;
-	uint64_t bytes, stored_bytes; /* as they are, and in the file */
-};
-
-/**
- * Where the bytes of entry `idx` of a zip file lie, from its central directory and local header (libzip does not tell).
- * @return false when the entry is not the wanted one, or encrypted, or the directory is not plainly readable: the caller then
- *         reads it through libzip
- */
-bool rung__zip_offset(int fd, uint64_t file_bytes, uint64_t idx, const struct rung__zip_entry *wanted, uint64_t *offset_out);
 
 #endif

@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-#include "edges/edges_internal.h"
-#include "graph/graph_internal.h"
+#include "edges/edges.h"
+#include "graph/graph.h"
 #include "spread/spread_internal.h"
 
 #define BLOCKS_WANTED 16u   /* without a budget */
@@ -209,32 +209,6 @@ static int plan_blocks(struct rung__spread *spread)
 	spread->block_count = RUNG__MIN(count, 2 * blocks_max);   /* more there cannot be: two in a row have more than a block's edges */
 	spread->values_max = spread->block_count * (spread->block_edges + UINT64_C(2) * RUNG__LINE_FLOATS) +
 	                     records / sizeof(*spread->values);
-	return 0;
-}
-
-void rung__spread_give_panel(struct rung__spread *spread)
-{
-	rung__unmap_pages(spread->tiles, spread->tile_bytes);
-	rung__unmap_pages(spread->values, spread->values_max * sizeof(*spread->values));
-	spread->tiles = NULL;
-	spread->values = NULL;
-}
-
-int rung__spread_take_panel(struct rung__spread *spread)
-{
-	const uint64_t tile_bytes = (uint64_t)spread->block_edges * spread->csc.index_bytes;
-
-	spread->tile_bytes = spread->block_count * tile_bytes;
-	spread->tiles = rung__map_pages(spread->tile_bytes);
-	spread->values = rung__map_pages(spread->values_max * sizeof(*spread->values));
-	if (!spread->tiles || !spread->values)
-		return rung__fail(RUNG_E_NOMEM, "score: no memory for %" PRIu64 " blocks of edges: give a smaller budget", spread->block_count);
-	for (uint64_t i = 0; i < spread->block_count; i++) {
-		struct rung__block *block = &spread->blocks[i];
-
-		block->tiles = spread->tiles + i * (tile_bytes / sizeof(*spread->tiles));
-		block->ids = block->tiles;
-	}
 	return 0;
 }
 

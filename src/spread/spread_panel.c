@@ -2,7 +2,8 @@
 /* A panel of blocks: what each edge gives, written block by block, and its addition, bin by bin. */
 #include <string.h>
 
-#include "store/copy.h"
+#include "spread/spread_files.h"
+#include "gather/copy.h"
 #include "spread/spread_internal.h"
 
 #define AHEAD_LINES_MAX 64u   /* of the next tile, fetched while one is added; what is longer the hardware follows */
@@ -181,4 +182,30 @@ void rung__panel_run(struct rung__spread *spread, const struct rung__spread_rule
 				spread->bin_results[bin] = rule->receive(rule->ctx, begin, count, spread->sums + begin);
 		}
 	}
+}
+
+void rung__spread_give_panel(struct rung__spread *spread)
+{
+	rung__unmap_pages(spread->tiles, spread->tile_bytes);
+	rung__unmap_pages(spread->values, spread->values_max * sizeof(*spread->values));
+	spread->tiles = NULL;
+	spread->values = NULL;
+}
+
+int rung__spread_take_panel(struct rung__spread *spread)
+{
+	const uint64_t tile_bytes = (uint64_t)spread->block_edges * spread->csc.index_bytes;
+
+	spread->tile_bytes = spread->block_count * tile_bytes;
+	spread->tiles = rung__map_pages(spread->tile_bytes);
+	spread->values = rung__map_pages(spread->values_max * sizeof(*spread->values));
+	if (!spread->tiles || !spread->values)
+		return rung__fail(RUNG_E_NOMEM, "score: no memory for %" PRIu64 " blocks of edges: give a smaller budget", spread->block_count);
+	for (uint64_t i = 0; i < spread->block_count; i++) {
+		struct rung__block *block = &spread->blocks[i];
+
+		block->tiles = spread->tiles + i * (tile_bytes / sizeof(*spread->tiles));
+		block->ids = block->tiles;
+	}
+	return 0;
 }

@@ -10,9 +10,9 @@
  */
 #include <string.h>
 
-#include "graph/graph_internal.h"
+#include "graph/graph.h"
 #include "sort/lookup.h"
-#include "score/minhash.h"
+#include "spread/minhash.h"
 #include "spread/spread_internal.h"
 
 /* Edges out of a bin that may be mutual. */

@@ -2,7 +2,7 @@
 /* Blocks of edges, and their sorting into tiles: a stable counting sort by bin, of a block that the cache holds. */
 #include <string.h>
 
-#include "score/minhash.h"
+#include "spread/minhash.h"
 #include "spread/spread_internal.h"
 
 void rung__block_cut(const struct rung__spread *spread, uint64_t vertex, uint64_t edge, struct rung__block *block)

@@ -22,7 +22,7 @@
 
 #include "cache/cache.h"
 #include "device/device.h"
-#include "store/gather.h"
+#include "gather/gather.h"
 #include "place/place.h"
 #include "store/pool.h"
 #include "share/segment.h"

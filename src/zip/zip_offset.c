@@ -8,7 +8,7 @@
 
 #include "file/file.h"
 #include "base/base.h"
-#include "source/source_private.h"
+#include "zip/zip_offset.h"
 
 #define END_BYTES           22u
 #define END64_BYTES         56u

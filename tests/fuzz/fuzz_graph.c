@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "edges/edges_internal.h"
+#include "edges/edges.h"
 #include "fuzz.h"
 #include "rung/rung.h"
 

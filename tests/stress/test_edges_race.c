@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "edges/edges_internal.h"
+#include "edges/edges.h"
 
 #define VERTICES 5000u
 #define EDGES 60000u

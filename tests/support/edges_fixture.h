@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "dataset.h"
-#include "edges/edges_internal.h"
+#include "edges/edges.h"
 #include "graphs.h"
 #include "raw_files.h"
 #include "says.h"

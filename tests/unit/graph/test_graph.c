@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Graphs: reading edge lists and columns, what is refused and in which words, turning, joining, dropping repeats. */
-#include "graph/graph_internal.h"
+#include "graph/graph.h"
 #include "graphs.h"
 #include "raw_files.h"
 #include "says.h"

@@ -4,7 +4,7 @@
 
 #include "graphs.h"
 #include "base/base.h"
-#include "score/minhash.h"
+#include "spread/minhash.h"
 #include "rung/rank.h"
 #include "spread/spread.h"
 

@@ -9,7 +9,7 @@
 #include "npz.h"
 #include "rung/rung.h"
 #include "says.h"
-#include "source/source_place.h"
+#include "source/source.h"
 #include "source/source_private.h"
 
 #define ROWS      110000u

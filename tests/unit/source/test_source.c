@@ -11,7 +11,7 @@
 #include "base/base.h"
 #include "npz.h"
 #include "source_fixture.h"
-#include "source/source_place.h"
+#include "source/source.h"
 #include "source/source_private.h"
 
 static char spec[700];

@@ -11,7 +11,7 @@
 #include "base/base.h"
 #include "source_fixture.h"
 #include "source/source_made.h"
-#include "source/source_place.h"
+#include "source/source.h"
 
 static char spec[900];
 

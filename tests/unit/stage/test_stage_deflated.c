@@ -6,7 +6,7 @@
  */
 #include "base/base.h"
 #include "npz.h"
-#include "source/source_place.h"
+#include "source/source.h"
 #include "stage_fixture.h"
 #include "stage/stage_private.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Where the bytes of a source lie, for those who read them past rung_source_read(). Private to rung; src/source/source.c knows. */
-#ifndef RUNG_SOURCE_PLACE_H
-#define RUNG_SOURCE_PLACE_H
+#ifndef RUNG_SOURCE_SOURCE_H
+#define RUNG_SOURCE_SOURCE_H
 
 #include <stdbool.h>
 #include <sys/stat.h>

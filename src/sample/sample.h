@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** The inside of samplers and batches. Private to sampler*.c; kernels/ shares the arithmetic. */
-#ifndef RUNG_SAMPLER_INTERNAL_H
-#define RUNG_SAMPLER_INTERNAL_H
+#ifndef RUNG_SAMPLE_SAMPLE_H
+#define RUNG_SAMPLE_SAMPLE_H
 
 #include "base/base.h"
 #include "rung/sampler.h"

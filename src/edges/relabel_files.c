@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "edges/edges_internal.h"
+#include "edges/edges.h"
 #include "edges/edges_sort.h"
 #include "file/file.h"
 #include "source/npy.h"

@@ -8,8 +8,8 @@
  */
 #include <string.h>
 
-#include "store/copy.h"
-#include "store/gather.h"
+#include "gather/copy.h"
+#include "gather/gather.h"
 
 /* Measured with bench/gather_hits.py: distances of 4 to 16 rows are alike for wide rows, of narrow ones 16 are best. */
 #define AHEAD 16u              /* rows */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/gather.h"
+#include "gather/gather.h"
 
 #define BORDER (UINT64_C(1) << 32)
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Graphs that own their arrays. Private to the core and to staging. */
-#ifndef RUNG_GRAPH_INTERNAL_H
-#define RUNG_GRAPH_INTERNAL_H
+/** Graphs that own their arrays. Private to rung; the face of this room. */
+#ifndef RUNG_GRAPH_GRAPH_H
+#define RUNG_GRAPH_GRAPH_H
 
 #include <string.h>
 
@@ -80,5 +80,10 @@ static inline int rung__progress(rung_progress_fn progress, void *ctx, const cha
 		return rung__fail(RUNG_E_CANCELED, "%s: canceled after %" PRIu64 " of %" PRIu64, stage, done, total);
 	return 0;
 }
+
+/* the rest of what other rooms may use */
+#include "graph/edge_lists.h"
+#include "graph/graph_ids.h"
+#include "graph/relabel.h"
 
 #endif

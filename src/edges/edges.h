@@ -3,13 +3,14 @@
  * Passes over edges that stay in files. Private to rung.
  *
  *   edges.c        opening: in place, or sorted first
+ *   edges_columns.c  in place
  *   edges_pass.c   chunks read ahead by threads, checked, handed out in order
  *   edges_read.c   ids of a file to ids of 4 or 8 bytes, checked
  *   edges_input.c  a graph of any spec as a stream of pairs
  *   edges_sort.c   pairs to columns, through buckets in a temporary file (spool.c, edges_bucket.c, partition.c)
  */
-#ifndef RUNG_EDGES_INTERNAL_H
-#define RUNG_EDGES_INTERNAL_H
+#ifndef RUNG_EDGES_EDGES_H
+#define RUNG_EDGES_EDGES_H
 
 #include "file/direct.h"
 #include "base/base.h"
@@ -108,7 +109,13 @@ struct rung_edges {
 	char *temp_dir;
 };
 
-/** A csc: or csr: read where it lies, its lists as they are. edges.c */
+/** Edges without anything, to be opened. @return NULL with the failure recorded */
+struct rung_edges *rung__edges_create(void);
+
+/** The end of opening: *edges_out are the edges, or they are closed. @return rc */
+int rung__edges_opened(struct rung_edges *edges, int rc, struct rung_edges **edges_out);
+
+/** A csc: or csr: read where it lies, its lists as they are. edges_columns.c */
 int rung__edges_open_columns(const struct rung_graph_opts *opts, uint64_t memory_bytes, uint64_t chunk_bytes,
                              struct rung_edges **edges_out);
 

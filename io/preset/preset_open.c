@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Presets: opening one by its kind. */
+#include <string.h>
+
+#include "base/base.h"
+#include "preset/preset_private.h"
+
+int rung_preset_open(enum rung_preset_kind kind, const char *root, const char *part, unsigned wanted, struct rung_preset **preset_out)
+{
+	static int (*const makers[])(struct rung__preset *) = {
+		[RUNG_PRESET_OGB_PAPERS100M] = rung__preset_papers100m,
+		[RUNG_PRESET_OGB_MAG240M] = rung__preset_mag240m,
+		[RUNG_PRESET_IGB] = rung__preset_igb,
+	};
+	static const char *const names[] = {
+		[RUNG_PRESET_OGB_PAPERS100M] = "ogbn-papers100M", [RUNG_PRESET_OGB_MAG240M] = "MAG240M", [RUNG_PRESET_IGB] = "IGB",
+	};
+	struct rung__preset *p;
+	int rc;
+
+	if (!root || !root[0] || !preset_out || kind < RUNG_PRESET_OGB_PAPERS100M || kind > RUNG_PRESET_IGB)
+		return rung__fail(RUNG_E_INVAL, "rung_preset_open: no folder, or %d is no data set", (int)kind);
+	p = rung__zalloc(sizeof(*p));
+	if (!p)
+		return rung__fail(RUNG_E_NOMEM, "%s", root);
+	*p = (struct rung__preset){ .option = names[kind], .root = root, .part = part, .wanted = wanted };
+	p->made.graphs = p->graphs;
+	p->made.splits = p->splits;
+	rc = makers[kind](p);
+	if (rc < 0) {
+		rung_preset_close(&p->made);
+		return rc;
+	}
+	*preset_out = &p->made;
+	return 0;
+}
+
+void rung_preset_close(struct rung_preset *preset)
+{
+	struct rung__preset *p = (struct rung__preset *)preset;
+
+	if (!p)
+		return;
+	for (size_t i = 0; i < p->text_count; i++)
+		rung__free(p->texts[i]);
+	rung__free(p);
+}

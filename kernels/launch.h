@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The CUDA operations, as C functions: gather and scatter of rows; sampling is in sampler.h. One operation is one .cu file.
+ * The CUDA operations, as C functions: gather and scatter of rows; sampling is in sampler_launch.h. One operation is one .cu file.
  *
  * Both are asynchronous: they put their work on a stream and return. Nothing is allocated, nothing waits, nothing is logged.
  * All pointers inside the structs are addresses the current device can use: its own memory, a peer's, or mapped host memory.

@@ -3,7 +3,7 @@
 #ifndef RUNG_KERNELS_SAMPLER_LAYOUT_H
 #define RUNG_KERNELS_SAMPLER_LAYOUT_H
 
-#include "sampler.h"
+#include "sampler_launch.h"
 
 #define SAMPLE_ALIGN 128u        /* of each part of the workspace: a line */
 #define SCAN_TILE 256u           /* items whose sum is one entry of `sums` */

@@ -14,6 +14,7 @@
 #include <linux/fs.h>
 #include <unistd.h>
 
+#include "registry/registry.h"
 #include "file/block_device.h"
 #include "file/direct.h"
 #include "measure.h"
@@ -82,9 +83,9 @@ static void reader_open(void *ctx, uint32_t rank, uint32_t count, uint64_t passe
 	(void)passes;
 	features.files[0].path = (char *)(uintptr_t)reader->target->file;   /* only looked at */
 	features.files[0].fd = reader->target->fd;
-	keep_error(reader, rung__nvme_tier.open(&args, &reader->tier));
+	keep_error(reader, rung__registry_files()->open(&args, &reader->tier));
 	if (reader->rc == 0)
-		keep_error(reader, rung__nvme_tier.start(reader->tier));
+		keep_error(reader, rung__registry_files()->start(reader->tier));
 	reader->started = reader->rc == 0;
 }
 
@@ -96,9 +97,9 @@ static void reader_close(void *ctx, uint32_t rank, uint32_t count, uint64_t pass
 	(void)count;
 	(void)passes;
 	if (reader->started)
-		rung__nvme_tier.stop(reader->tier);
+		rung__registry_files()->stop(reader->tier);
 	if (reader->tier)
-		rung__nvme_tier.close(reader->tier);
+		rung__registry_files()->close(reader->tier);
 }
 
 static int send(struct reader *reader, uint32_t token)
@@ -111,7 +112,7 @@ static int send(struct reader *reader, uint32_t token)
 		.token = token,
 	};
 
-	return rung__nvme_tier.submit(reader->tier, &fetch);
+	return rung__registry_files()->submit(reader->tier, &fetch);
 }
 
 static int failed(const struct reader *reader, int err)
@@ -135,7 +136,7 @@ static int read_for(struct reader *reader)
 		in_flight += err == 0;
 	}
 	while (in_flight > 0) {
-		const int count = rung__nvme_tier.reap(reader->tier, RUNG__MIN(group, in_flight), WAIT_NS, fetched, DEPTH_MAX);
+		const int count = rung__registry_files()->reap(reader->tier, RUNG__MIN(group, in_flight), WAIT_NS, fetched, DEPTH_MAX);
 		const uint64_t now_ns = rung__now_ns();
 
 		if (count <= 0)   /* what is in flight is lost with the engine, which waits for it when it is closed */
@@ -255,7 +256,7 @@ static int measure_values(struct reader *reader, struct rung__team *team, const 
 	struct rung__geometry geometry;
 	int rc = 0;
 
-	rung__nvme_tier.geometry(reader->tier, &geometry);
+	rung__registry_files()->geometry(reader->tier, &geometry);
 	for (size_t i = 0; (reader->read_bytes = size_at(reader->m, i, geometry.align)) != 0 && rc == 0; i++) {
 		if (comes_earlier(reader->m, i, geometry.align))
 			continue;
@@ -272,7 +273,7 @@ static int measure_open(struct reader *reader, struct rung__team *team, struct r
 {
 	struct rung__engine_state state;
 
-	rung__nvme_tier.engine(reader->tier, &state);
+	rung__registry_files()->engine(reader->tier, &state);
 	like->engine = rung__measure_text(reader->m, "%s", state.name);
 	if (!state.direct)
 		return rung__measure_absent(reader->m, like, group, rung__measure_text(reader->m, "%s: %s", reader->target->file, state.why));

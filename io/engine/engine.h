@@ -53,4 +53,7 @@ extern const struct rung__engine_ops rung__engine_nvme, rung__engine_io_uring_po
 #endif
 extern const struct rung__engine_ops rung__engine_pread;
 
+/** The tier of feature files: an engine for each of them. nvme_tier.c */
+extern const struct rung__tier_ops rung__nvme_tier;
+
 #endif

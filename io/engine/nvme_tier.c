@@ -12,6 +12,7 @@
 
 #include "file/block_device.h"
 #include "file/file.h"
+#include "engine/engine.h"
 #include "engine/gap.h"
 #include "tier/tier_list.h"
 

@@ -2,11 +2,11 @@
 /* Data sets of OGB: ogbn-papers100M, and MAG240M of its large-scale challenge. */
 #include <string.h>
 
+#include "source/source.h"
 #include "base/base.h"
 #include "dataset/manifest.h"
 #include "source/pickle.h"
 #include "preset/preset_private.h"
-#include "source/source_private.h"
 
 /* ---- ogbn-papers100M ---- */
 

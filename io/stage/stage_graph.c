@@ -5,10 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "edges/edges_input.h"
+#include "edges/edges.h"
 #include "graph/graph.h"
 #include "base/base.h"
-#include "graph/relabel.h"
 #include "stage/stage_private.h"
 
 #define EDGES_CHUNKS 12u                 /* of a pass: those read ahead, and what they are read through */

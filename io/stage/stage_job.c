@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "graph/edge_lists.h"
 #include "graph/graph.h"
 #include "base/base.h"
 #include "source/source.h"

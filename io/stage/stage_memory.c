@@ -4,7 +4,7 @@
  * files, and what is always held are arrays with an entry for each vertex.
  */
 #include "base/base.h"
-#include "plan/plan_internal.h"
+#include "layout/layout.h"
 #include "source/source.h"
 #include "stage/stage_private.h"
 

@@ -41,7 +41,7 @@
 #include "rung/stage.h"
 #include "folder/stage_journal.h"
 #include "rows/stage_reads.h"
-#include "tier/tier.h"
+#include "layout/layout.h"
 
 /**
  * The folder. Files are made in OUT.partial, which this process holds locked; it becomes OUT by one rename when it is

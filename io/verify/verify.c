@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "source/npy.h"
-#include "plan/plan_internal.h"
-#include "graph/relabel.h"
+#include "base/base.h"
+#include "graph/graph.h"
 #include "verify/verify_private.h"
 
 struct list {

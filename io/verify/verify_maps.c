@@ -2,7 +2,7 @@
 /* Maps and arrays of the data set that is verified. */
 #include <string.h>
 
-#include "graph/relabel.h"
+#include "graph/graph.h"
 #include "verify/verify_private.h"
 
 int rung__verify_load_maps(struct rung__verify *v)

@@ -18,7 +18,7 @@
 #include "dataset/dataset_private.h"
 #include "base/base.h"
 #include "rows/rows.h"
-#include "tier/tier.h"
+#include "dataset/features.h"
 #include "rung/edges.h"
 #include "verify/verify_pump.h"
 

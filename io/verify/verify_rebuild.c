@@ -19,7 +19,7 @@
 
 #include "file/file.h"
 #include "source/npy.h"
-#include "graph/relabel.h"
+#include "graph/graph.h"
 #include "verify/verify_private.h"
 
 static int no_source(const struct rung__manifest_file *file, const char *option)

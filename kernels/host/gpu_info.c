@@ -319,3 +319,13 @@ int rung__gpu_can_read(int gpu, int peer)
 		rc = cuda_status(cudaDeviceCanAccessPeer(&can, gpu, peer), "asking whether GPUs reach each other");
 	return rc < 0 ? rc : can;
 }
+
+int rung__gpu_check_addresses(int gpu)
+{
+	int same = 0;
+	int rc = cuda_status(cudaDeviceGetAttribute(&same, cudaDevAttrCanUseHostPointerForRegisteredMem, gpu), "asking what a GPU can do");
+
+	if (rc == 0 && !same)
+		rc = rung__fail(RUNG_E_NOSUP, "cuda: GPU %d does not read host memory at the host's addresses: use the CPU device", gpu);
+	return rc;
+}

@@ -7,7 +7,7 @@
 
 #include "host/gpu.h"
 #include "tier/load.h"
-#include "sampler.h"
+#include "sampler_launch.h"
 
 #define LINE_BYTES 128u
 

@@ -158,4 +158,19 @@ static RUNG__ANYWHERE inline uint64_t rung__mix64(uint64_t x)
 #ifdef __cplusplus
 }
 #endif
+
+/* ---- host_memory.c ---- */
+
+/** Host memory that may be taken: MemAvailable, or less when a cgroup says so. `root` is "" or, in tests, a folder with proc/ and sys/. */
+uint64_t rung__host_memory_free(const char *root);
+
+/**
+ * What long work may take unless told otherwise: a quarter of RAM, and no more than three quarters of what may be taken, since what is counted is
+ * not all that is taken.
+ */
+uint64_t rung__host_memory_budget(const char *root);
+
+/** The tightest memory limit of the control groups above this process; UINT64_MAX: none. */
+uint64_t rung__host_memory_limit(const char *root);
+
 #endif

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "plan/plan_internal.h"
+#include "base/base.h"
 
 #define NO_LIMIT (UINT64_C(1) << 62)   /* version 1 writes the most whole pages that 63 bits hold */
 

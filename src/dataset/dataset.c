@@ -12,7 +12,7 @@
 #include "file/file.h"
 #include "base/base.h"
 #include "source/npy.h"
-#include "tier/tier.h"
+#include "layout/layout.h"
 
 #define PARTIAL ".partial"
 

@@ -13,7 +13,7 @@
 #include "dataset/manifest.h"
 #include "dataset/manifest_private.h"
 #include "source/npy.h"
-#include "tier/tier.h"
+#include "layout/layout.h"
 
 bool rung__split_name_ok(const char *name)
 {

@@ -10,7 +10,7 @@
 #include "rung/dataset.h"
 #include "rung/dtype.h"
 #include "rung/sampler.h"
-#include "tier/tier.h"
+#include "layout/layout.h"
 
 #define RUNG__FORMAT_NAME      "rung-dataset"
 #define RUNG__FORMAT_VERSION   1u

@@ -12,7 +12,7 @@
 #include "dataset/manifest.h"
 #include "dataset/manifest_private.h"
 #include "source/npy.h"
-#include "tier/tier.h"
+#include "layout/layout.h"
 
 static int bad_field(const char *path, const char *key)
 {

@@ -3,16 +3,8 @@
 #include <assert.h>
 
 #include "device/device.h"
+#include "registry/registry.h"
 #include "rung_config.h"
-
-/*
- * Without CUDA nothing defines it, so it is NULL; the tests link a simulated one, which serves in either build.
- */
-#if RUNG_HAVE_CUDA
-extern const struct rung__device_ops rung__cuda_device;
-#else
-extern const struct rung__device_ops rung__cuda_device __attribute__((weak));
-#endif
 
 static const char *const names[] = { [RUNG_DEVICE_CPU] = "cpu", [RUNG_DEVICE_CUDA] = "cuda", [RUNG_DEVICE_AUTO] = "auto" };
 
@@ -21,21 +13,9 @@ const char *rung_device_name(enum rung_device device)
 	return (unsigned)device < RUNG__ARRAY_LEN(names) ? names[device] : NULL;
 }
 
-/* Through a pointer, since a compiler takes the address of a name for never NULL. */
-static const struct rung__device_ops *cuda(void)
-{
-#if RUNG_HAVE_CUDA
-	return &rung__cuda_device;
-#else
-	const struct rung__device_ops *volatile ops = &rung__cuda_device;
-
-	return ops;
-#endif
-}
-
 const struct rung__device_ops *rung__device_find(enum rung_device device)
 {
-	const struct rung__device_ops *ops = device == RUNG_DEVICE_CUDA ? cuda() : NULL;
+	const struct rung__device_ops *ops = device == RUNG_DEVICE_CUDA ? rung__registry_cuda() : NULL;
 
 	if (!ops)
 		rung__fail(RUNG_E_NOSUP, "device %s is not built in: %s", rung_device_name(device), RUNG_WHY_CUDA);

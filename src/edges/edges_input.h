@@ -3,7 +3,7 @@
 #ifndef RUNG_EDGES_INPUT_H
 #define RUNG_EDGES_INPUT_H
 
-#include "graph/edge_lists.h"
+#include "graph/graph.h"
 #include "rung/edges.h"
 #include "sort/partition.h"
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "edges/edges.h"
-#include "graph/graph_ids.h"
+#include "graph/graph.h"
 #include "base/thread.h"
 
 #define READERS 3u                    /* reads in flight */

@@ -3,7 +3,7 @@
 #ifndef RUNG_GATHER_H
 #define RUNG_GATHER_H
 
-#include "tier/tier.h"
+#include "layout/layout.h"
 
 /** Rows that are not in the view: the rank and the output row. The tmp arrays are for sorting, the last two refill's. */
 struct rung__misses {

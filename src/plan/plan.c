@@ -28,24 +28,6 @@
 #define SLOTS_OF_CPU 2u          /* for each read in flight: one being copied from */
 #define SLOTS_OF_GPU 16u         /* slots wait for a kernel that copies many at once */
 
-static uint64_t gcd(uint64_t a, uint64_t b)
-{
-	while (b) {
-		uint64_t rest = a % b;
-
-		a = b;
-		b = rest;
-	}
-	return a;
-}
-
-uint64_t rung__row_span(uint64_t row_bytes, uint64_t row_stride, uint64_t data_offset, uint32_t align)
-{
-	uint64_t step = gcd(gcd(row_stride, data_offset), align);
-
-	return rung__align_up(align - step + row_bytes, align);
-}
-
 /*
  * Slots of a size that lets rows share reads, when the budget has room for one per read in flight; else one row each. What tells where rows
  * lie comes first.

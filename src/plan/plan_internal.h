@@ -55,6 +55,11 @@ int rung__plan_place_memory(struct rung_plan *plan, const struct rung_plan_opts 
 /** What the plan takes of a profile that is whole. Needs what is known of the features, no tiers. */
 void rung__plan_choose(const struct rung_plan *plan, const struct rung_profile *profile, struct rung_choice *choice_out);
 
+/* ---- plan_list.c ---- */
+
+/** What is placed of host memory. */
+struct rung__placed rung__plan_placed(const struct rung_plan *plan);
+
 /** Take one of plan->spreads. @return 0 or RUNG_E_NOMEM, and then nothing has changed */
 int rung__plan_spread(struct rung_plan *plan, unsigned idx);
 
@@ -81,20 +86,5 @@ int rung__host_spread_choose(struct rung_plan *plan, const double ns[2], struct 
 
 /** Choose device and GPUs. @param gpu_bytes_out  the budget of each GPU, 0 on the CPU */
 int rung__plan_choose_device(struct rung_plan *plan, const struct rung_plan_opts *opts, uint64_t *gpu_bytes_out);
-
-/** Most bytes that the aligned read of one row takes: rows begin at multiples of gcd(stride, align) into a block. */
-uint64_t rung__row_span(uint64_t row_bytes, uint64_t row_stride, uint64_t data_offset, uint32_t align);
-
-/** Host memory that may be taken: MemAvailable, or less when a cgroup says so. `root` is "" or, in tests, a folder with proc/ and sys/. */
-uint64_t rung__host_memory_free(const char *root);
-
-/**
- * What long work may take unless told otherwise: a quarter of RAM, and no more than three quarters of what may be taken, since what is counted is
- * not all that is taken.
- */
-uint64_t rung__host_memory_budget(const char *root);
-
-/** The tightest memory limit of the control groups above this process; UINT64_MAX: none. */
-uint64_t rung__host_memory_limit(const char *root);
 
 #endif

@@ -135,23 +135,9 @@ static void place_frames(struct rung__places *places, const struct rung__placed 
 		rung__placement_decide(rooms, &near, sizes->frames_bytes, &places->frames);
 }
 
-static struct rung__placed sizes_of(const struct rung_plan *plan)
-{
-	const struct rung_plan_tier *host = &plan->tiers[RUNG__TIER_HOST];
-
-	return (struct rung__placed){
-		.rank_first = host->rank_first,
-		.row_count = host->row_count,
-		.row_stride = plan->row_stride,
-		.slots_bytes = plan->slots.slot_count / plan->file_count * plan->slots.slot_bytes,
-		.frames_bytes = rung__align_up(plan->cache.row_count * plan->cache.frame_bytes, RUNG__PAGE_BYTES),
-		.file_count = plan->slots.slot_count ? plan->file_count : 0,
-	};
-}
-
 int rung__plan_place_memory(struct rung_plan *plan, const struct rung_plan_opts *opts, const struct rung_topology *topology)
 {
-	struct rung__placed sizes = sizes_of(plan);
+	struct rung__placed sizes = rung__plan_placed(plan);
 	struct rung__rooms rooms;
 	int rc = 0;
 
@@ -164,31 +150,6 @@ int rung__plan_place_memory(struct rung_plan *plan, const struct rung_plan_opts 
 	if (plan->has_choice)
 		rung__host_spread_say(plan, &plan->choice);
 	return rc == 0 ? rung__places_list(&plan->places, &sizes, &plan->place_list, &plan->place_count) : rc;
-}
-
-int rung__plan_spread(struct rung_plan *plan, unsigned idx)
-{
-	const struct rung__placement before = plan->places.host;
-	struct rung__placed sizes = sizes_of(plan);
-	struct rung_place *list;
-	size_t count;
-	int rc;
-
-	plan->places.host = plan->spreads[idx];
-	rc = rung__places_list(&plan->places, &sizes, &list, &count);
-	if (rc < 0) {
-		plan->places.host = before;
-		return rc;
-	}
-	rung__free(plan->place_list);
-	plan->place_list = list;
-	plan->place_count = count;
-	return 0;
-}
-
-const struct rung_place *rung_plan_place(const struct rung_plan *plan, size_t idx)
-{
-	return idx < plan->place_count ? &plan->place_list[idx] : NULL;
 }
 
 const char *rung_plan_place_why(const struct rung_plan *plan)

@@ -8,6 +8,11 @@
 
 #include "rung/source.h"
 
+/* specs of arrays that are computed as they are read */
+#define RUNG__RANGE_PREFIX "range:"
+#define RUNG__PAD_PREFIX   "pad:"
+#define RUNG__EVERY_PREFIX "every:"
+
 struct rung__source_place {
 	const unsigned char *data;   /* all of the array in memory (a small deflated member), else NULL */
 	bool streamed; /* made as it is read: only by rung_source_read(), and best from the first

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "zip/zip.h"
-#include "rung/source.h"
+#include "source/source.h"
 
 /** Bytes that are made as they are read, best from the first to the last. `stream` is the source's
  * own. */
@@ -36,10 +36,6 @@ struct rung_source {
 
 /** Open a regular file as src->fd, under its own name src->path. */
 int rung__source_open_file(struct rung_source *src, const char *path, size_t path_len, uint64_t *bytes_out);
-
-#define RUNG__RANGE_PREFIX "range:"
-#define RUNG__PAD_PREFIX   "pad:"
-#define RUNG__EVERY_PREFIX "every:"
 
 /** A decimal number that ends at `stop` or the text's end, where *at is then; false when it is none or too large. */
 bool rung__parse_number(const char **at, char stop, uint64_t *value_out);

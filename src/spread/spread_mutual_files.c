@@ -8,9 +8,8 @@
  */
 #include <string.h>
 
-#include "graph/edge_lists.h"
-#include "edges/edges.h"
 #include "graph/graph.h"
+#include "edges/edges.h"
 #include "sort/lookup.h"
 #include "spread/spread_files.h"
 #include "spread/spread_internal.h"

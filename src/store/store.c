@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "registry/registry.h"
 #include "plan/plan_internal.h"
 #include "share/share.h"
 #include "base/thread.h"
@@ -387,7 +388,7 @@ int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan 
 int rung_store_open(const struct rung_dataset *ds, const struct rung_plan *plan, const struct rung_store_opts *opts,
                     struct rung_store **store_out)
 {
-	return rung__store_open_over(ds, plan, opts, &rung__nvme_tier, store_out);
+	return rung__store_open_over(ds, plan, opts, rung__registry_files(), store_out);
 }
 
 /* Gathers that were put before they had run, or never. */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "tier/load.h"
-#include "plan/plan_internal.h"
+#include "registry/registry.h"
 #include "sort/radix.h"
 
 #define DEPTH 64u                    /* reads in flight */
@@ -86,13 +86,13 @@ static int start(struct rung__scattered *s)
 	args.pool = s->pool;
 	args.pool_bytes = args.probe_bytes = (uint64_t)s->depth * s->slot_bytes;
 	args.token_count = args.queue_depth = s->depth;
-	rc = rung__nvme_tier.open(&args, &s->tier);
+	rc = rung__registry_files()->open(&args, &s->tier);
 	if (rc == 0)
-		rc = rung__nvme_tier.start(s->tier);
+		rc = rung__registry_files()->start(s->tier);
 	if (rc < 0)
 		return rc;
 	s->started = true;
-	rung__nvme_tier.geometry(s->tier, &s->geometry);
+	rung__registry_files()->geometry(s->tier, &s->geometry);
 	s->read_bytes_max = RUNG__MIN(s->slot_bytes, RUNG__MAX(s->geometry.read_bytes_max, s->geometry.align));
 	return 0;
 }
@@ -119,9 +119,9 @@ void rung__scattered_close(struct rung__scattered *s)
 	if (!s)
 		return;
 	if (s->started)
-		rung__nvme_tier.stop(s->tier);
+		rung__registry_files()->stop(s->tier);
 	if (s->tier)
-		rung__nvme_tier.close(s->tier);
+		rung__registry_files()->close(s->tier);
 	rung__unmap_pages(s->pool, (uint64_t)s->depth * s->slot_bytes);
 	rung__free(s->reads);
 	rung__free(s->fetched);
@@ -150,7 +150,7 @@ static int send(const struct rung__scattered *s, uint32_t token)
 		.bytes = read->bytes - read->done,
 		.token = token,
 	};
-	int rc = rung__nvme_tier.submit(s->tier, &fetch);
+	int rc = rung__registry_files()->submit(s->tier, &fetch);
 
 	return rc == 0 ? 0 : rung__fail_errno(-rc, "%s: reading at offset %" PRIu64, s->geometry.path, fetch.offset);
 }
@@ -212,7 +212,7 @@ static int take(struct rung__scattered *s, const struct rung__fetched *fetched, 
 /* Wait for some. @return how many are over, or a failure, the first of them; in_flight counts down in both cases */
 static int reap(struct rung__scattered *s, uint32_t *in_flight, bool failed, unsigned char *to)
 {
-	int count = rung__nvme_tier.reap(s->tier, 1, REAP_NS, s->fetched, s->depth), failure = 0;
+	int count = rung__registry_files()->reap(s->tier, 1, REAP_NS, s->fetched, s->depth), failure = 0;
 
 	if (count < 0) {
 		*in_flight = 0;   /* the tier says nothing more of them */

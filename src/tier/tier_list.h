@@ -24,6 +24,6 @@ static inline unsigned rung__first_tier(bool gpu)
 	return gpu ? RUNG__TIER_GPU : RUNG__TIER_HOST;
 }
 
-extern const struct rung__tier_ops rung__host_tier, rung__nvme_tier;   /* the others are a device's own memory: device.h */
+extern const struct rung__tier_ops rung__host_tier;   /* "nvme": registry.h; the others are a device's own memory: device.h */
 
 #endif

@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "plan/plan_internal.h"
+#include "base/base.h"
 #include "topology/topology_private.h"
 
 /* CPUs of the machine, and what of it this process may use: the kernel has its affinity and all cpusets above it in one file. */

@@ -12,7 +12,7 @@
 #include "base/base.h"
 #include "dataset/manifest.h"
 #include "source/npy.h"
-#include "tier/tier.h"
+#include "layout/layout.h"
 
 #define PATH_BYTES 4096
 

@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 
+#include "engine/engine.h"
 #include "tier/tier_list.h"
 
 enum support_fault_kind {

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/engine.h"
 #include "dataset.h"
 #include "rung_config.h"
 #include "store_fixture.h"

@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "../../../kernels/sampler.h"
+#include "../../../kernels/sampler_launch.h"
 
 Test(kernels, blocks_are_counted_or_the_missing_gpu_is_named)
 {

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include "engine/engine.h"
 #include "dataset.h"
 #include "machine.h"
 #include "store_fixture.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a dataset's rows lie. */
+/* Opening the files that hold the rows of a data set. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "file/file.h"
-#include "tier/tier.h"
+#include "dataset/features.h"
 
 static const struct rung_dataset_file *find(const struct rung_dataset *ds, const char *name)
 {

@@ -62,16 +62,6 @@ static int check_args(const struct rung__device_args *args)
 	return 0;
 }
 
-int rung__gpu_check_addresses(int gpu)
-{
-	int same = 0;
-	int rc = cuda_status(cudaDeviceGetAttribute(&same, cudaDevAttrCanUseHostPointerForRegisteredMem, gpu), "asking what a GPU can do");
-
-	if (rc == 0 && !same)
-		rc = rung__fail(RUNG_E_NOSUP, "cuda: GPU %d does not read host memory at the host's addresses: use the CPU device", gpu);
-	return rc;
-}
-
 static int open_streams(struct rung__device *device)
 {
 	int rc = rung__gpu_stream_open(device, &device->stream);

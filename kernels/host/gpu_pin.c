@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Registering host memory with CUDA, in pieces. */
+#include "host/gpu.h"
+
+static void unregister(unsigned char *memory, uint64_t bytes)
+{
+	for (uint64_t at = 0; at < bytes; at += RUNG__REGISTER_BYTES)
+		(void)cudaHostUnregister(memory + at);
+	(void)cudaGetLastError();
+}
+
+static int register_all(const char *what, unsigned char *memory, uint64_t bytes, unsigned flags)
+{
+	for (uint64_t at = 0; at < bytes; at += RUNG__REGISTER_BYTES) {
+		uint64_t part = RUNG__MIN(RUNG__REGISTER_BYTES, bytes - at);
+		cudaError_t err = cudaHostRegister(memory + at, (size_t)part, flags);
+
+		if (err != cudaSuccess) {
+			(void)cudaGetLastError();
+			unregister(memory, at);
+			if ((flags & cudaHostRegisterReadOnly) && err == cudaErrorNotSupported)
+				return rung__fail(RUNG_E_NOSUP, "cuda: registering %s: this GPU or driver does not take memory that is read-only, "
+				                  "as shared stores have it: open the store without share_path", what);
+			return rung__fail(cuda_status_of(err), "cuda: registering %s: %" PRIu64 " of %" PRIu64 " bytes were pinned, then: %s (%s): "
+			                  "give a smaller host budget, or raise the limit of locked memory", what, at, bytes,
+			                  cudaGetErrorString(err), cudaGetErrorName(err));
+		}
+	}
+	return 0;
+}
+
+int rung__gpu_pin(struct rung__device *device, const char *what, void *memory, uint64_t bytes, bool sealed)
+{
+	unsigned flags = cudaHostRegisterPortable | cudaHostRegisterMapped | (sealed ? cudaHostRegisterReadOnly : 0u);
+	struct gpu_pin *pin = rung__zalloc(sizeof(*pin));
+	int before, rc;
+
+	if (!pin)
+		return rung__fail(RUNG_E_NOMEM, "cuda: out of memory");
+	rc = rung__gpu_enter(device->gpu, &before);
+	if (rc == 0) {
+		rc = register_all(what, memory, bytes, flags);
+		rung__gpu_leave(before);
+	}
+	if (rc < 0) {
+		rung__free(pin);
+		return rc;
+	}
+	pthread_mutex_lock(&device->pins_lock);
+	*pin = (struct gpu_pin){ device->pins, memory, bytes };
+	device->pins = pin;
+	pthread_mutex_unlock(&device->pins_lock);
+	return 0;
+}
+
+void rung__gpu_unpin(struct rung__device *device, void *memory)
+{
+	struct gpu_pin **link = &device->pins;
+	struct gpu_pin *pin;
+	int before;
+
+	pthread_mutex_lock(&device->pins_lock);
+	while (*link && (*link)->memory != memory)
+		link = &(*link)->next;
+	pin = *link;
+	if (pin)
+		*link = pin->next;
+	pthread_mutex_unlock(&device->pins_lock);
+	if (!pin)
+		return;
+	(void)rung__gpu_enter(device->gpu, &before);
+	if (before != RUNG__GPU_EXITING)
+		unregister(pin->memory, pin->bytes);
+	rung__gpu_leave(before);
+	rung__free(pin);
+}

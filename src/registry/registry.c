@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tables of functions that io/ and kernels/ provide. */
+#include <stddef.h>
+
+#include "registry/registry.h"
+#include "rung_config.h"
+
+extern const struct rung__tier_ops rung__nvme_tier;
+
+/*
+ * Without CUDA nothing defines it, so it is NULL; the tests link a simulated one, which serves in
+ * either build.
+ */
+#if RUNG_HAVE_CUDA
+extern const struct rung__device_ops rung__cuda_device;
+#else
+extern const struct rung__device_ops rung__cuda_device __attribute__((weak));
+#endif
+
+const struct rung__tier_ops *rung__registry_files(void)
+{
+	return &rung__nvme_tier;
+}
+
+/* Through a pointer, since a compiler takes the address of a name for never NULL. */
+const struct rung__device_ops *rung__registry_cuda(void)
+{
+#if RUNG_HAVE_CUDA
+	return &rung__cuda_device;
+#else
+	const struct rung__device_ops *volatile ops = &rung__cuda_device;
+
+	return ops;
+#endif
+}

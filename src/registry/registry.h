@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The parts outside src/ that the core calls, each a table of functions. registry.c is the only
+ * file of src/ that names something of io/ or kernels/. Private to rung.
+ */
+#ifndef RUNG_REGISTRY_REGISTRY_H
+#define RUNG_REGISTRY_REGISTRY_H
+
+struct rung__device_ops;
+struct rung__tier_ops;
+
+/** The tier of feature files. */
+const struct rung__tier_ops *rung__registry_files(void);
+
+/** The device "cuda". NULL: it is not built in. */
+const struct rung__device_ops *rung__registry_cuda(void);
+
+#endif

@@ -20,7 +20,7 @@
 #include <stddef.h>
 
 #include "rung/loader.h"
-#include "store/store_internal.h"
+#include "store/store.h"
 
 #define RUNG__FEED_HELD 2u   /* batches of a caller that puts one only after it has got the next: so many more are kept for use again */
 

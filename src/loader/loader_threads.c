@@ -195,11 +195,11 @@ static int submit(struct rung_loader *loader, const struct rung_ids *ids,
 	int rc;
 
 	if (ids->count > loader->store->opts.batch_rows_max)
-		return rung__gather(loader->store, ids, handed->rows, 0, loader->stream);
+		return rung__gather_stream(loader->store, ids, handed->rows, 0, loader->stream);
 	rc = rung_gather_submit(loader->store, ids, handed->rows, 0, loader->stream,
 	                        &handed->request);
 	return rc == RUNG_E_AGAIN
-	               ? rung__gather(loader->store, ids, handed->rows, 0, loader->stream)
+	               ? rung__gather_stream(loader->store, ids, handed->rows, 0, loader->stream)
 	               : rc;
 }
 

@@ -14,7 +14,7 @@
 #include "file/block_device.h"
 #include "cache/cache.h"
 #include "file/file.h"
-#include "plan/plan_internal.h"
+#include "plan/plan.h"
 #include "plan/profile_rates.h"
 
 #define CACHE_SHARE 8u           /* the cold-row cache takes this part of the budget unless told otherwise */

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "plan/plan_internal.h"
+#include "plan/plan.h"
 #include "plan/profile_rates.h"
 #include "rung/store.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "plan/plan_internal.h"
+#include "plan/plan.h"
 
 #define SPARE_DEFAULT (1ull << 30)
 

@@ -15,7 +15,7 @@
  */
 #include <string.h>
 
-#include "plan/plan_internal.h"
+#include "plan/plan.h"
 #include "plan/profile_rates.h"
 #include "sort/radix.h"
 #include "rung/store.h"

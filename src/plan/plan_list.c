@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the memory of a plan goes, as a list for users. */
-#include "plan/plan_internal.h"
+#include "plan/plan.h"
 
 struct rung__placed rung__plan_placed(const struct rung_plan *plan)
 {

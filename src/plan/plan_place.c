@@ -3,7 +3,7 @@
  * The plan's NUMA nodes. Slots and frames are decided first: they are few, and each is wanted at its drive. Rows take what is left, the hottest at
  * those who read them.
  */
-#include "plan/plan_internal.h"
+#include "plan/plan.h"
 
 static int check_node(const struct rung_topology *topology, uint32_t node)
 {

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "plan/plan_internal.h"
+#include "plan/plan.h"
 
 #define BATCHES_DEFAULT 32u
 

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "plan/plan_internal.h"
+#include "plan/plan.h"
 #include "plan/profile_rates.h"
 
 /* A pair of nodes that was not measured is as good as the best that was: figures are not made up. @return 0: none of all cores was */

@@ -72,7 +72,7 @@ static bool read_next(struct rung__refill *refill, struct rung__part *part)
 		return true;
 	}
 	wait_ns = refill->now_ns - part->request->submit_ns;
-	rung__add_own(&refill->counters.stages[RUNG_STAGE_QUEUE][rung__bucket(wait_ns)], 1);
+	rung__add_own(&refill->counters.stages[RUNG_STAGE_QUEUE][rung__latency_bucket(wait_ns)], 1);
 	rung__read_send(refill, token);
 	return true;
 }
@@ -148,10 +148,10 @@ static void await_work(struct rung__refill *refill)
 {
 	struct timespec until = rung__deadline(refill->elsewhere ? ELSEWHERE_NS : SLOW_NS);
 
-	while (!refill->queue_head && refill->returned_count == 0 && is_idle(refill) && (!refill->over || refill->in_flight > 0)) {
+	while (!refill->box.queue_head && refill->box.returned_count == 0 && is_idle(refill) && (!refill->box.over || refill->in_flight > 0)) {
 		if (!refill->elsewhere && refill->in_flight == 0)
-			pthread_cond_wait(&refill->wake, &refill->lock);
-		else if (pthread_cond_timedwait(&refill->wake, &refill->lock, &until) == ETIMEDOUT)
+			pthread_cond_wait(&refill->box.wake, &refill->box.lock);
+		else if (pthread_cond_timedwait(&refill->box.wake, &refill->box.lock, &until) == ETIMEDOUT)
 			return;
 	}
 }
@@ -166,24 +166,24 @@ static bool take_queue(struct rung__refill *refill)
 	uint32_t returned;
 	bool over;
 
-	pthread_mutex_lock(&refill->lock);
+	pthread_mutex_lock(&refill->box.lock);
 	await_work(refill);
-	returned = refill->returned_count;
+	returned = refill->box.returned_count;
 	if (returned > 0)
-		memcpy(refill->taken_back, refill->returned, returned * sizeof(*refill->returned));
-	refill->returned_count = 0;
-	head = refill->queue_head;
+		memcpy(refill->taken_back, refill->box.returned, returned * sizeof(*refill->box.returned));
+	refill->box.returned_count = 0;
+	head = refill->box.queue_head;
 	if (head) {
 		if (refill->issuing)
 			refill->issuing_tail->next = head;
 		else
 			refill->issuing = head;
-		refill->issuing_tail = refill->queue_tail;
-		refill->queue_head = refill->queue_tail = NULL;
+		refill->issuing_tail = refill->box.queue_tail;
+		refill->box.queue_head = refill->box.queue_tail = NULL;
 	}
-	refill->stop = refill->closing;
-	over = refill->over;
-	pthread_mutex_unlock(&refill->lock);
+	refill->stop = refill->box.closing;
+	over = refill->box.over;
+	pthread_mutex_unlock(&refill->box.lock);
 	take_back_slots(refill, returned);
 	return over;
 }
@@ -340,13 +340,13 @@ static void *refill_main(void *ctx)
 	struct rung__refill *refill = ctx;
 	int rc = begin(refill);
 
-	pthread_mutex_lock(&refill->lock);
+	pthread_mutex_lock(&refill->box.lock);
 	refill->started = true;
 	refill->start_status = rc;
 	if (rc < 0)
 		snprintf(refill->start_error, sizeof(refill->start_error), "%s", rung_last_error());
-	pthread_cond_signal(&refill->wake);
-	pthread_mutex_unlock(&refill->lock);
+	pthread_cond_signal(&refill->box.wake);
+	pthread_mutex_unlock(&refill->box.lock);
 	if (rc == 0) {
 		run(refill);
 		refill->ops->stop(refill->tier);
@@ -364,10 +364,10 @@ static int create_thread(struct rung__refill *refill)
 
 static int await_start(struct rung__refill *refill)
 {
-	pthread_mutex_lock(&refill->lock);
+	pthread_mutex_lock(&refill->box.lock);
 	while (!refill->started)
-		pthread_cond_wait(&refill->wake, &refill->lock);
-	pthread_mutex_unlock(&refill->lock);
+		pthread_cond_wait(&refill->box.wake, &refill->box.lock);
+	pthread_mutex_unlock(&refill->box.lock);
 	if (refill->start_status == 0)
 		return 0;
 	pthread_join(refill->thread, NULL);
@@ -379,9 +379,7 @@ static void free_refill(struct rung__refill *refill)
 	if (refill->tier)
 		refill->ops->close(refill->tier);
 	rung__end_fini(&refill->end);
-	pthread_cond_destroy(&refill->wake);
-	pthread_mutex_destroy(&refill->lock);
-	rung__free(refill->returned);
+	rung__refill_box_fini(&refill->box);
 	rung__free(refill->taken_back);
 	rung__free(refill->parcels);
 	rung__free(refill->slot_next);
@@ -401,9 +399,9 @@ static int take_memory(struct rung__refill *refill)
 	refill->slot_next = rung__malloc_array(count, sizeof(*refill->slot_next));
 	refill->parcels = rung__malloc_array(count, sizeof(*refill->parcels));
 	refill->taken_back = rung__malloc_array(count, sizeof(*refill->taken_back));
-	refill->returned = rung__malloc_array(count, sizeof(*refill->returned));
+	refill->box.returned = rung__malloc_array(count, sizeof(*refill->box.returned));
 	if (!refill->reads || !refill->free_tokens || !refill->fetched || !refill->slot_next || !refill->parcels || !refill->taken_back ||
-	    !refill->returned)
+	    !refill->box.returned)
 		return rung__fail(RUNG_E_NOMEM, "store: no memory for %u staging slots", refill->slot_count);
 	for (uint32_t i = 0; i < refill->slot_count; i++)
 		refill->free_tokens[refill->free_count++] = refill->slot_count - 1 - i;
@@ -436,8 +434,7 @@ int rung__refill_start(struct rung_store *store, uint32_t file_idx, const struct
 	refill->device = store->device != NULL;
 	refill->timeout_ns = timeout_ms * 1000000ull;
 	refill->tick_ns = RUNG__MIN(TICK_NS_MAX, refill->timeout_ns / 4);
-	pthread_mutex_init(&refill->lock, NULL);
-	rung__cond_init(&refill->wake);
+	rung__refill_box_init(&refill->box);
 	rung__end_init(&refill->end);
 	rc = take_memory(refill);
 	if (rc < 0)
@@ -457,6 +454,7 @@ int rung__refill_start(struct rung_store *store, uint32_t file_idx, const struct
 	if (rc < 0)
 		goto free_all;
 	store->refills[file_idx] = refill;
+	store->refill_boxes[file_idx] = &refill->box;
 	return 0;
 free_all:
 	free_refill(refill);
@@ -466,42 +464,6 @@ free_all:
 int rung__refill_node(const struct rung__refill *refill)
 {
 	return refill->cpu_node;
-}
-
-void rung__refill_queue(struct rung__refill *refill, struct rung__part *part)
-{
-	part->next = NULL;
-	pthread_mutex_lock(&refill->lock);
-	if (refill->queue_tail)
-		refill->queue_tail->next = part;
-	else
-		refill->queue_head = part;
-	refill->queue_tail = part;
-	pthread_cond_signal(&refill->wake);
-	pthread_mutex_unlock(&refill->lock);
-}
-
-void rung__refill_may_copy(struct rung__refill *refill)
-{
-	pthread_mutex_lock(&refill->lock);
-	pthread_cond_signal(&refill->wake);
-	pthread_mutex_unlock(&refill->lock);
-}
-
-void rung__refill_return(struct rung__refill *refill, uint32_t slot_head)
-{
-	pthread_mutex_lock(&refill->lock);
-	refill->returned[refill->returned_count++] = slot_head;   /* chains are disjoint: at most one a slot */
-	pthread_cond_signal(&refill->wake);
-	pthread_mutex_unlock(&refill->lock);
-}
-
-void rung__refill_cancel(struct rung__refill *refill)
-{
-	pthread_mutex_lock(&refill->lock);
-	refill->closing = true;
-	pthread_cond_signal(&refill->wake);
-	pthread_mutex_unlock(&refill->lock);
 }
 
 /*
@@ -529,10 +491,10 @@ int rung__refill_stop(struct rung__refill *refill)
 	struct rung_store *store = refill->store;
 	const uint64_t wait_ns = refill->timeout_ns * STOP_TIMEOUTS + STOP_SPARE_NS;
 
-	pthread_mutex_lock(&refill->lock);
-	refill->over = true;
-	pthread_cond_signal(&refill->wake);
-	pthread_mutex_unlock(&refill->lock);
+	pthread_mutex_lock(&refill->box.lock);
+	refill->box.over = true;
+	pthread_cond_signal(&refill->box.wake);
+	pthread_mutex_unlock(&refill->box.lock);
 	if (!rung__end_join(&refill->end, refill->thread, wait_ns))
 		return not_ended(refill, wait_ns);
 	if (refill->lost)   /* the kernel may still write to the pool: it stays */

@@ -12,7 +12,7 @@
 #ifndef RUNG_REFILL_INTERNAL_H
 #define RUNG_REFILL_INTERNAL_H
 
-#include "store/store_internal.h"
+#include "refill/refill.h"
 #include "base/thread.h"
 
 /* misses.frames of a node: the cache's frame for its row, or RUNG__CACHE_NONE. */
@@ -102,13 +102,8 @@ struct rung__refill {
 	   of reads in flight then */
 	_Atomic uint64_t seen_ns;
 	_Atomic uint32_t seen_reads;
-	pthread_mutex_t lock;            /* of what follows */
-	pthread_cond_t wake;
-	struct rung__part *queue_head, *queue_tail;
-	uint32_t *returned;              /* [slot_count] device: heads of slots that have been copied from */
-	uint32_t returned_count;
-	bool closing;                    /* set by rung__refill_cancel() */
-	bool over;                       /* nothing more will be queued or returned */
+	struct rung__refill_box box;
+	/* under box.lock */
 	bool started;
 	int start_status;
 	char start_error[RUNG__ERROR_BYTES];

@@ -40,14 +40,14 @@ static void count_read(struct rung__refill *refill, const struct rung__read *rea
 	rung__add_own(&counters->device_read_bytes, read->bytes);
 	if (read->rows > 1)
 		rung__add_own(&counters->merged_rows, read->rows);
-	rung__add_own(&counters->stages[RUNG_STAGE_DEVICE][rung__bucket(read->seen_ns - read->sent_ns)], 1);
+	rung__add_own(&counters->stages[RUNG_STAGE_DEVICE][rung__latency_bucket(read->seen_ns - read->sent_ns)], 1);
 }
 
 static void count_copy(struct rung__refill *refill, const struct rung__read *read)
 {
 	uint64_t now_ns = rung__now_ns();
 
-	rung__add_own(&refill->counters.stages[RUNG_STAGE_COPY][rung__bucket(now_ns - read->seen_ns)], 1);
+	rung__add_own(&refill->counters.stages[RUNG_STAGE_COPY][rung__latency_bucket(now_ns - read->seen_ns)], 1);
 	refill->now_ns = now_ns;
 }
 

@@ -239,7 +239,7 @@ void rung__parcel_send(struct rung__refill *refill, struct rung__part *part, boo
 	part->parcel_first = part->placed;
 	part->held_head = RUNG__SLOT_NONE;
 	part->held_count = 0;
-	rung__handoff_take(refill->store->handoff, parcel);
+	rung__handoff_take(refill->store, parcel);
 }
 
 void rung__parts_settle(struct rung__refill *refill)

@@ -21,7 +21,7 @@
 #include <limits.h>
 #include <sys/un.h>
 
-#include "store/store_internal.h"
+#include "state/state.h"
 
 #define RUNG__SHARE_MAGIC "rungshr"        /* with its NUL: 8 bytes */
 #define RUNG__SHARE_VERSION 7u   /* of what follows, and of what the descriptors are */

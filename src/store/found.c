@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <stdio.h>
 
-#include "store/store_internal.h"
+#include "store/store.h"
 
 static void fail_bad_id(struct rung_request *request, const struct rung__found *found)
 {

@@ -3,9 +3,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "plan/plan_internal.h"
+#include "plan/plan.h"
 #include "rung/gpu_sampler.h"
-#include "store/store_internal.h"
+#include "store/store.h"
 
 #define SEEDS_DEFAULT 1024u
 #define LOOK_NS 20000

@@ -35,7 +35,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#include "store/store_internal.h"
+#include "store/store.h"
 #include "base/thread.h"
 
 #define SLACK_NS 2000      /* of the timer: by default the kernel adds 50 us */
@@ -43,6 +43,7 @@
 
 struct rung__handoff {
 	struct rung_store *store;
+	struct rung__handoff_box *box;     /* the store's, under store->lock */
 	const struct rung__device_ops *ops;
 	struct rung__device *device;
 	struct rung_request **active;      /* [request_count], in order of submission */
@@ -53,23 +54,9 @@ struct rung__handoff {
 	bool stop;
 	char error[RUNG__ERROR_BYTES];     /* of the last scatter that failed */
 
-	/* under store->lock */
-	struct rung_request *inbox_head, *inbox_tail;   /* gathers that were started */
-	struct rung__parcels parcels;
-	pthread_cond_t work;
 	pthread_t thread;
 	struct rung__end end;
 };
-
-static void push(struct rung__parcels *list, struct rung__parcel *parcel)
-{
-	parcel->next = NULL;
-	if (list->tail)
-		list->tail->next = parcel;
-	else
-		list->head = parcel;
-	list->tail = parcel;
-}
 
 static struct rung__parcel *pop(struct rung__parcels *list)
 {
@@ -85,10 +72,11 @@ static struct rung__parcel *pop(struct rung__parcels *list)
 
 /* ---- the thread ---- */
 
-/* That sent it. */
-static struct rung__refill *refill_of(const struct rung__handoff *h, const struct rung__parcel *parcel)
+/* Of the thread that sent it. */
+static struct rung__refill_box *box_of(const struct rung__handoff *h,
+                                       const struct rung__parcel *parcel)
 {
-	return h->store->refills[parcel->part - parcel->part->request->parts];
+	return h->store->refill_boxes[parcel->part - parcel->part->request->parts];
 }
 
 static void end(struct rung__handoff *h, uint32_t active_idx)
@@ -104,7 +92,7 @@ static void may_copy(struct rung__handoff *h, struct rung_request *request)
 {
 	atomic_store_explicit(&request->may_copy, true, memory_order_relaxed);
 	for (uint32_t f = 0; f < h->store->refill_count; f++)
-		rung__refill_may_copy(h->store->refills[f]);
+		rung__refill_may_copy(h->store->refill_boxes[f]);
 }
 
 /* @return true when the request has ended */
@@ -164,7 +152,7 @@ static void give_back(struct rung__handoff *h, const struct rung__parcel *parcel
 {
 	unpin_frames(h, parcel);
 	if (parcel->slot_head != RUNG__SLOT_NONE)
-		rung__refill_return(refill_of(h, parcel), parcel->slot_head);
+		rung__refill_return(box_of(h, parcel), parcel->slot_head);
 }
 
 static void scatter_failed(struct rung__handoff *h, struct rung_request *request, int rc)
@@ -282,23 +270,23 @@ static void take_inbox(struct rung__handoff *h)
 {
 	struct rung_request *next;
 
-	for (struct rung_request *request = h->inbox_head; request; request = next) {
+	for (struct rung_request *request = h->box->inbox_head; request; request = next) {
 		next = request->next;
 		h->active[h->active_count++] = request;
 	}
-	h->inbox_head = h->inbox_tail = NULL;
+	h->box->inbox_head = h->box->inbox_tail = NULL;
 }
 
 static void take_parcels(struct rung__handoff *h)
 {
 	struct rung__parcel *parcel;
 
-	while ((parcel = pop(&h->parcels)) != NULL) {
+	while ((parcel = pop(&h->box->parcels)) != NULL) {
 		struct rung_request *request = parcel->part->request;
 
 		if (parcel->last && --request->lasts_left == 0)
 			request->read_through = true;
-		push(&request->waiting, parcel);
+		rung__parcel_push(&request->waiting, parcel);
 	}
 }
 
@@ -310,18 +298,18 @@ static void take_work(struct rung__handoff *h)
 	bool work;
 
 	pthread_mutex_lock(&store->lock);
-	while (!h->inbox_head && !h->parcels.head && (h->stop || !store->stop)) {
+	while (!h->box->inbox_head && !h->box->parcels.head && (h->stop || !store->stop)) {
 		if (h->looking) {
-			if (pthread_cond_timedwait(&h->work, &store->lock, &until) == ETIMEDOUT)
+			if (pthread_cond_timedwait(&h->box->work, &store->lock, &until) == ETIMEDOUT)
 				break;
 		} else {
 			if (h->stop && h->active_count == 0)
 				break;
-			pthread_cond_wait(&h->work, &store->lock);
+			pthread_cond_wait(&h->box->work, &store->lock);
 		}
 	}
 	h->stop = store->stop;
-	work = h->inbox_head || h->parcels.head;
+	work = h->box->inbox_head || h->box->parcels.head;
 	take_inbox(h);
 	take_parcels(h);
 	pthread_mutex_unlock(&store->lock);
@@ -367,7 +355,6 @@ int rung__handoff_submit(struct rung_request *request, const struct rung_ids *id
                          struct CUstream_st *stream)
 {
 	struct rung_store *store = request->store;
-	struct rung__handoff *h = store->handoff;
 	struct rung_ids ranks;
 	uint64_t misses;
 	int rc = check_alive(store);
@@ -392,36 +379,20 @@ int rung__handoff_submit(struct rung_request *request, const struct rung_ids *id
 	request->reading = request->read_through = false;
 	request->device_status = 0;
 	request->scatter_first = request->scatter_count = 0;
-	request->next = NULL;
 	misses = request->misses.count;
 	atomic_store_explicit(&request->state, RUNG__REQUEST_BUSY, memory_order_relaxed);
-	if (!h)
+	if (!store->handoff)
 		return 0;
-	pthread_mutex_lock(&store->lock);
-	if (h->inbox_tail)
-		h->inbox_tail->next = request;
-	else
-		h->inbox_head = request;
-	h->inbox_tail = request;
-	pthread_cond_signal(&h->work);
-	pthread_mutex_unlock(&store->lock);
+	rung__handoff_begin(store, request);
 	if (request->known && misses > 0)   /* it is in flight until they have been read */
 		rung__sorter_take(store->sorter, request);
 	return 0;
 }
 
-void rung__handoff_take(struct rung__handoff *h, struct rung__parcel *parcel)
-{
-	pthread_mutex_lock(&h->store->lock);
-	push(&h->parcels, parcel);
-	pthread_cond_signal(&h->work);
-	pthread_mutex_unlock(&h->store->lock);
-}
-
 static void free_handoff(struct rung__handoff *h)
 {
 	rung__end_fini(&h->end);
-	pthread_cond_destroy(&h->work);
+	pthread_cond_destroy(&h->box->work);
 	rung__free(h->active);
 	rung__free(h);
 }
@@ -434,9 +405,10 @@ int rung__handoff_start(struct rung_store *store)
 	if (!h)
 		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
 	h->store = store;
+	h->box = &store->handoff_box;
 	h->ops = store->device_ops;
 	h->device = store->device;
-	rung__cond_init(&h->work);
+	rung__cond_init(&h->box->work);
 	rung__end_init(&h->end);
 	h->active = rung__malloc_array(store->request_count, sizeof(struct rung_request *));
 	if (!h->active) {
@@ -455,7 +427,7 @@ int rung__handoff_start(struct rung_store *store)
 int rung__handoff_stop(struct rung__handoff *h)
 {
 	pthread_mutex_lock(&h->store->lock);
-	pthread_cond_signal(&h->work);
+	pthread_cond_signal(&h->box->work);
 	pthread_mutex_unlock(&h->store->lock);
 	if (!rung__end_join(&h->end, h->thread, STOP_WAIT_S * 1000000000ull)) {
 		return rung__fail(RUNG_E_TIMEDOUT,

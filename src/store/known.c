@@ -5,7 +5,7 @@
  * so that they are read while the gather is still to run. Costs a comparison and a store a row on
  * the caller's thread; a vertex also the lookup in the host's map, which the device then needs not.
  */
-#include "store/store_internal.h"
+#include "store/store.h"
 
 __attribute__((always_inline)) static inline int list_ids(struct rung_request *request,
                                                           const struct rung_ids *ids,

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "sort/radix.h"
-#include "store/store_internal.h"
+#include "store/store.h"
 #include "base/thread.h"
 
 struct rung__sorter {
@@ -135,7 +135,7 @@ void rung__misses_queue(struct rung_request *request)
 		has[f] = request->parts[f].end > request->parts[f].first;
 	for (uint32_t f = 0; f < store->refill_count; f++) {
 		if (has[f])
-			rung__refill_queue(store->refills[f], &request->parts[f]);
+			rung__refill_queue(store->refill_boxes[f], &request->parts[f]);
 	}
 }
 

@@ -2,7 +2,7 @@
 /* The pool's memory: mapped, shared with other processes, pinned for a device. */
 #include <stdio.h>
 
-#include "store/store_internal.h"
+#include "store/store.h"
 
 #define FRAMES_ALIGN (2ull << 20)      /* huge pages on both sides of the border */
 #define WINDOW_ROWS_PER_FRAME 4u       /* what is known of the coming batches beyond that hardly brings hits any more */

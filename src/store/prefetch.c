@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "sort/radix.h"
-#include "store/store_internal.h"
+#include "store/store.h"
 
 struct rung__announcer {
 	pthread_mutex_t lock;      /* of the arrays */

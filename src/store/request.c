@@ -1,76 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests: submit, poll, wait, put, and the gather that waits by itself. */
+/* The life of a request: taken, polled, waited for, put. submit.c starts it. */
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
-#include "store/store_internal.h"
+#include "store/store.h"
 #include "base/thread.h"
-
-unsigned rung__bucket(uint64_t value)
-{
-	unsigned octave;
-
-	if (value < 2)
-		return (unsigned)value;   /* [1,1.41) and below; [1.41,2) cannot be told apart with whole numbers */
-	octave = 63u - (unsigned)__builtin_clzll(value);
-	/* second half of the octave from 2^(k+1/2) on: 181/128 = sqrt(2) to 4 digits */
-	octave = octave * 2 + (value >> (octave > 7 ? octave - 7 : 0) << (octave > 7 ? 0 : 7 - octave) >= 181);
-	return RUNG__MIN(octave, RUNG_LATENCY_BUCKETS - 1u);
-}
-
-static bool is_sync(const struct rung_request *request)
-{
-	return rung__request_index(request) >= request->store->opts.requests_max;
-}
-
-static void put_back(struct rung_request *request)
-{
-	struct rung_store *store = request->store;
-
-	atomic_store_explicit(&request->state, RUNG__REQUEST_FREE, memory_order_relaxed);
-	pthread_mutex_lock(&store->lock);
-	if (is_sync(request)) {
-		request->next = store->sync_free_list;
-		store->sync_free_list = request;
-		pthread_cond_signal(&store->freed);
-	} else {
-		request->next = store->free_list;
-		store->free_list = request;
-	}
-	pthread_mutex_unlock(&store->lock);
-}
-
-void rung__request_finish(struct rung_request *request, int status)
-{
-	struct rung_store *store = request->store;
-	struct rung__counters *counters = &store->counters;
-	bool give_back, first;
-
-	pthread_mutex_lock(&request->lock);
-	first = atomic_load_explicit(&request->state, memory_order_relaxed) != RUNG__REQUEST_DONE;   /* two may settle one */
-	if (first) {
-		rung__count(&counters->latency[rung__bucket((rung__now_ns() - request->submit_ns) / 1000)], 1);
-		if (status < 0)
-			rung__count(&counters->request_errors, 1);
-		request->status = status;
-		atomic_store_explicit(&request->state, RUNG__REQUEST_DONE, memory_order_release);
-		pthread_cond_broadcast(&request->done);
-	}
-	give_back = store->handoff && request->retired;
-	pthread_mutex_unlock(&request->lock);
-	if (give_back)
-		put_back(request);
-}
-
-void rung__request_fail(struct rung_request *request, int status, const char *text)
-{
-	int none = 0;
-
-	if (atomic_compare_exchange_strong(&request->status, &none, status))   /* several refill threads may fail one */
-		snprintf(request->error, sizeof(request->error), "%s", text);
-}
 
 static int state_of(const struct rung_request *request)
 {
@@ -195,7 +129,7 @@ void rung_request_put(struct rung_request *request)
 	} else {
 		rung_request_wait(request, -1);
 	}
-	put_back(request);
+	rung__request_free(request);
 }
 
 void rung__request_harvest(struct rung_store *store, bool must)
@@ -221,7 +155,7 @@ void rung__request_harvest(struct rung_store *store, bool must)
 			done = true;
 		}
 		if (done) {
-			put_back(request);
+			rung__request_free(request);
 			continue;
 		}
 		pthread_mutex_lock(&store->lock);
@@ -234,7 +168,7 @@ void rung__request_harvest(struct rung_store *store, bool must)
 	}
 }
 
-static struct rung_request *take_free(struct rung_store *store, bool sync)
+struct rung_request *rung__request_take_free(struct rung_store *store, bool sync)
 {
 	struct rung_request **list = sync ? &store->sync_free_list : &store->free_list;
 	struct rung_request *request;
@@ -249,133 +183,4 @@ static struct rung_request *take_free(struct rung_store *store, bool sync)
 		*list = request->next;
 	pthread_mutex_unlock(&store->lock);
 	return request;
-}
-
-int rung__gather_check(const struct rung_store *store, const struct rung_ids *ids)
-{
-	if (ids->dtype != RUNG_I32 && ids->dtype != RUNG_U32 && ids->dtype != RUNG_I64 && ids->dtype != RUNG_U64)
-		return rung__fail(RUNG_E_INVAL, "gather: ids of dtype %s: give i32, u32, i64 or u64", rung_dtype_name(ids->dtype));
-	if (ids->space == RUNG_VERTICES && !store->rank_of_vertex)
-		return rung__fail(RUNG_E_INVAL, "gather: vertex ids need a store opened with vertex_ids set");
-	return 0;
-}
-
-static int check(const struct rung_store *store, const struct rung_ids *ids, size_t out_stride)
-{
-	if (out_stride < store->shape.layout.row_bytes)
-		return rung__fail(RUNG_E_INVAL, "gather: output stride %zu is less than a row of %" PRIu64 " bytes", out_stride,
-		                  store->shape.layout.row_bytes);
-	return rung__gather_check(store, ids);
-}
-
-/* Copy what is in memory; what is not goes to refill. The request is BUSY from here on and nobody else's yet. */
-static int start_on_cpu(struct rung_request *request, const struct rung_ids *ids, uint64_t index_first, void *out, size_t out_stride)
-{
-	struct rung_store *store = request->store;
-	struct rung__misses *misses = &request->misses;
-	struct rung__gather gather = {
-		.view = &store->host_view,
-		.rank_of_vertex = ids->space == RUNG_VERTICES ? store->rank_of_vertex : NULL,
-		.map_bytes = (unsigned)store->shape.map_bytes,
-		.vertex_count = store->shape.vertex_count,
-		.row_bytes = (size_t)store->shape.layout.row_bytes,
-		.out = out,
-		.out_stride = out_stride,
-		.index_first = index_first,
-	};
-	int rc;
-
-	rung__misses_lay_out(misses, ids->count);
-	rc = rung__gather_run(&gather, ids, misses);
-	if (rc < 0)
-		return rc;
-	rung__count(&store->counters.tier_hits[RUNG__TIER_HOST], ids->count - misses->count);
-	rung__count(&store->counters.tier_hits[RUNG__TIER_NVME], misses->count);
-	atomic_store_explicit(&request->state, RUNG__REQUEST_BUSY, memory_order_relaxed);
-	if (misses->count == 0)
-		rung__request_finish(request, 0);
-	else
-		rung__misses_queue(request);
-	return 0;
-}
-
-static int start(struct rung_request *request, const struct rung_ids *ids, uint64_t index_first, void *out, size_t out_stride,
-                 struct CUstream_st *stream)
-{
-	int rc;
-
-	request->submit_ns = rung__now_ns();
-	atomic_store_explicit(&request->checked_ns, request->submit_ns, memory_order_relaxed);
-	request->status = 0;
-	request->error[0] = 0;
-	request->retired = false;
-	request->out = out;
-	request->out_stride = out_stride;
-	request->index_first = index_first;
-	if (request->store->device)
-		rc = rung__handoff_submit(request, ids, out, out_stride, stream);
-	else
-		rc = start_on_cpu(request, ids, index_first, out, out_stride);
-	if (rc == 0)
-		rung__count(&request->store->counters.requests, 1);
-	return rc;
-}
-
-int rung_gather_submit(struct rung_store *store, const struct rung_ids *ids, void *out, size_t out_stride,
-                       struct CUstream_st *stream, struct rung_request **req_out)
-{
-	struct rung_request *request;
-	int rc;
-
-	out_stride = out_stride ? out_stride : (size_t)store->shape.layout.row_bytes;
-	rc = check(store, ids, out_stride);
-	if (rc < 0)
-		return rc;
-	if (ids->count > store->opts.batch_rows_max)
-		return rung__fail(RUNG_E_INVAL, "gather: %" PRIu64 " ids in one request, the store was opened for %u: open it with a larger "
-		                  "batch_rows_max, or use rung_gather()", ids->count, store->opts.batch_rows_max);
-	if (stream && stream != RUNG_STREAM_OWN && !store->device)
-		return rung__fail(RUNG_E_INVAL, "gather: a CUDA stream, and the store gathers on "
-				  "the CPU; give RUNG_STREAM_OWN");
-	request = take_free(store, false);
-	if (!request)
-		return rung__fail(RUNG_E_AGAIN, "gather: all %u requests are in flight: wait for one and put it", store->opts.requests_max);
-	rc = start(request, ids, 0, out, out_stride, stream);
-	if (rc < 0) {
-		put_back(request);
-		return rc;
-	}
-	*req_out = request;
-	return 0;
-}
-
-int rung_gather(struct rung_store *store, const struct rung_ids *ids, void *out, size_t out_stride)
-{
-	return rung__gather(store, ids, out, out_stride, RUNG_STREAM_OWN);
-}
-
-int rung__gather(struct rung_store *store, const struct rung_ids *ids, void *out, size_t out_stride,
-                 struct CUstream_st *stream)
-{
-	size_t id_bytes = rung_dtype_bytes(ids->dtype);
-	struct rung_request *request;
-	int rc;
-
-	out_stride = out_stride ? out_stride : (size_t)store->shape.layout.row_bytes;
-	rc = check(store, ids, out_stride);
-	if (rc < 0)
-		return rc;
-	request = take_free(store, true);
-	for (uint64_t first = 0; first < ids->count && rc == 0; first += store->opts.batch_rows_max) {
-		struct rung_ids part = *ids;
-
-		part.data = (const char *)ids->data + first * id_bytes;
-		part.count = RUNG__MIN(ids->count - first, store->opts.batch_rows_max);
-		rc = start(request, &part, first, (char *)out + first * out_stride, out_stride,
-		           stream);
-		if (rc == 0)
-			rc = rung_request_wait(request, -1);
-	}
-	put_back(request);
-	return rc;
 }

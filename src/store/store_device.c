@@ -2,7 +2,7 @@
 /* The device of a store: which GPU, and what of the store's memory it is given. */
 #include <string.h>
 
-#include "store/store_internal.h"
+#include "store/store.h"
 
 int rung__store_choose_device(struct rung_store *store, const int *gpus, uint32_t gpu_count)
 {

@@ -2,7 +2,7 @@
 /* What a store tells: its counters and what it serves; and memory that its gathers can write to. */
 #include <string.h>
 
-#include "store/store_internal.h"
+#include "store/store.h"
 
 int rung_store_alloc(struct rung_store *store, uint64_t bytes, void **memory_out)
 {

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "plan/plan_internal.h"
-#include "store/store_internal.h"
+#include "plan/plan.h"
+#include "store/store.h"
 
 static struct rung__placed sizes_of(const struct rung_store *store)
 {

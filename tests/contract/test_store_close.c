@@ -124,9 +124,9 @@ Test(close, a_close_does_not_wait_for_rows_to_be_read_alone)
 	refill = f.store->refills[0];
 	pthread_create(&thread, NULL, close_store, &rc);
 	while (!closing) {
-		pthread_mutex_lock(&refill->lock);
-		closing = refill->closing;
-		pthread_mutex_unlock(&refill->lock);
+		pthread_mutex_lock(&refill->box.lock);
+		closing = refill->box.closing;
+		pthread_mutex_unlock(&refill->box.lock);
 	}
 	atomic_store(&script.release, 1);
 	pthread_join(thread, NULL);

@@ -12,7 +12,7 @@
 
 #include "rung/rung.h"
 #include "script_tier.h"
-#include "store/store_internal.h"
+#include "store/store.h"
 
 #define SOAK_THREADS_MAX 6u
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "forecast_lists.h"
-#include "plan/plan_internal.h"
+#include "plan/plan.h"
 #include "rung/rung.h"
 
 #define VERTICES 1000u

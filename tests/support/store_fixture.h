@@ -3,9 +3,9 @@
 #ifndef SUPPORT_STORE_FIXTURE_H
 #define SUPPORT_STORE_FIXTURE_H
 
-#include "plan/plan_internal.h"
+#include "plan/plan.h"
 #include "rung/rung.h"
-#include "store/store_internal.h"
+#include "store/store.h"
 
 #define FIXTURE_MEMORIES_MAX 64
 

@@ -21,9 +21,9 @@
 #include "engine/engine.h"
 #include "engine/extents.h"
 #include "file/file.h"
-#include "plan/plan_internal.h"
+#include "plan/plan.h"
 #include "rung/rung.h"
-#include "store/store_internal.h"
+#include "store/store.h"
 
 #define VERTICES 24000
 #define WIDTH 512

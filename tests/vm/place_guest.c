@@ -18,9 +18,9 @@
 #include <sys/mman.h>
 
 #include "dataset.h"
-#include "plan/plan_internal.h"
+#include "plan/plan.h"
 #include "rung/rung.h"
-#include "store/store_internal.h"
+#include "store/store.h"
 
 #define VERTICES 48000
 #define WIDTH 512

@@ -10,8 +10,9 @@
 #include <unistd.h>
 
 #include "registry/registry.h"
-#include "plan/plan_internal.h"
+#include "plan/plan.h"
 #include "share/share.h"
+#include "store/store.h"
 
 #define ANSWER_WAIT_NS 5000000000ull   /* the answer needs no work on the other side: who is silent so long is stopped or stuck */
 #define CONNECT_PAUSE_NS 10000000      /* while the queue of those who ask is full */

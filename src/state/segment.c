@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "file/file.h"
-#include "share/segment.h"
+#include "state/segment.h"
 
 #define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)

@@ -4,8 +4,9 @@
 #include <unistd.h>
 
 #include "registry/registry.h"
-#include "plan/plan_internal.h"
+#include "plan/plan.h"
 #include "share/share.h"
+#include "store/store.h"
 #include "base/thread.h"
 
 #define REQUESTS_DEFAULT 8u
@@ -419,7 +420,7 @@ int rung_store_close(struct rung_store *store)
 	store->stop = true;
 	pthread_mutex_unlock(&store->lock);
 	for (uint32_t f = 0; f < store->refill_count; f++)
-		rung__refill_cancel(store->refills[f]);
+		rung__refill_cancel(store->refill_boxes[f]);
 	if (store->handoff)
 		rc = rung__handoff_stop(store->handoff);
 	else if (store->device)

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The mailboxes of the refill threads and of the hand-off thread. */
+#include "base/thread.h"
+#include "state/state.h"
+
+/* ---- refill ---- */
+
+void rung__refill_box_init(struct rung__refill_box *box)
+{
+	pthread_mutex_init(&box->lock, NULL);
+	rung__cond_init(&box->wake);
+}
+
+void rung__refill_box_fini(struct rung__refill_box *box)
+{
+	pthread_cond_destroy(&box->wake);
+	pthread_mutex_destroy(&box->lock);
+	rung__free(box->returned);
+}
+
+void rung__refill_queue(struct rung__refill_box *box, struct rung__part *part)
+{
+	part->next = NULL;
+	pthread_mutex_lock(&box->lock);
+	if (box->queue_tail)
+		box->queue_tail->next = part;
+	else
+		box->queue_head = part;
+	box->queue_tail = part;
+	pthread_cond_signal(&box->wake);
+	pthread_mutex_unlock(&box->lock);
+}
+
+void rung__refill_may_copy(struct rung__refill_box *box)
+{
+	pthread_mutex_lock(&box->lock);
+	pthread_cond_signal(&box->wake);
+	pthread_mutex_unlock(&box->lock);
+}
+
+void rung__refill_return(struct rung__refill_box *box, uint32_t slot_head)
+{
+	pthread_mutex_lock(&box->lock);
+	box->returned[box->returned_count++] = slot_head;   /* chains are disjoint: at most one a slot */
+	pthread_cond_signal(&box->wake);
+	pthread_mutex_unlock(&box->lock);
+}
+
+void rung__refill_cancel(struct rung__refill_box *box)
+{
+	pthread_mutex_lock(&box->lock);
+	box->closing = true;
+	pthread_cond_signal(&box->wake);
+	pthread_mutex_unlock(&box->lock);
+}
+
+/* ---- hand-off ---- */
+
+void rung__handoff_begin(struct rung_store *store, struct rung_request *request)
+{
+	struct rung__handoff_box *box = &store->handoff_box;
+
+	request->next = NULL;
+	pthread_mutex_lock(&store->lock);
+	if (box->inbox_tail)
+		box->inbox_tail->next = request;
+	else
+		box->inbox_head = request;
+	box->inbox_tail = request;
+	pthread_cond_signal(&box->work);
+	pthread_mutex_unlock(&store->lock);
+}
+
+void rung__handoff_take(struct rung_store *store, struct rung__parcel *parcel)
+{
+	pthread_mutex_lock(&store->lock);
+	rung__parcel_push(&store->handoff_box.parcels, parcel);
+	pthread_cond_signal(&store->handoff_box.work);
+	pthread_mutex_unlock(&store->lock);
+}

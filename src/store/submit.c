@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gathers: checked, started on the CPU or a device, and the one that waits by itself. */
+#include "store/store.h"
+
+int rung__gather_check(const struct rung_store *store, const struct rung_ids *ids)
+{
+	if (ids->dtype != RUNG_I32 && ids->dtype != RUNG_U32 && ids->dtype != RUNG_I64 && ids->dtype != RUNG_U64)
+		return rung__fail(RUNG_E_INVAL, "gather: ids of dtype %s: give i32, u32, i64 or u64", rung_dtype_name(ids->dtype));
+	if (ids->space == RUNG_VERTICES && !store->rank_of_vertex)
+		return rung__fail(RUNG_E_INVAL, "gather: vertex ids need a store opened with vertex_ids set");
+	return 0;
+}
+
+static int check(const struct rung_store *store, const struct rung_ids *ids, size_t out_stride)
+{
+	if (out_stride < store->shape.layout.row_bytes)
+		return rung__fail(RUNG_E_INVAL, "gather: output stride %zu is less than a row of %" PRIu64 " bytes", out_stride,
+		                  store->shape.layout.row_bytes);
+	return rung__gather_check(store, ids);
+}
+
+/* Copy what is in memory; what is not goes to refill. The request is BUSY from here on and nobody else's yet. */
+static int start_on_cpu(struct rung_request *request, const struct rung_ids *ids, uint64_t index_first, void *out, size_t out_stride)
+{
+	struct rung_store *store = request->store;
+	struct rung__misses *misses = &request->misses;
+	struct rung__gather gather = {
+		.view = &store->host_view,
+		.rank_of_vertex = ids->space == RUNG_VERTICES ? store->rank_of_vertex : NULL,
+		.map_bytes = (unsigned)store->shape.map_bytes,
+		.vertex_count = store->shape.vertex_count,
+		.row_bytes = (size_t)store->shape.layout.row_bytes,
+		.out = out,
+		.out_stride = out_stride,
+		.index_first = index_first,
+	};
+	int rc;
+
+	rung__misses_lay_out(misses, ids->count);
+	rc = rung__gather_run(&gather, ids, misses);
+	if (rc < 0)
+		return rc;
+	rung__count(&store->counters.tier_hits[RUNG__TIER_HOST], ids->count - misses->count);
+	rung__count(&store->counters.tier_hits[RUNG__TIER_NVME], misses->count);
+	atomic_store_explicit(&request->state, RUNG__REQUEST_BUSY, memory_order_relaxed);
+	if (misses->count == 0)
+		rung__request_finish(request, 0);
+	else
+		rung__misses_queue(request);
+	return 0;
+}
+
+static int start(struct rung_request *request, const struct rung_ids *ids, uint64_t index_first, void *out, size_t out_stride,
+                 struct CUstream_st *stream)
+{
+	int rc;
+
+	request->submit_ns = rung__now_ns();
+	atomic_store_explicit(&request->checked_ns, request->submit_ns, memory_order_relaxed);
+	request->status = 0;
+	request->error[0] = 0;
+	request->retired = false;
+	request->out = out;
+	request->out_stride = out_stride;
+	request->index_first = index_first;
+	if (request->store->device)
+		rc = rung__handoff_submit(request, ids, out, out_stride, stream);
+	else
+		rc = start_on_cpu(request, ids, index_first, out, out_stride);
+	if (rc == 0)
+		rung__count(&request->store->counters.requests, 1);
+	return rc;
+}
+
+int rung_gather_submit(struct rung_store *store, const struct rung_ids *ids, void *out, size_t out_stride,
+                       struct CUstream_st *stream, struct rung_request **req_out)
+{
+	struct rung_request *request;
+	int rc;
+
+	out_stride = out_stride ? out_stride : (size_t)store->shape.layout.row_bytes;
+	rc = check(store, ids, out_stride);
+	if (rc < 0)
+		return rc;
+	if (ids->count > store->opts.batch_rows_max)
+		return rung__fail(RUNG_E_INVAL, "gather: %" PRIu64 " ids in one request, the store was opened for %u: open it with a larger "
+		                  "batch_rows_max, or use rung_gather()", ids->count, store->opts.batch_rows_max);
+	if (stream && stream != RUNG_STREAM_OWN && !store->device)
+		return rung__fail(RUNG_E_INVAL, "gather: a CUDA stream, and the store gathers on "
+				  "the CPU; give RUNG_STREAM_OWN");
+	request = rung__request_take_free(store, false);
+	if (!request)
+		return rung__fail(RUNG_E_AGAIN, "gather: all %u requests are in flight: wait for one and put it", store->opts.requests_max);
+	rc = start(request, ids, 0, out, out_stride, stream);
+	if (rc < 0) {
+		rung__request_free(request);
+		return rc;
+	}
+	*req_out = request;
+	return 0;
+}
+
+int rung_gather(struct rung_store *store, const struct rung_ids *ids, void *out, size_t out_stride)
+{
+	return rung__gather_stream(store, ids, out, out_stride, RUNG_STREAM_OWN);
+}
+
+int rung__gather_stream(struct rung_store *store, const struct rung_ids *ids, void *out, size_t out_stride,
+                 struct CUstream_st *stream)
+{
+	size_t id_bytes = rung_dtype_bytes(ids->dtype);
+	struct rung_request *request;
+	int rc;
+
+	out_stride = out_stride ? out_stride : (size_t)store->shape.layout.row_bytes;
+	rc = check(store, ids, out_stride);
+	if (rc < 0)
+		return rc;
+	request = rung__request_take_free(store, true);
+	for (uint64_t first = 0; first < ids->count && rc == 0; first += store->opts.batch_rows_max) {
+		struct rung_ids part = *ids;
+
+		part.data = (const char *)ids->data + first * id_bytes;
+		part.count = RUNG__MIN(ids->count - first, store->opts.batch_rows_max);
+		rc = start(request, &part, first, (char *)out + first * out_stride, out_stride,
+		           stream);
+		if (rc == 0)
+			rc = rung_request_wait(request, -1);
+	}
+	rung__request_free(request);
+	return rc;
+}

@@ -7,7 +7,8 @@
  *
  * A command that holds nothing else ends inside the handler. A command that has more to clean up
  * asks for a grace period: the handler then only records the signal, tool_interrupted() and with it
- * tool_progress() ask for cancellation, and main() ends the process when the command has returned.
+ * tool_progress_update() ask for cancellation, and main() ends the process when the command has
+ * returned.
  * A second signal, or the end of the grace period, ends the process at once.
  */
 #ifndef RUNG_TOOL_INTERRUPT_H

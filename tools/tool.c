@@ -6,8 +6,6 @@
 #include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <time.h>
 
 #include "interrupt.h"
 #include "tool.h"
@@ -118,34 +116,6 @@ void tool_fanouts_of(const struct tool_fanouts *given, const struct rung_dataset
 		return;
 	out->count = info->fanout_count < RUNG_HOPS_MAX ? info->fanout_count : RUNG_HOPS_MAX;
 	memcpy(out->hops, info->fanouts, out->count * sizeof(out->hops[0]));
-}
-
-uint64_t tool_now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-/* VmHWM and not ru_maxrss: that one starts with what the parent had before exec. */
-uint64_t tool_peak_rss(void)
-{
-	struct rusage usage;
-	char line[256];
-	unsigned long long kib = 0;
-	FILE *status = fopen("/proc/self/status", "re");
-
-	if (status) {
-		while (fgets(line, sizeof(line), status)) {
-			if (sscanf(line, "VmHWM: %llu kB", &kib) == 1)
-				break;
-		}
-		fclose(status);
-	}
-	if (kib == 0 && getrusage(RUSAGE_SELF, &usage) == 0)
-		kib = (unsigned long long)usage.ru_maxrss;
-	return kib * 1024;
 }
 
 static const char *scaled_text(char *text, double value, double step, const char *const *units, int unit_count)

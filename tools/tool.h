@@ -206,14 +206,15 @@ int tool_exit_code(int status);
 /* ---- progress ---- */
 
 /**
- * Progress of a long call: on a terminal a bar with rate and time left once a step has taken a second, else a line every 10 s;
- * nothing with `quiet`. tool_progress() returns what tool_interrupted() returns (interrupt.h).
+ * Progress of a long call: on a terminal a bar with rate and time left once a step has taken a
+ * second, else a line every 10 s; nothing with `quiet`. tool_progress_update() returns what
+ * tool_interrupted() returns (interrupt.h).
  */
 struct tool_progress {
 	const char *name;      /**< "rung stage" */
 	int quiet;
 	int terminal;
-	pthread_mutex_t lock;  /**< tool_progress() may come from any thread */
+	pthread_mutex_t lock;  /**< tool_progress_update() may come from any thread */
 	char stage[32];
 	uint64_t stage_ns;     /**< when the step began */
 	uint64_t shown_ns;     /**< when it was last shown */
@@ -221,7 +222,9 @@ struct tool_progress {
 };
 
 void tool_progress_init(struct tool_progress *progress, const char *name, int quiet);
-int tool_progress(void *progress, const char *stage, unsigned long long done, unsigned long long total); /* a rung_progress_fn */
+/** A rung_progress_fn. */
+int tool_progress_update(void *progress, const char *stage, unsigned long long done,
+			 unsigned long long total);
 void tool_progress_end(struct tool_progress *progress);   /* clears the bar; before results and errors are printed */
 
 /* ---- store ---- */

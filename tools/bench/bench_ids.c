@@ -3,16 +3,12 @@
  * The ids that rung bench asks for: uniform, zipf, those of sampled batches, or a file's. They are
  * made in rounds, between which no request is in flight, so that a run of any length holds those of
  * a round: the same ids whatever the rounds are.
- *
- * zipf draws rank r with probability proportional to 1/(r+1) by rejection-inversion (Hörmann,
- * Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions",
- * 1996) for exponent 1, where the integral of the hat is the logarithm.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench/bench.h"
+#include "bench/bench_draws.h"
 #include "interrupt.h"
 
 #define ROWS_DEFAULT  (1u << 20)
@@ -27,47 +23,6 @@
 
 enum kind { UNIFORM, ZIPF, FILE_IDS, TRACE };
 
-struct draws {
-	uint64_t state;
-};
-
-static uint64_t draw(struct draws *draws)
-{
-	uint64_t x = draws->state += 0x9e3779b97f4a7c15u;   /* splitmix64 (Steele, Lea, Flood 2014) */
-
-	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-	x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-	return x ^ (x >> 31);
-}
-
-/* 0 .. below-1; the bias is below/2^64 */
-static uint64_t draw_below(struct draws *draws, uint64_t below)
-{
-	return (uint64_t)(((unsigned __int128)draw(draws) * below) >> 64);
-}
-
-static double draw_unit(struct draws *draws)
-{
-	return (double)(draw(draws) >> 11) * 0x1p-53;
-}
-
-static uint64_t draw_zipf(struct draws *draws, uint64_t count)
-{
-	const double low = log(1.5) - 1, high = log((double)count + 0.5), near = 2 - exp(log(2.5) - 0.5);
-
-	for (;;) {
-		double u = high + draw_unit(draws) * (low - high), x = exp(u), k = floor(x + 0.5);
-		if (k < 1)
-			k = 1;
-		if (k > (double)count)
-			k = (double)count;
-		if (k - x <= near || u >= log(k + 0.5) - 1 / k) {
-			uint64_t rank = (uint64_t)k - 1;   /* for huge counts k may round up to one too many */
-			return rank < count ? rank : count - 1;
-		}
-	}
-}
-
 struct bench_source {
 	const char *name;
 	const struct bench_args *args;
@@ -75,7 +30,7 @@ struct bench_source {
 	uint64_t vertex_count;
 	uint64_t batch;              /* rows of a request; of a trace: seeds */
 	uint64_t made, made_batches; /* since the beginning */
-	struct draws draws;
+	struct bench_draws draws;
 	uint64_t ids_room, starts_room;
 
 	struct rung_source *file;
@@ -166,8 +121,9 @@ static int draw_batch(struct bench_ids *ids, uint64_t count)
 	if (!to)
 		return RUNG_E_NOMEM;
 	for (uint64_t i = 0; i < count; i++)
-		to[i] = source->kind == ZIPF ? draw_zipf(&source->draws, source->vertex_count)
-					     : draw_below(&source->draws, source->vertex_count);
+		to[i] = source->kind == ZIPF
+				? bench_draw_zipf(&source->draws, source->vertex_count)
+				: bench_draw_below(&source->draws, source->vertex_count);
 	return 0;
 }
 
@@ -201,7 +157,7 @@ static int read_id(struct bench_source *source, uint64_t i, uint64_t *id_out)
 		source->data_first = i;
 		source->data_count = count;
 		if (source->progress &&
-		    tool_progress(source->progress, "checking ids", i, info->row_count))
+		    tool_progress_update(source->progress, "checking ids", i, info->row_count))
 			return RUNG_E_CANCELED;
 	}
 	id = id_of(source->data, info->dtype, i - source->data_first);
@@ -307,10 +263,10 @@ static int open_trace(struct bench_ids *ids, const struct rung_dataset *ds)
 	return rc;
 }
 
-static void shuffle(uint64_t *items, uint64_t count, struct draws *draws)
+static void shuffle(uint64_t *items, uint64_t count, struct bench_draws *draws)
 {
 	for (uint64_t i = count; i > 1; i--) {
-		uint64_t j = draw_below(draws, i), kept = items[i - 1];
+		uint64_t j = bench_draw_below(draws, i), kept = items[i - 1];
 		items[i - 1] = items[j];
 		items[j] = kept;
 	}
@@ -457,7 +413,7 @@ int bench_ids_round(struct bench_ids *ids, uint64_t batch, uint64_t *end_out)
 		if (rc < 0)
 			return rc;
 		if (source->progress && source->kind == TRACE)   /* main() reports a signal */
-			tool_progress(source->progress, "sampling", source->made,
+			tool_progress_update(source->progress, "sampling", source->made,
 				      ids->count < rows ? ids->count : rows);
 	}
 	*end_out = bench_ids_over(ids, ids->end) ? ids->end : ids->end - ahead;

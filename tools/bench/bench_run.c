@@ -74,7 +74,7 @@ static void watch(struct run *run, struct tool_progress *progress)
 		}
 		pthread_cond_timedwait(&run->ended, &run->lock, &until);
 		pthread_mutex_unlock(&run->lock);
-		if (tool_progress(progress, "gathers", atomic_load(&run->rows_done),
+		if (tool_progress_update(progress, "gathers", atomic_load(&run->rows_done),
 				  run->ids->count) &&
 		    drained_ns == UINT64_MAX) {
 			atomic_store(&run->stop, 1);

@@ -228,7 +228,7 @@ static int next_batch(void *ctx, const uint64_t **ranks_out, uint64_t *count_out
 		return 0;
 	if (walk->batch == walk->end)
 		rc = bench_ids_round(walk->ids, walk->batch, &walk->end);
-	if (tool_progress(walk->progress, "forecast", walk->rows, walk->ids->count))
+	if (tool_progress_update(walk->progress, "forecast", walk->rows, walk->ids->count))
 		rc = RUNG_E_CANCELED;
 	walk->failed = rc < 0;
 	if (rc < 0)

@@ -193,7 +193,7 @@ static int open_graph(struct scoring *scoring)
 	const uint64_t begin_ns = tool_now_ns();
 	int rc;
 
-	opts.progress = tool_progress;
+	opts.progress = tool_progress_update;
 	opts.progress_ctx = &scoring->progress;
 	rc = scoring->args->memory_bytes ? open_edges(scoring, &opts) : load_graph(scoring, &opts);
 	scoring->load_seconds = (double)(tool_now_ns() - begin_ns) * 1e-9;
@@ -249,7 +249,7 @@ static int compute(struct scoring *scoring)
 	scoring->opts.fanouts = scoring->args->score.fanouts.hops;
 	scoring->opts.hop_count = scoring->args->score.fanouts.count;
 	scoring->opts.threads = scoring->args->common.threads;
-	scoring->opts.progress = tool_progress;
+	scoring->opts.progress = tool_progress_update;
 	scoring->opts.progress_ctx = &scoring->progress;
 	if (read_train(scoring) != TOOL_DONE)
 		return TOOL_FAILED;

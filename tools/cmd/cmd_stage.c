@@ -430,7 +430,7 @@ int cmd_stage(int argc, char **argv)
 	args.opts.fanout_count = args.score.fanouts.count;
 	args.opts.batch_size = args.score.opts.batch_size;
 	args.opts.threads = args.common.threads;
-	args.opts.progress = tool_progress;
+	args.opts.progress = tool_progress_update;
 	args.opts.progress_ctx = &progress;
 	rc = tool_preset_fill(&args.preset, &args.opts);
 	if (rc == 0 && !args.opts.dry_run)

@@ -304,7 +304,7 @@ static int run(const char *name, struct verify_args *args)
 	args->opts.array_names = (const char *const *)args->array_names;
 	args->opts.array_specs = args->array_specs;
 	args->opts.threads = args->common.threads;
-	args->opts.progress = tool_progress;
+	args->opts.progress = tool_progress_update;
 	args->opts.progress_ctx = &progress;
 	if (args->opts.repair)   /* may have a temporary folder, which the library removes */
 		tool_interrupt_grace(TOOL_GRACE_MS);

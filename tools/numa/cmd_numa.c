@@ -279,7 +279,7 @@ static int measure(const char *name, struct numa_args *args, const struct rung_t
 	args->opts.threads_max = args->common.threads;
 	args->opts.files = args->files;
 	args->opts.row_bytes = args->row_bytes;
-	args->opts.progress = tool_progress;
+	args->opts.progress = tool_progress_update;
 	args->opts.progress_ctx = &progress;
 	rc = rung_numa_measure(topology, &args->opts, &numa_report);
 	tool_progress_end(&progress);

@@ -10,6 +10,11 @@ const char *numa_cores_text(const struct rung_numa_result *result)
 	return result->all_cores < 0 ? NULL : result->all_cores ? "all" : "one";
 }
 
+const char *numa_per_s_name(enum rung_numa_matrix matrix)
+{
+	return matrix == RUNG_NUMA_NVME ? "reads_per_s" : "rows_per_s";
+}
+
 static int alike(const char *a, const char *b)
 {
 	return a == b || (a && b && strcmp(a, b) == 0);

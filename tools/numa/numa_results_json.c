@@ -57,11 +57,6 @@ static void set_value(json_t *entry, const char *key, const struct rung_numa_val
 	tool_json_set(entry, key, object);
 }
 
-const char *numa_per_s_name(enum rung_numa_matrix matrix)
-{
-	return matrix == RUNG_NUMA_NVME ? "reads_per_s" : "rows_per_s";
-}
-
 static void set_details(json_t *entry, const struct rung_numa_result *result)
 {
 	switch (result->matrix) {

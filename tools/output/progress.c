@@ -51,7 +51,8 @@ static void draw(struct tool_progress *progress, unsigned long long done, unsign
 	progress->shown_ns = now_ns;
 }
 
-int tool_progress(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
+int tool_progress_update(void *ctx, const char *stage, unsigned long long done,
+			 unsigned long long total)
 {
 	struct tool_progress *progress = ctx;
 	uint64_t now_ns, wait_ns = progress->terminal ? REDRAW_NS : LINE_NS;

@@ -153,7 +153,7 @@ static int make_trace(const struct trace_args *args, const struct trace_input *i
 	opts.vertex_count = rung_dataset_info(input->ds)->vertex_count;
 	opts.kept_max = args->kept_max;
 	opts.threads = args->common.threads;
-	opts.progress = tool_progress;
+	opts.progress = tool_progress_update;
 	opts.progress_ctx = input->progress;
 	return rung_trace_create(&opts, trace_out);
 }

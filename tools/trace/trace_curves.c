@@ -101,7 +101,7 @@ static int score_graph(const struct trace_args *args, const struct trace_input *
 
 	opts.method = method;
 	opts.threads = args->common.threads;
-	opts.progress = tool_progress;
+	opts.progress = tool_progress_update;
 	opts.progress_ctx = input->progress;
 	opts.train = input->seeds;
 	opts.train_count = input->seed_count;

@@ -27,7 +27,7 @@ static int take(void *ctx, const struct rung_batch *batch, uint64_t idx, uint32_
 	for (uint32_t hop = 0; hop < taking->hop_count; hop++)
 		taking->result->edges += rung_batch_block(batch, hop)->edge_count;
 	taking->result->batches++;
-	tool_progress(taking->progress, "sampling", taking->result->batches,
+	tool_progress_update(taking->progress, "sampling", taking->result->batches,
 		      taking->batches_in_all);
 	return 0;
 }

@@ -173,7 +173,7 @@ static int train_epoch(struct trainer *trainer, uint32_t number, struct train_ep
 		loss_sum += loss * (double)seed_count;
 		done += seed_count;
 		compute_ns += tool_now_ns() - batch_ns;
-		tool_progress(run->progress, trainer->stage, done, split->count);
+		tool_progress_update(run->progress, trainer->stage, done, split->count);
 	}
 	epoch->load.size = sizeof(epoch->load);
 	if (rc >= 0)
@@ -209,8 +209,8 @@ static int evaluate(struct trainer *trainer, int which, double *accuracy_out, do
 		loss_sum += loss * (double)seed_count;
 		correct += batch_correct;
 		done += seed_count;
-		tool_progress(run->progress, which == TRAIN_SPLIT_TEST ? "test" : "valid", done,
-			      split->count);
+		tool_progress_update(run->progress, which == TRAIN_SPLIT_TEST ? "test" : "valid",
+				     done, split->count);
 	}
 	if (rc < 0)
 		return tool_fail(run->name, rc);

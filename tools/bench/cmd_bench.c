@@ -5,39 +5,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "args/args.h"
 #include "bench/bench.h"
 #include "interrupt.h"
 
 #define REQUESTS_MAX 4096u       /* threads * in-flight */
 #define PREFETCH_MAX 4096u       /* what a store takes */
 #define HOLD_LOOK_NS 100000000   /* between looks for a signal */
-
-enum { KEY_IDS = 0x1001, KEY_ROWS, KEY_WARMUP, KEY_BATCH, KEY_IN_FLIGHT, KEY_PREFETCH, KEY_FANOUT,
-       KEY_SEED, KEY_CHECK, KEY_SHARE, KEY_HOLD, KEY_ATTACH,
-       KEY_PRIVATE_CACHE };
-
-static const struct argp_option options[] = {
-	{ "ids", KEY_IDS, "KIND|SRC", 0,
-	  "Rows to ask for: trace (those of sampled batches, the default), uniform, zipf (exponent 1 over the ranks), or the "
-	  "vertex ids in a file", 1 },
-	{ "rows", KEY_ROWS, "N", 0,
-	  "Rows to gather (default: 1048576; of a file: all); trace goes on to the end of its last batch", 1 },
-	{ "warmup", KEY_WARMUP, "N", 0, "Rows to gather before the clock starts, in whole requests (default: 0)", 1 },
-	{ "batch", KEY_BATCH, "N", 0,
-	  "Rows of a request (default: 4096); of trace: seeds of a batch (default: as it was staged)", 1 },
-	{ "fanout", KEY_FANOUT, "LIST", 0, "Neighbours drawn per hop by trace (default: as staged)", 1 },
-	{ "in-flight", KEY_IN_FLIGHT, "N", 0, "Requests in flight of each submitting thread (default: 2)", 1 },
-	{ "prefetch", KEY_PREFETCH, "N", 0, "Announce N batches ahead, so that the cache keeps what they want (default: 0)", 1 },
-	{ "seed", KEY_SEED, "N", 0, "Seed of the ids (default: 1)", 1 },
-	{ "check", KEY_CHECK, NULL, 0, "Compare every row with the staged file, read another way; the run is slower", 1 },
-	{ "share", KEY_SHARE, "PATH", 0, "Share the store through the socket PATH, in a folder of one's own, as long as it is open", 2 },
-	{ "hold", KEY_HOLD, NULL, 0, "With --share: when all is printed, keep it open until SIGINT or SIGTERM", 2 },
-	{ "attach", KEY_ATTACH, "PATH", 0, "Instead of DIR: the store that another process shares at PATH", 2 },
-	{ "private-cache", KEY_PRIVATE_CACHE, NULL, 0,
-	  "With --share or --attach: leave out the cold-row cache, which all processes can write "
-	  "to", 2 },
-	{ 0 },
-};
 
 /* Where the store comes from, and where it goes. */
 static void check_place(const struct argp_state *state, const struct bench_args *args)
@@ -59,9 +33,58 @@ static void check_place(const struct argp_state *state, const struct bench_args 
 		argp_error(state, "--private-cache is for --share and --attach");
 }
 
+static const struct tool_option options[] = {
+	{ "ids", "KIND|SRC", 1,
+	  "Rows to ask for: trace (those of sampled batches, the default), uniform, zipf "
+	  "(exponent 1 over the ranks), or the vertex ids in a file",
+	  TOOL_TEXT(struct bench_args, ids) },
+	{ "rows", "N", 1,
+	  "Rows to gather (default: 1048576; of a file: all); trace goes on to the end of its "
+	  "last batch",
+	  TOOL_U64(struct bench_args, rows, 1, UINT64_MAX / 16) },
+	{ "warmup", "N", 1,
+	  "Rows to gather before the clock starts, in whole requests (default: 0)",
+	  TOOL_U64(struct bench_args, warmup, 0, UINT64_MAX / 16) },
+	{ "batch", "N", 1,
+	  "Rows of a request (default: 4096); of trace: seeds of a batch (default: as it was "
+	  "staged)",
+	  TOOL_U32(struct bench_args, batch, 1, UINT32_MAX) },
+	{ "fanout", "LIST", 1,
+	  "Neighbours drawn per hop by trace (default: as staged)",
+	  TOOL_FANOUTS(struct bench_args, fanouts) },
+	{ "in-flight", "N", 1,
+	  "Requests in flight of each submitting thread (default: 2)",
+	  TOOL_U32(struct bench_args, in_flight, 1, REQUESTS_MAX) },
+	{ "prefetch", "N", 1,
+	  "Announce N batches ahead, so that the cache keeps what they want (default: 0)",
+	  TOOL_U32(struct bench_args, prefetch, 0, PREFETCH_MAX) },
+	{ "seed", "N", 1,
+	  "Seed of the ids (default: 1)",
+	  TOOL_U64(struct bench_args, seed, 0, UINT64_MAX) },
+	{ "check", NULL, 1,
+	  "Compare every row with the staged file, read another way; the run is slower",
+	  TOOL_FLAG(struct bench_args, check) },
+	{ "share", "PATH", 2,
+	  "Share the store through the socket PATH, in a folder of one's own, as long as it is "
+	  "open",
+	  TOOL_TEXT(struct bench_args, share) },
+	{ "hold", NULL, 2,
+	  "With --share: when all is printed, keep it open until SIGINT or SIGTERM",
+	  TOOL_FLAG(struct bench_args, hold) },
+	{ "attach", "PATH", 2,
+	  "Instead of DIR: the store that another process shares at PATH",
+	  TOOL_TEXT(struct bench_args, attach) },
+	{ "private-cache", NULL, 2,
+	  "With --share or --attach: leave out the cold-row cache, which all processes can write "
+	  "to",
+	  TOOL_FLAG(struct bench_args, private_cache) },
+	{ 0 },
+};
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct bench_args *args = state->input;
+	error_t rc;
 
 	switch (key) {
 	case ARGP_KEY_INIT:
@@ -69,45 +92,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		state->child_inputs[1] = &args->store;
 		state->child_inputs[2] = &args->store;
 		state->child_inputs[3] = &args->common;
-		return 0;
-	case KEY_IDS:
-		args->ids = arg;
-		return 0;
-	case KEY_ROWS:
-		args->rows = tool_arg_u64(state, "--rows", arg, 1, UINT64_MAX / 16);
-		return 0;
-	case KEY_WARMUP:
-		args->warmup = tool_arg_u64(state, "--warmup", arg, 0, UINT64_MAX / 16);
-		return 0;
-	case KEY_BATCH:
-		args->batch = tool_arg_u32(state, "--batch", arg, 1, UINT32_MAX);
-		return 0;
-	case KEY_FANOUT:
-		args->fanouts = tool_arg_fanouts(state, "--fanout", arg);
-		return 0;
-	case KEY_IN_FLIGHT:
-		args->in_flight = tool_arg_u32(state, "--in-flight", arg, 1, REQUESTS_MAX);
-		return 0;
-	case KEY_PREFETCH:
-		args->prefetch = tool_arg_u32(state, "--prefetch", arg, 0, PREFETCH_MAX);
-		return 0;
-	case KEY_SEED:
-		args->seed = tool_arg_u64(state, "--seed", arg, 0, UINT64_MAX);
-		return 0;
-	case KEY_CHECK:
-		args->check = 1;
-		return 0;
-	case KEY_SHARE:
-		args->share = arg;
-		return 0;
-	case KEY_HOLD:
-		args->hold = 1;
-		return 0;
-	case KEY_ATTACH:
-		args->attach = arg;
-		return 0;
-	case KEY_PRIVATE_CACHE:
-		args->private_cache = 1;
 		return 0;
 	case ARGP_KEY_END:
 		if (!args->attach)
@@ -120,7 +104,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		}
 		return 0;
 	default:
-		return tool_parse_dir(key, arg, state, &args->dir);
+		rc = tool_args_option(options, key, arg, state, args);
+		return rc == 0 ? 0 : tool_parse_dir(key, arg, state, &args->dir);
 	}
 }
 
@@ -129,7 +114,6 @@ static const struct argp_child children[] = {
 	{ &tool_common_argp, 0, NULL, 0 }, { 0 },
 };
 static const struct argp bench_argp = {
-	.options = options,
 	.parser = parse,
 	.args_doc = "DIR\n--attach PATH",
 	.doc = "Gather rows of the staged dataset DIR and report rows per second, reads, latencies and CPU time. Ids are made "
@@ -347,7 +331,7 @@ int cmd_bench(int argc, char **argv)
 	struct tool_data data = { 0 };
 	int rc, code;
 
-	argp_parse(&bench_argp, argc, argv, 0, NULL, &args);
+	tool_args_parse(&bench_argp, options, argc, argv, &args);
 	tool_progress_init(&progress, argv[0], args.common.quiet);
 	rc = args.attach ? find_shared(&args, &data) : tool_plan(argv[0], args.dir, &args.store, &data);
 	if (rc < 0)

@@ -4,27 +4,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "args/args.h"
 #include "interrupt.h"
 #include "output/json.h"
 #include "tool.h"
-
-enum {
-	KEY_FEATURES = 0x1001,
-	KEY_OUT,
-	KEY_LABELS,
-	KEY_SPLIT,
-	KEY_SCORE,
-	KEY_FORCE,
-	KEY_DRY_RUN,
-	KEY_ORDER,
-	KEY_BORDER,
-	KEY_STRIPE,
-	KEY_IN_PLACE,
-	KEY_MEMORY,
-	KEY_RESUME,
-	KEY_PLAN,
-	KEY_PAD,
-};
 
 struct stage_args {
 	struct rung_stage_opts opts;
@@ -39,36 +22,9 @@ struct stage_args {
 	struct tool_common common;
 };
 
-static const struct argp_option options[] = {
-	{ "features", KEY_FEATURES, "[NAME=]SRC", 0,
-	  "Feature rows [vertices, ...]; with a NAME (repeatable) another array of the vertices, staged beside them", 1 },
-	{ "out", KEY_OUT, "DIR", 0, "Folder to make", 1 },
-	{ "labels", KEY_LABELS, "SRC", 0, "Labels [vertices, ...], carried along in rank order", 1 },
-	{ "split", KEY_SPLIT, "NAME=SRC", 0,
-	  "Named vertex ids, or a bool mask over the vertices (repeatable); 'train' gives the train vertices of the score", 1 },
-	{ "score", KEY_SCORE, "METHOD|SRC", 0,
-	  "Rank by blend (default), expected, presample, ppr, wrpagerank, rpagerank or degree, or by the float32 values of a file", 3 },
-	{ "order", KEY_ORDER, "NAME", 0, "Order of the rows in the file: rank", 3 },
-	{ "stripe", KEY_STRIPE, "DIR", 0, "Deal the rows over folders on several devices (repeatable)", 3 },
-	{ "pad", KEY_PAD, "NAME", 0,
-	  "Bytes between rows: none (default), sector: to the next 512, auto: so that no row up to 4 KiB lies in two blocks, when that costs "
-	  "less than it saves", 3 },
-	{ "in-place", KEY_IN_PLACE, NULL, 0, "Copy no rows: DIR then needs the file that --features names, as it is and where it is", 3 },
-	{ "force", KEY_FORCE, NULL, 0,
-	  "Replace DIR when it is a staged dataset, and start from scratch where there is "
-	  "half-done work", 5 },
-	{ "resume", KEY_RESUME, NULL, 0,
-	  "Continue a stopped run of the same job; where it is finished, check it", 5 },
-	{ "memory", KEY_MEMORY, "SIZE", 0, "Take at most so much memory (default: a quarter of RAM, or what a control group leaves)", 7 },
-	{ "plan", KEY_PLAN, "NAME", 0,
-	  "How rows are brought into order: passes, deal, gather, or auto (default): the fastest by what the devices are measured to do", 7 },
-	{ "dry-run", KEY_DRY_RUN, NULL, 0, "Check inputs and space, say what will be written, write nothing", 5 },
-	{ "border", KEY_BORDER, "SHARE", OPTION_HIDDEN, NULL, 9 },
-	{ 0 },
-};
-
-static void add_split(const struct argp_state *state, struct stage_args *args, const char *text)
+static void add_split(const struct argp_state *state, void *ctx, const char *text)
 {
+	struct stage_args *args = ctx;
 	const size_t length = tool_arg_split(state, text);
 	struct rung_stage_split *split;
 
@@ -100,8 +56,10 @@ static void add_array(const struct argp_state *state, struct stage_args *args, c
 }
 
 /* A method by its name; what can only be an array, or names a file, is one. */
-static void set_score(const struct argp_state *state, struct stage_args *args, const char *text)
+static void set_score(const struct argp_state *state, void *ctx, const char *text)
 {
+	struct stage_args *args = ctx;
+
 	args->opts.score_spec = NULL;
 	if (rung_score_method_parse(text, &args->score.opts.method) == 0)
 		return;
@@ -115,21 +73,64 @@ static void set_score(const struct argp_state *state, struct stage_args *args, c
 			   text);
 }
 
-static int parse_not_yet(int key, const char *arg, const struct argp_state *state)
+static void set_features(const struct argp_state *state, void *ctx, const char *arg)
 {
-	switch (key) {
-	case KEY_ORDER:
-		if (strcmp(arg, "reader") == 0)
-			tool_not_yet(state, "--order reader");
-		else if (strcmp(arg, "rank") != 0)
-			argp_error(state, "--order: '%s' is no order; give rank", arg);
-		return 0;
-	case KEY_BORDER:
-		tool_not_yet(state, "--border");
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
+	struct stage_args *args = ctx;
+	const size_t name_length = tool_name_length(arg);
+
+	if (name_length > 0)
+		add_array(state, args, arg, name_length);
+	else
+		args->opts.features = arg;
+}
+
+static void set_memory(const struct argp_state *state, void *ctx, const char *arg)
+{
+	struct stage_args *args = ctx;
+
+	args->opts.memory_bytes = tool_arg_memory(
+		state, arg, "give 512MiB, 4GiB, or leave it out for a quarter of RAM");
+}
+
+static void add_stripe(const struct argp_state *state, void *ctx, const char *arg)
+{
+	struct stage_args *args = ctx;
+
+	if (args->opts.stripe_count == RUNG_FEATURE_FILES_MAX)
+		argp_error(state, "--stripe: at most %d folders", RUNG_FEATURE_FILES_MAX);
+	args->stripes[args->opts.stripe_count++] = arg;
+}
+
+static void set_pad(const struct argp_state *state, void *ctx, const char *arg)
+{
+	struct stage_args *args = ctx;
+
+	if (rung_stage_pad_parse(arg, &args->opts.pad) < 0)
+		argp_error(state, "--pad: '%s' is none; give none, sector or auto", arg);
+}
+
+static void set_plan(const struct argp_state *state, void *ctx, const char *arg)
+{
+	struct stage_args *args = ctx;
+
+	if (rung_stage_plan_parse(arg, &args->opts.plan) < 0)
+		argp_error(state, "--plan: '%s' is none; give auto, passes, deal or gather", arg);
+}
+
+static void check_order(const struct argp_state *state, void *ctx, const char *arg)
+{
+	(void)ctx;
+	if (strcmp(arg, "reader") == 0)
+		tool_not_yet(state, "--order reader");
+	else if (strcmp(arg, "rank") != 0)
+		argp_error(state, "--order: '%s' is no order; give rank", arg);
+}
+
+static void refuse_border(const struct argp_state *state, void *ctx, const char *arg)
+{
+	(void)ctx;
+	(void)arg;
+	tool_not_yet(state, "--border");
 }
 
 static void check_complete(const struct argp_state *state, const struct stage_args *args)
@@ -145,6 +146,60 @@ static void check_complete(const struct argp_state *state, const struct stage_ar
 		argp_error(state, "--out is missing: the folder to make");
 }
 
+static const struct tool_option options[] = {
+	{ "features", "[NAME=]SRC", 1,
+	  "Feature rows [vertices, ...]; with a NAME (repeatable) another array of the vertices, "
+	  "staged beside them",
+	  TOOL_SET(set_features) },
+	{ "out", "DIR", 1,
+	  "Folder to make",
+	  TOOL_TEXT(struct stage_args, opts.out_dir) },
+	{ "labels", "SRC", 1,
+	  "Labels [vertices, ...], carried along in rank order",
+	  TOOL_TEXT(struct stage_args, opts.labels) },
+	{ "split", "NAME=SRC", 1,
+	  "Named vertex ids, or a bool mask over the vertices (repeatable); 'train' gives the "
+	  "train vertices of the score",
+	  TOOL_SET(add_split) },
+	{ "score", "METHOD|SRC", 3,
+	  "Rank by blend (default), expected, presample, ppr, wrpagerank, rpagerank or degree, "
+	  "or by the float32 values of a file",
+	  TOOL_SET(set_score) },
+	{ "order", "NAME", 3,
+	  "Order of the rows in the file: rank",
+	  TOOL_SET(check_order) },
+	{ "stripe", "DIR", 3,
+	  "Deal the rows over folders on several devices (repeatable)",
+	  TOOL_SET(add_stripe) },
+	{ "pad", "NAME", 3,
+	  "Bytes between rows: none (default), sector: to the next 512, auto: so that no row up "
+	  "to 4 KiB lies in two blocks, when that costs less than it saves",
+	  TOOL_SET(set_pad) },
+	{ "in-place", NULL, 3,
+	  "Copy no rows: DIR then needs the file that --features names, as it is and where it is",
+	  TOOL_FLAG(struct stage_args, opts.in_place) },
+	{ "force", NULL, 5,
+	  "Replace DIR when it is a staged dataset, and start from scratch where there is "
+	  "half-done work",
+	  TOOL_FLAG(struct stage_args, opts.force) },
+	{ "resume", NULL, 5,
+	  "Continue a stopped run of the same job; where it is finished, check it",
+	  TOOL_FLAG(struct stage_args, opts.resume) },
+	{ "memory", "SIZE", 7,
+	  "Take at most so much memory (default: a quarter of RAM, or what a control group "
+	  "leaves)",
+	  TOOL_SET(set_memory) },
+	{ "plan", "NAME", 7,
+	  "How rows are brought into order: passes, deal, gather, or auto (default): the fastest "
+	  "by what the devices are measured to do",
+	  TOOL_SET(set_plan) },
+	{ "dry-run", NULL, 5,
+	  "Check inputs and space, say what will be written, write nothing",
+	  TOOL_FLAG(struct stage_args, opts.dry_run) },
+	{ "border", "SHARE", 9, NULL, TOOL_SET(refuse_border) },
+	{ 0 },
+};
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct stage_args *args = state->input;
@@ -156,52 +211,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		state->child_inputs[2] = &args->score;
 		state->child_inputs[3] = &args->preset;
 		return 0;
-	case KEY_FEATURES:
-		if (tool_name_length(arg) > 0)
-			add_array(state, args, arg, tool_name_length(arg));
-		else
-			args->opts.features = arg;
-		return 0;
-	case KEY_OUT:
-		args->opts.out_dir = arg;
-		return 0;
-	case KEY_LABELS:
-		args->opts.labels = arg;
-		return 0;
-	case KEY_SPLIT:
-		add_split(state, args, arg);
-		return 0;
-	case KEY_SCORE:
-		set_score(state, args, arg);
-		return 0;
-	case KEY_FORCE:
-		args->opts.force = 1;
-		return 0;
-	case KEY_DRY_RUN:
-		args->opts.dry_run = 1;
-		return 0;
-	case KEY_IN_PLACE:
-		args->opts.in_place = 1;
-		return 0;
-	case KEY_RESUME:
-		args->opts.resume = 1;
-		return 0;
-	case KEY_MEMORY:
-		args->opts.memory_bytes = tool_arg_memory(state, arg, "give 512MiB, 4GiB, or leave it out for a quarter of RAM");
-		return 0;
-	case KEY_STRIPE:
-		if (args->opts.stripe_count == RUNG_FEATURE_FILES_MAX)
-			argp_error(state, "--stripe: at most %d folders", RUNG_FEATURE_FILES_MAX);
-		args->stripes[args->opts.stripe_count++] = arg;
-		return 0;
-	case KEY_PAD:
-		if (rung_stage_pad_parse(arg, &args->opts.pad) < 0)
-			argp_error(state, "--pad: '%s' is none; give none, sector or auto", arg);
-		return 0;
-	case KEY_PLAN:
-		if (rung_stage_plan_parse(arg, &args->opts.plan) < 0)
-			argp_error(state, "--plan: '%s' is none; give auto, passes, deal or gather", arg);
-		return 0;
 	case ARGP_KEY_ARG:
 		argp_error(state, "'%s' belongs to no option; the folder to make is --out %s", arg, arg);
 		return 0;
@@ -209,7 +218,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		check_complete(state, args);
 		return 0;
 	default:
-		return parse_not_yet(key, arg, state);
+		return tool_args_option(options, key, arg, state, args);
 	}
 }
 
@@ -218,7 +227,6 @@ static const struct argp_child children[] = {
 	{ &tool_preset_argp, 0, NULL, 0 }, { 0 },
 };
 static const struct argp stage_argp = {
-	.options = options,
 	.parser = parse,
 	.args_doc = "--graph GRAPH --features SRC --out DIR\n--ogb-mag240m ROOT --out DIR",
 	.doc = "Score and rank the vertices of a graph, and write graph, features, labels and splits in that order into the "
@@ -417,7 +425,7 @@ int cmd_stage(int argc, char **argv)
 	struct tool_progress progress;
 	int rc, code = TOOL_DONE;
 
-	argp_parse(&stage_argp, argc, argv, 0, NULL, &args);
+	tool_args_parse(&stage_argp, options, argc, argv, &args);
 	tool_progress_init(&progress, argv[0], args.common.quiet);
 	args.opts.graph = args.graph.opts;
 	args.opts.score = args.score.opts;

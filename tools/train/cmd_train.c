@@ -10,53 +10,12 @@
 #include <omp.h>
 #endif
 
+#include "args/args.h"
 #include "blas.h"
 #include "train.h"
 
 #define GATHERS            2 /* beside the batch that is computed on */
 #define LOADER_THREADS_MAX 8 /* sampling is a fraction of the model's work */
-
-enum {
-	KEY_HIDDEN = 0x5001,
-	KEY_FANOUT,
-	KEY_BATCH,
-	KEY_EPOCHS,
-	KEY_PATIENCE,
-	KEY_LR,
-	KEY_WEIGHT_DECAY,
-	KEY_DROPOUT,
-	KEY_INPUT_DROPOUT,
-	KEY_NORMALIZE,
-	KEY_SEED,
-	KEY_EVAL_FANOUT,
-	KEY_NO_EDGES,
-	KEY_AHEAD,
-	KEY_OF_A_GPU
-};
-
-static const struct argp_option options[] = {
-	{ "hidden", KEY_HIDDEN, "N", 0, "Width of hidden layers (default: 128)", 1 },
-	{ "fanout", KEY_FANOUT, "LIST", 0,
-	  "In-neighbours drawn per hop, hop 0 first; as many layers as hops (default: as staged)", 1 },
-	{ "batch", KEY_BATCH, "N", 0, "Train vertices per batch (default: as staged)", 1 },
-	{ "epochs", KEY_EPOCHS, "N", 0, "Epochs (default: 10)", 1 },
-	{ "patience", KEY_PATIENCE, "N", 0, "Stop when validation has not improved for N epochs (default: never)", 1 },
-	{ "lr", KEY_LR, "F", 0, "Learning rate of Adam (default: 0.01)", 1 },
-	{ "weight-decay", KEY_WEIGHT_DECAY, "F", 0, "L2 penalty, added to the gradients of the matrices (default: 0)", 1 },
-	{ "dropout", KEY_DROPOUT, "F", 0, "Share of inputs and hidden values dropped (default: 0.5)", 1 },
-	{ "input-dropout", KEY_INPUT_DROPOUT, "F", 0, "Share of inputs dropped (default: as --dropout)", 1 },
-	{ "normalize", KEY_NORMALIZE, "NORM", 0, "Scale each feature row to norm 1: none, l1 or l2 (default: none)", 1 },
-	{ "seed", KEY_SEED, "N", 0, "Seed of weights, order, neighbours and dropout (default: 0)", 1 },
-	{ "eval-fanout", KEY_EVAL_FANOUT, "LIST", 0, "Fanouts of evaluation (default: as --fanout)", 1 },
-	{ "no-edges", KEY_NO_EDGES, NULL, 0, "The same model without neighbours, to see what the graph is worth", 1 },
-	{ "ahead", KEY_AHEAD, "N", 0, "Batches sampled ahead, so that the cache keeps what they want (default: 16)", 1 },
-	{ "device", KEY_OF_A_GPU, "NAME", OPTION_HIDDEN, NULL, 9 },
-	{ "gpu", KEY_OF_A_GPU, "SIZE", OPTION_HIDDEN, NULL, 9 },
-	{ "peers", KEY_OF_A_GPU, "N", OPTION_HIDDEN, NULL, 9 },
-	{ "replicate", KEY_OF_A_GPU, "SIZE", OPTION_HIDDEN, NULL, 9 },
-	{ "gpus", KEY_OF_A_GPU, "LIST", OPTION_HIDDEN, NULL, 9 },
-	{ 0 },
-};
 
 static const char doc[] =
 	"Train a GraphSAGE on the dataset staged in DIR, with its features on the tiers that --host leaves them."
@@ -65,15 +24,25 @@ static const char doc[] =
 	"Where other programs want the cores too, OMP_WAIT_POLICY=passive in the environment makes it faster.\n\n"
 	"Exit: 0 done, 1 failed, 2 usage.";
 
-static enum train_norm arg_norm(const struct argp_state *state, const char *arg)
+static void set_norm(const struct argp_state *state, void *ctx, const char *arg)
 {
+	struct train_args *args = ctx;
 	if (strcmp(arg, "none") == 0)
-		return TRAIN_NORM_NONE;
-	if (strcmp(arg, "l1") == 0)
-		return TRAIN_NORM_L1;
-	if (strcmp(arg, "l2") != 0)
+		args->norm = TRAIN_NORM_NONE;
+	else if (strcmp(arg, "l1") == 0)
+		args->norm = TRAIN_NORM_L1;
+	else if (strcmp(arg, "l2") == 0)
+		args->norm = TRAIN_NORM_L2;
+	else
 		argp_error(state, "--normalize: '%s' is no norm; give none, l1 or l2", arg);
-	return TRAIN_NORM_L2;
+}
+
+static void refuse_gpu(const struct argp_state *state, void *args, const char *arg)
+{
+	(void)args;
+	(void)arg;
+	argp_error(state, "training computes on the CPU; --device, --gpu, --gpus, --peers and "
+			  "--replicate are for rung plan and rung bench");
 }
 
 static void check_args(const struct train_args *args, const struct argp_state *state)
@@ -85,6 +54,57 @@ static void check_args(const struct train_args *args, const struct argp_state *s
 			   args->eval_fanouts.count, args->fanouts.count);
 }
 
+static const struct tool_option options[] = {
+	{ "hidden", "N", 1,
+	  "Width of hidden layers (default: 128)",
+	  TOOL_U32(struct train_args, hidden, 1, 65536) },
+	{ "fanout", "LIST", 1,
+	  "In-neighbours drawn per hop, hop 0 first; as many layers as hops (default: as staged)",
+	  TOOL_FANOUTS(struct train_args, fanouts) },
+	{ "batch", "N", 1,
+	  "Train vertices per batch (default: as staged)",
+	  TOOL_U32(struct train_args, batch_size, 1, INT32_MAX) },
+	{ "epochs", "N", 1,
+	  "Epochs (default: 10)",
+	  TOOL_U32(struct train_args, epochs, 1, 1000000) },
+	{ "patience", "N", 1,
+	  "Stop when validation has not improved for N epochs (default: never)",
+	  TOOL_U32(struct train_args, patience, 1, 1000000) },
+	{ "lr", "F", 1,
+	  "Learning rate of Adam (default: 0.01)",
+	  TOOL_REAL(struct train_args, lr, 0, 1000, TOOL_OPEN_LOW) },
+	{ "weight-decay", "F", 1,
+	  "L2 penalty, added to the gradients of the matrices (default: 0)",
+	  TOOL_REAL(struct train_args, weight_decay, 0, 1000, TOOL_CLOSED) },
+	{ "dropout", "F", 1,
+	  "Share of inputs and hidden values dropped (default: 0.5)",
+	  TOOL_REAL(struct train_args, dropout, 0, 0.99, TOOL_CLOSED) },
+	{ "input-dropout", "F", 1,
+	  "Share of inputs dropped (default: as --dropout)",
+	  TOOL_REAL(struct train_args, input_dropout, 0, 0.99, TOOL_CLOSED) },
+	{ "normalize", "NORM", 1,
+	  "Scale each feature row to norm 1: none, l1 or l2 (default: none)",
+	  TOOL_SET(set_norm) },
+	{ "seed", "N", 1,
+	  "Seed of weights, order, neighbours and dropout (default: 0)",
+	  TOOL_U64(struct train_args, seed, 0, UINT64_MAX) },
+	{ "eval-fanout", "LIST", 1,
+	  "Fanouts of evaluation (default: as --fanout)",
+	  TOOL_FANOUTS(struct train_args, eval_fanouts) },
+	{ "no-edges", NULL, 1,
+	  "The same model without neighbours, to see what the graph is worth",
+	  TOOL_FLAG(struct train_args, no_edges) },
+	{ "ahead", "N", 1,
+	  "Batches sampled ahead, so that the cache keeps what they want (default: 16)",
+	  TOOL_U32(struct train_args, ahead, 1, RUNG_LOADER_AHEAD_MAX) },
+	{ "device", "NAME", 9, NULL, TOOL_SET(refuse_gpu) },
+	{ "gpu", "SIZE", 9, NULL, TOOL_SET(refuse_gpu) },
+	{ "peers", "N", 9, NULL, TOOL_SET(refuse_gpu) },
+	{ "replicate", "SIZE", 9, NULL, TOOL_SET(refuse_gpu) },
+	{ "gpus", "LIST", 9, NULL, TOOL_SET(refuse_gpu) },
+	{ 0 },
+};
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct train_args *args = state->input;
@@ -94,66 +114,20 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		state->child_inputs[1] = &args->store;
 		state->child_inputs[2] = &args->common;
 		return 0;
-	case KEY_HIDDEN:
-		args->hidden = tool_arg_u32(state, "--hidden", arg, 1, 65536);
-		return 0;
-	case KEY_FANOUT:
-		args->fanouts = tool_arg_fanouts(state, "--fanout", arg);
-		return 0;
-	case KEY_BATCH:
-		args->batch_size = tool_arg_u32(state, "--batch", arg, 1, INT32_MAX);
-		return 0;
-	case KEY_EPOCHS:
-		args->epochs = tool_arg_u32(state, "--epochs", arg, 1, 1000000);
-		return 0;
-	case KEY_PATIENCE:
-		args->patience = tool_arg_u32(state, "--patience", arg, 1, 1000000);
-		return 0;
-	case KEY_LR:
-		args->lr = tool_arg_double(state, "--lr", arg, 0, 1000, TOOL_OPEN_LOW);
-		return 0;
-	case KEY_WEIGHT_DECAY:
-		args->weight_decay = tool_arg_double(state, "--weight-decay", arg, 0, 1000, TOOL_CLOSED);
-		return 0;
-	case KEY_DROPOUT:
-		args->dropout = tool_arg_double(state, "--dropout", arg, 0, 0.99, TOOL_CLOSED);
-		return 0;
-	case KEY_INPUT_DROPOUT:
-		args->input_dropout = tool_arg_double(state, "--input-dropout", arg, 0, 0.99, TOOL_CLOSED);
-		return 0;
-	case KEY_NORMALIZE:
-		args->norm = arg_norm(state, arg);
-		return 0;
-	case KEY_SEED:
-		args->seed = tool_arg_u64(state, "--seed", arg, 0, UINT64_MAX);
-		return 0;
-	case KEY_EVAL_FANOUT:
-		args->eval_fanouts = tool_arg_fanouts(state, "--eval-fanout", arg);
-		return 0;
-	case KEY_NO_EDGES:
-		args->no_edges = 1;
-		return 0;
-	case KEY_AHEAD:
-		args->ahead = tool_arg_u32(state, "--ahead", arg, 1, RUNG_LOADER_AHEAD_MAX);
-		return 0;
-	case KEY_OF_A_GPU:
-		argp_error(state, "training computes on the CPU; --device, --gpu, --gpus, --peers and --replicate are for rung plan and "
-				  "rung bench");
-		return 0;
 	case ARGP_KEY_ARG:
 		return tool_parse_dir(key, arg, state, &args->dir);
 	case ARGP_KEY_END:
 		check_args(args, state);
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return tool_args_option(options, key, arg, state, args);
 	}
 }
 
 static const struct argp_child children[] = {
 	{ &tool_budget_argp, 0, NULL, 0 }, { &tool_engine_argp, 0, NULL, 0 }, { &tool_common_argp, 0, NULL, 0 }, { 0 }
 };
-static const struct argp train_argp = { options, parse, "DIR", doc, children, NULL, NULL };
+static const struct argp train_argp = { NULL, parse, "DIR", doc, children, NULL, NULL };
 
 /* All that is open while training. */
 struct session {
@@ -310,7 +284,7 @@ int cmd_train(int argc, char **argv)
 	struct session session = { 0 };
 	struct train_result result = { 0 };
 	const char *name = argv[0];
-	argp_parse(&train_argp, argc, argv, 0, NULL, &args);
+	tool_args_parse(&train_argp, options, argc, argv, &args);
 	const char *why = train_blas_load();
 	if (why)
 		return tool_error(name, TOOL_FAILED,

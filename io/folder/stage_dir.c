@@ -15,11 +15,12 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "dataset/manifest.h"
 #include "folder/stage_dir.h"
+#include "folder/stage_entries.h"
+#include "folder/stage_step.h"
 
 #define ACQUIRE_TRIES 8 /* each lost to a process that removed or renamed the folder in between */
-
-void (*rung__stage_step_hook)(const char *step);
 
 static int make_paths(struct rung__stage_dir *dir, const char *out_dir)
 {
@@ -210,6 +211,28 @@ static int acquire_once(struct rung__stage_dir *dir, struct rung__journal *journ
 			return 0;
 		}
 		unlinkat(dir->parent_fd, dir->partial_name, AT_REMOVEDIR); /* if it is empty: we made it */
+	}
+	close(fd);
+	return rc;
+}
+
+int rung__stage_dir_settle_aside(struct rung__stage_dir *dir)
+{
+	struct stat st;
+	int fd = openat(dir->parent_fd, dir->aside_name,
+			O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW), rc = 0;
+
+	if (fd < 0)
+		return 0;
+	rung__stage_step("settle");
+	if (fstatat(dir->parent_fd, dir->name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+		if (renameat(dir->parent_fd, dir->aside_name, dir->parent_fd, dir->name) < 0)
+			rc = rung__fail_errno(errno, "%s: cannot be renamed back to %s",
+					      dir->aside_path, dir->path);
+	} else {
+		rc = rung__stage_entries_remove(fd, dir->aside_path);
+		if (rc == 0)
+			unlinkat(dir->parent_fd, dir->aside_name, AT_REMOVEDIR);
 	}
 	close(fd);
 	return rc;

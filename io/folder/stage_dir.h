@@ -1,9 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The folder that staging writes: what stage_dir.c, stage_entries.c and stage_publish.c have of each other. */
+/** The folder that staging writes: its names, its lock, what an earlier run left of it. */
 #ifndef RUNG_IO_STAGE_DIR_H
 #define RUNG_IO_STAGE_DIR_H
 
-#include "stage/stage_private.h"
+#include <stdbool.h>
+
+#include "folder/folder.h"
+#include "folder/stage_journal.h"
+
+/** Open the parent, and see that OUT may be written: RUNG_E_EXIST when it is there and not to be
+ * replaced. Writes nothing. */
+int rung__stage_dir_init(struct rung__stage_dir *dir, const char *out_dir, bool force, bool resume);
+/**
+ * Make and lock OUT.partial, and read its journal. What an earlier run left there stays when it is
+ * to go on and has finished something, and
+ * is removed else. RUNG_E_BUSY when another process has it, RUNG_E_EXIST when it holds files that
+ * are not rung's, or finished work that is
+ * neither to go on nor to be thrown away.
+ */
+int rung__stage_dir_acquire(struct rung__stage_dir *dir, struct rung__journal *journal);
+/** Open an OUT that is `staged`, as `fd`. Sets `published`; it is locked then. RUNG_E_BUSY when
+ * another process is at it. */
+int rung__stage_dir_open_out(struct rung__stage_dir *dir);
+/** Let go of it: OUT.partial is to be made. */
+void rung__stage_dir_close_out(struct rung__stage_dir *dir);
+/** Remove OUT.partial if it is still ours and nothing in it is finished, and close everything. */
+void rung__stage_dir_fini(struct rung__stage_dir *dir);
 
 /** Look at OUT. Sets `replaces` and `staged`. @param fd_out  OUT when it is to be replaced, else
  * -1; NULL: not wanted */
@@ -15,14 +37,5 @@ bool rung__stage_dir_still_partial(const struct rung__stage_dir *dir, int fd);
 int rung__stage_dir_lock(int fd, const char *path);
 /** A folder set aside by a run that was killed between its two renames: back in place, or done with. */
 int rung__stage_dir_settle_aside(struct rung__stage_dir *dir);
-
-/** RUNG_E_EXIST when a folder holds anything that rung did not write. */
-int rung__stage_entries_check(int fd, const char *path);
-/** The same, and when it is no dataset of any version, even a damaged one: only such a one is replaced. */
-int rung__stage_entries_check_dataset(int fd, const char *path);
-/** Check, and remove all files, the manifest first: what is left of it does not open. */
-int rung__stage_entries_remove(int fd, const char *path);
-/** Remove a file, and what it leads to in another folder; no failure when it is not there. */
-int rung__stage_entry_remove(int fd, const char *path, const char *name);
 
 #endif

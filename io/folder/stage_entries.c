@@ -11,7 +11,10 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "folder/stage_dir.h"
+#include "dataset/manifest.h"
+#include "folder/stage_entries.h"
+#include "folder/stage_step.h"
+#include "folder/stage_stripe.h"
 
 #define FORMAT_LINE "{\n \"format\": \"" RUNG__FORMAT_NAME "\""
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The journal of a run: appended, synced, read again. Each line is the checksum of its text, a space, and the text. */
-#include "folder/stage_journal.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -11,10 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "dataset/checksum.h"
 #include "file/file.h"
-#include "base/base.h"
-#include "stage/stage_private.h"
+#include "folder/stage_journal.h"
+#include "folder/stage_step.h"
 
 #define HEAD_BYTES (RUNG__CHECKSUM_DIGITS + 1u)   /* checksum and space */
 #define SUMS_A_LINE 32u

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #define RUNG__JOURNAL "journal"
+#define RUNG__JOURNAL_RANKED "ranked" /* the line behind which there is something to go on with */
 
 struct rung__journal {
 	int fd;             /* -1: not open */

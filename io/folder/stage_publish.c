@@ -8,7 +8,11 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "dataset/manifest.h"
 #include "folder/stage_dir.h"
+#include "folder/stage_entries.h"
+#include "folder/stage_publish.h"
+#include "folder/stage_step.h"
 
 bool rung__stage_plain_rename;
 
@@ -105,26 +109,6 @@ static int publish_over(struct rung__stage_dir *dir, int old)
 	rc = sync_folder(dir->parent_fd, dir->path);
 	if (rc == 0)   /* a power failure could bring the old names back */
 		remove_replaced(dir, old, old_name, old_path);
-	return rc;
-}
-
-int rung__stage_dir_settle_aside(struct rung__stage_dir *dir)
-{
-	struct stat st;
-	int fd = openat(dir->parent_fd, dir->aside_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW), rc = 0;
-
-	if (fd < 0)
-		return 0;
-	rung__stage_step("settle");
-	if (fstatat(dir->parent_fd, dir->name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
-		if (renameat(dir->parent_fd, dir->aside_name, dir->parent_fd, dir->name) < 0)
-			rc = rung__fail_errno(errno, "%s: cannot be renamed back to %s", dir->aside_path, dir->path);
-	} else {
-		rc = rung__stage_entries_remove(fd, dir->aside_path);
-		if (rc == 0)
-			unlinkat(dir->parent_fd, dir->aside_name, AT_REMOVEDIR);
-	}
-	close(fd);
 	return rc;
 }
 

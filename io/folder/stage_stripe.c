@@ -13,9 +13,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "file/direct.h"
 #include "base/base.h"
-#include "stage/stage_private.h"
+#include "base/random.h"
+#include "dataset/manifest.h"
+#include "file/direct.h"
+#include "folder/stage_step.h"
+#include "folder/stage_stripe.h"
 
 #define DIGITS 16u
 #define ENDING ".npy"
@@ -67,18 +70,21 @@ static int sync_dir(const char *path)
 	return rc;
 }
 
-static int make_in(const struct rung__stage *stage, const char *dir, uint32_t file, const char *name)
+/* `folder`: its real path. */
+static int make_in(const struct rung__stage_dir *dir, const char *folder, uint32_t file,
+		   const char *name)
 {
 	const uint64_t draw = rung__mix64(rung__now_ns() ^ (uint64_t)getpid() << 32 ^ file);
-	char *target = rung__format("%s/" NAME_FORMAT, dir, stage->dir.name, file, draw);
+	char *target = rung__format("%s/" NAME_FORMAT, folder, dir->name, file, draw);
 	int fd = -1;
 
 	if (!target)
 		return rung__fail(RUNG_E_NOMEM, "%s", name);
 	rung__stage_step("link");
-	if (symlinkat(target, stage->dir.fd, name) < 0 ||
-	    (fsync(stage->dir.fd) < 0 && errno != EINVAL)) {
-		fd = rung__fail_errno(errno, "%s/%s: cannot be made as a link", stage->dir.partial_path, name);
+	if (symlinkat(target, dir->fd, name) < 0 ||
+	    (fsync(dir->fd) < 0 && errno != EINVAL)) {
+		fd = rung__fail_errno(errno, "%s/%s: cannot be made as a link", dir->partial_path,
+				      name);
 	} else {
 		rung__stage_step("create");
 		fd = open(target, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
@@ -89,16 +95,17 @@ static int make_in(const struct rung__stage *stage, const char *dir, uint32_t fi
 	return fd;
 }
 
-int rung__stripe_make(const struct rung__stage *stage, uint32_t file, const char *name)
+int rung__stripe_make(const struct rung__stage_dir *dir, const char *folder, uint32_t file,
+		      const char *name)
 {
-	char *dir = realpath(stage->opts.stripe_dirs[file], NULL);
+	char *real = realpath(folder, NULL);
 	int fd, rc;
 
-	if (!dir)
-		return rung__fail_errno(errno, "%s: folder for rows", stage->opts.stripe_dirs[file]);
-	fd = make_in(stage, dir, file, name);
-	rc = fd < 0 ? fd : sync_dir(dir);
-	free(dir);
+	if (!real)
+		return rung__fail_errno(errno, "%s: folder for rows", folder);
+	fd = make_in(dir, real, file, name);
+	rc = fd < 0 ? fd : sync_dir(real);
+	free(real);
 	if (rc < 0 && fd >= 0)
 		close(fd);
 	return rc < 0 ? rc : fd;
@@ -106,17 +113,17 @@ int rung__stripe_make(const struct rung__stage *stage, uint32_t file, const char
 
 /* The names of features files are longer than that of the dataset: what does not fit is known
  * before the graph is read. */
-static int check_name(const struct rung__stage *stage, const char *given, const char *real)
+static int check_name(const struct rung__stage_dir *dir, const char *given, const char *real)
 {
-	const int bytes = snprintf(NULL, 0, NAME_FORMAT, stage->dir.name, 0u, UINT64_MAX),
-		  more = bytes - (int)strlen(stage->dir.name);
+	const int bytes = snprintf(NULL, 0, NAME_FORMAT, dir->name, 0u, UINT64_MAX),
+		  more = bytes - (int)strlen(dir->name);
 	const long name_max = pathconf(real, _PC_NAME_MAX);
 
 	if (name_max > 0 && bytes > name_max)
 		return rung__fail(RUNG_E_INVAL,
 				  "output '%s': its name has %zu bytes; for files in %s at most "
 				  "%ld are possible, choose a shorter one",
-				  stage->dir.path, strlen(stage->dir.name), given, name_max - more);
+				  dir->path, strlen(dir->name), given, name_max - more);
 	if (strlen(real) + 1 + (size_t)bytes >= PATH_MAX)
 		return rung__fail(RUNG_E_INVAL,
 				  "%s: its path has %zu bytes, and a link into it more than %d; "
@@ -125,7 +132,7 @@ static int check_name(const struct rung__stage *stage, const char *given, const 
 	return 0;
 }
 
-static int check_folder(const struct rung__stage *stage, const char *given)
+static int check_folder(const struct rung__stage_dir *dir, const char *given)
 {
 	char *real = realpath(given, NULL);
 	struct stat st;
@@ -139,27 +146,29 @@ static int check_folder(const struct rung__stage *stage, const char *given)
 		rc = rung__fail(RUNG_E_INVAL,
 				"%s: is not a folder; give one that rows can be put into", given);
 	else
-		rc = check_name(stage, given, real);
+		rc = check_name(dir, given, real);
 	free(real);
 	return rc;
 }
 
-int rung__stripes_check_folders(const struct rung__stage *stage)
+int rung__stripes_check_folders(const struct rung__stage_dir *dir, const char *const *folders,
+				size_t folder_count)
 {
 	int rc = 0;
 
-	for (uint32_t f = 0; f < stage->opts.stripe_count && rc == 0; f++)
-		rc = check_folder(stage, stage->opts.stripe_dirs[f]);
+	for (size_t f = 0; f < folder_count && rc == 0; f++)
+		rc = check_folder(dir, folders[f]);
 	return rc;
 }
 
-int rung__stripes_check(const struct rung__stage *stage)
+int rung__stripes_check(const char *const *folders, size_t folder_count)
 {
-	for (uint32_t f = 0; f < stage->opts.stripe_count; f++) {
-		const char *dir = stage->opts.stripe_dirs[f];
-
-		if (access(dir, W_OK | X_OK) < 0)
-			return rung__fail_errno(errno, "%s: rows cannot be put there; give a folder that can be written to", dir);
+	for (size_t f = 0; f < folder_count; f++) {
+		if (access(folders[f], W_OK | X_OK) < 0)
+			return rung__fail_errno(errno,
+						"%s: rows cannot be put there; give a folder that "
+						"can be written to",
+						folders[f]);
 	}
 	return 0;
 }

@@ -59,7 +59,7 @@ int rung__preset_papers100m(struct rung__preset *p)
 
 #define FEATURE_ITEMS 768u
 
-struct counts {
+struct mag_counts {
 	uint64_t papers, authors, institutions;   /* papers alone: the two others are 0 */
 	uint64_t all;
 };
@@ -77,7 +77,7 @@ static int count_of(const struct rung__pickle_dict *meta, const char *path, cons
 	return rung__fail(RUNG_E_FORMAT, "%s: does not say how many vertices '%s' there are; unpack the data set again", path, key);
 }
 
-static int read_counts(struct rung__preset *p, struct counts *counts)
+static int read_counts(struct rung__preset *p, struct mag_counts *counts)
 {
 	struct rung__pickle_dict *meta = rung__malloc(sizeof(*meta));
 	const char *path;
@@ -117,7 +117,7 @@ static int find_full(struct rung__preset *p, const char **path_out)
 }
 
 /* The file has its size from the first moment on, so only the flag tells whether the hours of making it came to their end. */
-static int check_full(struct rung__preset *p, const char *path, const struct counts *counts)
+static int check_full(struct rung__preset *p, const char *path, const struct mag_counts *counts)
 {
 	const char *flag = rung__preset_text(p, "%.*s_done.txt", (int)(strlen(path) - strlen(".npy")), path);
 	uint64_t wanted, bytes = 0;
@@ -136,7 +136,7 @@ static int check_full(struct rung__preset *p, const char *path, const struct cou
 			  path, bytes, counts->all, FEATURE_ITEMS);
 }
 
-static int mag_graph(struct rung__preset *p, const struct counts *counts)
+static int mag_graph(struct rung__preset *p, const struct mag_counts *counts)
 {
 	const uint64_t papers = counts->papers, authors = counts->authors, institutions = counts->institutions;
 	const char *path;
@@ -214,7 +214,8 @@ static int mag_splits(struct rung__preset *p)
 }
 
 /* An array of papers, with nothing known behind it for the others. */
-static int of_papers(struct rung__preset *p, const struct counts *counts, const char *name, const char *why, const char **spec_out)
+static int of_papers(struct rung__preset *p, const struct mag_counts *counts, const char *name,
+		     const char *why, const char **spec_out)
 {
 	int rc = rung__preset_file(p, name, why, spec_out);
 
@@ -223,7 +224,7 @@ static int of_papers(struct rung__preset *p, const struct counts *counts, const 
 	return rc == 0 && !*spec_out ? RUNG_E_NOMEM : rc;
 }
 
-static int mag_year(struct rung__preset *p, const struct counts *counts)
+static int mag_year(struct rung__preset *p, const struct mag_counts *counts)
 {
 	const char *spec;
 	int rc = of_papers(p, counts, "processed/paper/node_year.npy", "years", &spec);
@@ -231,7 +232,7 @@ static int mag_year(struct rung__preset *p, const struct counts *counts)
 	return rc < 0 ? rc : rung__preset_set_year(p, spec);
 }
 
-static int mag_features(struct rung__preset *p, const struct counts *counts, const char *full)
+static int mag_features(struct rung__preset *p, const struct mag_counts *counts, const char *full)
 {
 	if (!full)
 		return rung__preset_file(p, "processed/paper/node_feat.npy", "features", &p->made.features);
@@ -239,7 +240,7 @@ static int mag_features(struct rung__preset *p, const struct counts *counts, con
 	return p->made.features ? 0 : RUNG_E_NOMEM;
 }
 
-static int mag_part(struct rung__preset *p, const char **full_out, struct counts *counts)
+static int mag_part(struct rung__preset *p, const char **full_out, struct mag_counts *counts)
 {
 	const bool papers = p->part && strcmp(p->part, "papers") == 0, all = p->part && strcmp(p->part, "all") == 0;
 	int rc;
@@ -259,7 +260,7 @@ static int mag_part(struct rung__preset *p, const char **full_out, struct counts
 int rung__preset_mag240m(struct rung__preset *p)
 {
 	static const char *const inside[] = { "", "mag240m_kddcup2021", NULL };
-	struct counts counts = { 0 };
+	struct mag_counts counts = { 0 };
 	const char *full = NULL;
 	int rc = rung__preset_find(p, inside, "processed/paper___cites___paper/edge_index.npy");
 

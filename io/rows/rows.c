@@ -14,7 +14,7 @@ struct rung__row_place {
 	uint64_t at;  /* in the output */
 };
 
-struct failure {
+struct gather_failure {
 	int rc;
 	char text[RUNG__ERROR_BYTES]; /* the last error belongs to a thread: carried to the one that called */
 };
@@ -90,7 +90,7 @@ static int gather_part(const struct rung__rows *rows, uint64_t first, uint64_t e
 int rung__rows_gather(struct rung__rows *rows, const void *ids, unsigned id_bytes, uint64_t first, uint64_t count,
 		      unsigned char *out)
 {
-	struct failure failure = { .rc = 0 };
+	struct gather_failure failure = { .rc = 0 };
 
 	for (uint64_t i = 0; i < count; i++)
 		rows->order[i] = (struct rung__row_place){ .row = rung__id_get(ids, id_bytes, first + i), .at = i };

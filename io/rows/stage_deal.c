@@ -14,10 +14,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "dataset/checksum.h"
 #include "base/base.h"
 #include "base/jobs.h"
-#include "stage/stage_private.h"
+#include "dataset/checksum.h"
+#include "folder/stage_step.h"
+#include "rows/stage_deal.h"
+#include "rows/stage_image.h"
+#include "rows/stage_scan.h"
 
 #define WRITERS 4u
 
@@ -197,7 +200,7 @@ static int settle(const struct dealing *dealing, struct rung__jobs **jobs, uint6
 
 static int deal_batch(struct dealing *dealing, uint64_t first, uint64_t count, bool first_batch)
 {
-	const struct rung__row_span span = rung__source_span(dealing->rows);
+	const struct rung__scan_span span = rung__source_span(dealing->rows);
 	int rc = 0;
 
 	plan_batch(dealing, first, count);

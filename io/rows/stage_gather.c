@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rows of a range read where they lie, in the order of the source, many reads in flight; near ones share a read. */
 #include "base/base.h"
+#include "rows/stage_gather.h"
+#include "rows/stage_image.h"
 #include "source/source.h"
-#include "stage/stage_private.h"
 
 #define GAP_BYTES 4096u   /* between two rows that is read along rather than starting another read */
 

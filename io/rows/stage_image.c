@@ -9,11 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "dataset/checksum.h"
 #include "base/base.h"
 #include "base/jobs.h"
+#include "dataset/checksum.h"
+#include "folder/stage_step.h"
+#include "rows/stage_image.h"
 #include "source/npy.h"
-#include "stage/stage_private.h"
 
 #define PIECE_BYTES (UINT64_C(4) * RUNG__BLOCK_BYTES) /* of a write */
 #define WRITERS 4u

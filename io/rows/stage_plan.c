@@ -12,11 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dataset/checksum.h"
 #include "base/base.h"
+#include "dataset/checksum.h"
+#include "rows/stage_deal.h"
+#include "rows/stage_image.h"
+#include "rows/stage_plan.h"
 #include "source/npy.h"
 #include "source/source.h"
-#include "stage/stage_private.h"
 
 #define READ_BYTES (UINT64_C(4) << 20)
 #define READERS 4u

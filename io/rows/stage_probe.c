@@ -7,11 +7,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "file/direct.h"
 #include "base/base.h"
 #include "base/jobs.h"
+#include "file/direct.h"
+#include "rows/stage_probe.h"
+#include "rows/stage_reads.h"
 #include "source/source.h"
-#include "stage/stage_private.h"
 
 #define SOURCE_BYTES_MIN (UINT64_C(256) << 20)   /* less is staged in seconds, whichever way */
 #define LARGE_BYTES (UINT64_C(4) << 20)

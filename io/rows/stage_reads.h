@@ -6,6 +6,10 @@
 #include "file/direct.h"
 #include "engine/engine.h"
 
+#define RUNG__ROW_READS 128u                       /* in flight, of single rows, where memory
+						      allows */
+#define RUNG__ROW_READ_BYTES (UINT64_C(32) << 10)  /* of each, at most */
+
 struct rung__read_slot {
 	uint64_t offset, bytes;   /* of the read that it is taken by */
 };

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows in rank order, a range of the output at a time: filled, while the one before is written, and noted in the journal. */
-#include "stage/stage_private.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -10,24 +8,30 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "dataset/checksum.h"
-#include "file/file.h"
 #include "base/base.h"
 #include "base/jobs.h"
+#include "dataset/checksum.h"
+#include "file/file.h"
+#include "folder/stage_step.h"
+#include "folder/stage_stripe.h"
+#include "rows/stage_deal.h"
+#include "rows/stage_gather.h"
+#include "rows/stage_image.h"
+#include "rows/stage_rows.h"
+#include "rows/stage_scan.h"
 #include "source/npy.h"
 #include "source/source.h"
 
-struct filling {
+struct range_fill {
 	struct rung__stage_rows *rows;
 	const struct rung__image *image;
 };
-
 
 /* ---- passes ---- */
 
 static void keep_rows(void *ctx, uint64_t chunk, uint64_t first, uint64_t count, const unsigned char *data)
 {
-	const struct filling *filling = ctx;
+	const struct range_fill *filling = ctx;
 	const struct rung__stage *stage = filling->rows->stage;
 	const unsigned index_bytes = stage->manifest->index_bytes;
 
@@ -58,7 +62,7 @@ static void list_vertices(const struct rung__stage_rows *rows, const struct rung
 
 static void put_dealt(void *ctx, uint64_t chunk, uint64_t first, uint64_t count, const unsigned char *data)
 {
-	const struct filling *filling = ctx;
+	const struct range_fill *filling = ctx;
 	uint64_t sum = 0;
 
 	(void)chunk;
@@ -76,9 +80,9 @@ static void put_dealt(void *ctx, uint64_t chunk, uint64_t first, uint64_t count,
 
 static int fill(struct rung__stage_rows *rows, const struct rung__image *image)
 {
-	struct filling filling = { rows, image };
+	struct range_fill filling = { rows, image };
 	const uint64_t count = image->end - image->first;
-	struct rung__row_span span = rung__source_span(rows);
+	struct rung__scan_span span = rung__source_span(rows);
 	uint64_t bucket;
 
 	if (rows->plan.kind == RUNG_STAGE_PLAN_PASSES)
@@ -87,7 +91,8 @@ static int fill(struct rung__stage_rows *rows, const struct rung__image *image)
 	if (rows->plan.kind == RUNG_STAGE_PLAN_GATHER)
 		return rung__stage_gather(rows, image);
 	bucket = image->first / rows->plan.range_rows;
-	span = (struct rung__row_span){ .file = &rows->out[rung__bucket_file(rows, bucket)], .offset = rung__bucket_offset(rows, bucket) };
+	span = (struct rung__scan_span){ .file = &rows->out[rung__bucket_file(rows, bucket)],
+					 .offset = rung__bucket_offset(rows, bucket) };
 	return rung__scan(rows, &span, 0, count, put_dealt, &filling);
 }
 
@@ -179,7 +184,8 @@ static int make_file(const struct rung__stage_rows *rows, uint32_t f)
 	int fd;
 
 	if (rows->src == stage->features && stage->opts.stripe_count)
-		return rung__stripe_make(stage, f, rows->files[f].name);
+		return rung__stripe_make(&stage->dir, stage->opts.stripe_dirs[f], f,
+					 rows->files[f].name);
 	rung__stage_step("create");
 	fd = openat(stage->dir.fd, rows->files[f].name, O_RDWR | O_CLOEXEC | O_CREAT | O_EXCL, 0666);
 	return fd < 0 ? rung__fail_errno(errno, "%s: cannot be made", rows->paths[f]) : fd;

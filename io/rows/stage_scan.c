@@ -4,12 +4,12 @@
 
 #include "base/base.h"
 #include "base/jobs.h"
+#include "rows/stage_scan.h"
 #include "source/source.h"
-#include "stage/stage_private.h"
 
-struct scan {
+struct row_scan {
 	const struct rung__stage_rows *rows;
-	const struct rung__row_span *span;
+	const struct rung__scan_span *span;
 	uint64_t first, count, chunk_rows;
 	rung__scan_fn fn;
 	void *ctx;
@@ -22,11 +22,11 @@ uint64_t rung__scan_chunk_rows(const struct rung__stage_rows *rows)
 	return RUNG__MAX((rows->plan.read_bytes - 2 * RUNG__PAGE_BYTES) / rows->layout.row_bytes, 1u);
 }
 
-struct rung__row_span rung__source_span(const struct rung__stage_rows *rows)
+struct rung__scan_span rung__source_span(const struct rung__stage_rows *rows)
 {
 	const struct rung__source_place place = rung__source_place(rows->src);
 
-	return (struct rung__row_span){ .data = place.data,
+	return (struct rung__scan_span){ .data = place.data,
 					.src = rows->src,
 					.streamed = place.streamed,
 					.file = &rows->source,
@@ -34,7 +34,8 @@ struct rung__row_span rung__source_span(const struct rung__stage_rows *rows)
 }
 
 /* @param buffer  [plan.read_bytes] on a page @param rows_out  where they lie, in `buffer` or in memory */
-static int read_span(const struct rung__stage_rows *rows, const struct rung__row_span *span, uint64_t first, uint64_t count,
+static int read_span(const struct rung__stage_rows *rows, const struct rung__scan_span *span,
+		     uint64_t first, uint64_t count,
 		     unsigned char *buffer, const unsigned char **rows_out)
 {
 	const uint64_t row_bytes = rows->layout.row_bytes, begin = span->offset + first * row_bytes;
@@ -56,7 +57,8 @@ static int read_span(const struct rung__stage_rows *rows, const struct rung__row
 				    : rc;
 }
 
-static int take_chunk(const struct scan *scan, uint64_t chunk, unsigned char *buffer, const unsigned char **rows_out)
+static int take_chunk(const struct row_scan *scan, uint64_t chunk, unsigned char *buffer,
+		      const unsigned char **rows_out)
 {
 	const uint64_t at = chunk * scan->chunk_rows, count = RUNG__MIN(scan->count - at, scan->chunk_rows);
 
@@ -64,7 +66,8 @@ static int take_chunk(const struct scan *scan, uint64_t chunk, unsigned char *bu
 }
 
 /* Whoever comes first takes the next chunk: any other order would have bytes inflated twice. */
-static int take_turn(struct scan *scan, unsigned char *buffer, uint64_t *chunk_out, const unsigned char **rows_out)
+static int take_turn(struct row_scan *scan, unsigned char *buffer, uint64_t *chunk_out,
+		     const unsigned char **rows_out)
 {
 	int rc;
 
@@ -77,7 +80,7 @@ static int take_turn(struct scan *scan, unsigned char *buffer, uint64_t *chunk_o
 
 static int scan_chunk(void *ctx, uint64_t chunk, uint32_t worker)
 {
-	struct scan *scan = ctx;
+	struct row_scan *scan = ctx;
 	const struct rung__stage_rows *rows = scan->rows;
 	unsigned char *buffer = rows->read_buffers ? rows->read_buffers + worker * rows->plan.read_bytes : NULL;
 	const unsigned char *data;
@@ -91,7 +94,8 @@ static int scan_chunk(void *ctx, uint64_t chunk, uint32_t worker)
 }
 
 /* Chunks by threads, with progress: `bytes` in all. */
-static int run_jobs(struct rung__stage_rows *rows, uint64_t count, struct scan *scan, uint64_t bytes)
+static int run_jobs(struct rung__stage_rows *rows, uint64_t count, struct row_scan *scan,
+		    uint64_t bytes)
 {
 	struct rung__jobs *jobs;
 	int rc = rung__jobs_start(rows->plan.reader_count, count, scan_chunk, scan, &jobs), failed;
@@ -106,10 +110,12 @@ static int run_jobs(struct rung__stage_rows *rows, uint64_t count, struct scan *
 	return failed < 0 ? failed : rc;
 }
 
-int rung__scan(struct rung__stage_rows *rows, const struct rung__row_span *span, uint64_t first, uint64_t count, rung__scan_fn fn,
+int rung__scan(struct rung__stage_rows *rows, const struct rung__scan_span *span, uint64_t first,
+	       uint64_t count, rung__scan_fn fn,
 	       void *ctx)
 {
-	struct scan scan = { rows, span, first, count, rung__scan_chunk_rows(rows), fn, ctx, PTHREAD_MUTEX_INITIALIZER, 0 };
+	struct row_scan scan = { rows, span, first, count, rung__scan_chunk_rows(rows), fn, ctx,
+				 PTHREAD_MUTEX_INITIALIZER, 0 };
 	const uint64_t chunks = (count + scan.chunk_rows - 1) / scan.chunk_rows;
 	int rc = run_jobs(rows, chunks, &scan, count * rows->layout.row_bytes);
 

@@ -3,57 +3,22 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "graph/graph.h"
 #include "base/base.h"
-#include "stage/stage_private.h"
-
-int rung__stage_progress(const struct rung__stage *stage, const char *what, uint64_t done, uint64_t total)
-{
-	const struct rung_stage_opts *opts = &stage->opts;
-
-	if (opts->progress && opts->progress(opts->progress_ctx, what, done, total))
-		return rung__fail(RUNG_E_CANCELED, "staging %s: canceled at %s, %" PRIu64 " of %" PRIu64, opts->out_dir, what,
-				  done, total);
-	return 0;
-}
-
-int rung__stage_advance(struct rung__stage *stage, const char *what, uint64_t bytes)
-{
-	stage->step_done = RUNG__MIN(stage->step_done + bytes, stage->step_total);
-	return rung__stage_progress(stage, what, stage->step_done, stage->step_total);
-}
-
-/* Bytes that the process has read and written through system calls; 0 where the kernel does not count them. */
-static void process_bytes(uint64_t *read_out, uint64_t *written_out)
-{
-	FILE *file = fopen("/proc/self/io", "re");
-
-	*read_out = *written_out = 0;
-	if (file && fscanf(file, "rchar: %" SCNu64 " wchar: %" SCNu64, read_out, written_out) != 2)
-		*read_out = *written_out = 0;
-	if (file)
-		fclose(file);
-}
-
-void rung__stage_phase(struct rung__stage *stage, const char *name)
-{
-	struct rung_stage_report *report = &stage->report;
-	uint64_t read_bytes, written_bytes;
-
-	process_bytes(&read_bytes, &written_bytes);
-	if (report->phase_count) {
-		struct rung_stage_phase *phase = &report->phases[report->phase_count - 1];
-
-		phase->seconds = (double)(rung__now_ns() - stage->phase_ns) * 1e-9;
-		phase->bytes_read = read_bytes - stage->phase_read_bytes;
-		phase->bytes_written = written_bytes - stage->phase_written_bytes;
-	}
-	stage->phase_ns = rung__now_ns();
-	stage->phase_read_bytes = read_bytes;
-	stage->phase_written_bytes = written_bytes;
-	if (name && report->phase_count < RUNG_STAGE_PHASES_MAX)
-		report->phases[report->phase_count++].name = name;
-}
+#include "folder/stage_dir.h"
+#include "folder/stage_entries.h"
+#include "folder/stage_publish.h"
+#include "folder/stage_stripe.h"
+#include "graph/graph.h"
+#include "rows/stage_probe.h"
+#include "rows/stage_rows.h"
+#include "stage/stage_check.h"
+#include "stage/stage_finished.h"
+#include "stage/stage_graph.h"
+#include "stage/stage_input.h"
+#include "stage/stage_job.h"
+#include "stage/stage_memory.h"
+#include "stage/stage_space.h"
+#include "stage/stage_write.h"
 
 static void report_rows(struct rung__stage *stage)
 {
@@ -90,16 +55,6 @@ static int fill_report(struct rung__stage *stage)
 	for (uint32_t i = 0; i < m->file_count; i++)
 		report->bytes_written += m->files[i].bytes;
 	report_rows(stage);
-	return 0;
-}
-
-int rung__stage_take_sums(struct rung__stage *stage)
-{
-	stage->buffer = rung__malloc_aligned(RUNG__PAGE_BYTES, RUNG__STAGE_BUFFER_BYTES);
-	stage->sums = rung__zalloc_array(stage->manifest->block_count, sizeof(*stage->sums));
-	if (!stage->buffer || !stage->sums)
-		return rung__fail(RUNG_E_NOMEM, "checksums of %" PRIu64 " blocks", stage->manifest->block_count);
-	rung__journal_take_sums(&stage->journal, stage->manifest->block_count, stage->sums);
 	return 0;
 }
 
@@ -217,11 +172,12 @@ static int run(struct rung__stage *stage)
 		return rc < 0 ? rc : fill_report(stage);
 	if (!stage->opts.in_place)
 		rung__stage_probe(stage, stage->features, &stage->figures);
-	rc = rung__stripes_check_folders(stage);
+	rc = rung__stripes_check_folders(&stage->dir, stage->opts.stripe_dirs,
+					 stage->opts.stripe_count);
 	if (rc == 0)
 		rc = rung__stage_plan_memory(stage);
 	if (rc == 0 && !stage->opts.resume)
-		rc = rung__stripes_check(stage);
+		rc = rung__stripes_check(stage->opts.stripe_dirs, stage->opts.stripe_count);
 	if (rc < 0)
 		return rc;
 	return stage->opts.dry_run ? dry_run(stage) : stage_anew_or_on(stage);

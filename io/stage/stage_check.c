@@ -17,10 +17,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "dataset/checksum.h"
 #include "file/file.h"
-#include "base/base.h"
-#include "stage/stage_private.h"
+#include "folder/stage_stripe.h"
+#include "stage/stage_check.h"
 
 #define READ_BLOCKS (RUNG__STAGE_BUFFER_BYTES / RUNG__BLOCK_BYTES)
 

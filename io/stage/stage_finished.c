@@ -4,10 +4,15 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "file/file.h"
 #include "base/base.h"
+#include "file/file.h"
+#include "folder/stage_dir.h"
+#include "folder/stage_publish.h"
 #include "source/npy.h"
-#include "stage/stage_private.h"
+#include "stage/stage_check.h"
+#include "stage/stage_finished.h"
+#include "stage/stage_job.h"
+#include "stage/stage_write.h"
 
 #define CURE "repair it with rung verify --repair, or stage it again with --force"
 

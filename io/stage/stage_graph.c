@@ -5,10 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "edges/edges.h"
-#include "graph/graph.h"
 #include "base/base.h"
-#include "stage/stage_private.h"
+#include "edges/edges.h"
+#include "folder/stage_publish.h"
+#include "folder/stage_step.h"
+#include "graph/graph.h"
+#include "stage/stage_graph.h"
+#include "stage/stage_memory.h"
+#include "stage/stage_write.h"
 
 #define EDGES_CHUNKS 12u                 /* of a pass: those read ahead, and what they are read through */
 #define CHUNK_BYTES_MIN 4096u

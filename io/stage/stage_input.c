@@ -5,7 +5,9 @@
 
 #include "base/base.h"
 #include "source/npy.h"
-#include "stage/stage_private.h"
+#include "stage/stage_input.h"
+#include "stage/stage_job.h"
+#include "stage/stage_layout.h"
 
 static int check_counts(const struct rung_stage_opts *opts)
 {

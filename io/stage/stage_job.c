@@ -13,10 +13,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "graph/graph.h"
 #include "base/base.h"
+#include "graph/graph.h"
 #include "source/source.h"
-#include "stage/stage_private.h"
+#include "stage/stage_job.h"
 
 #define VALUE_BYTES 8192u   /* of a line: the longest path fits */
 #define JOB "job "          /* before each line in the journal */

@@ -13,10 +13,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "dataset/checksum.h"
 #include "base/base.h"
+#include "dataset/checksum.h"
 #include "source/source.h"
-#include "stage/stage_private.h"
+#include "stage/stage_layout.h"
 
 #define BLOCK_BYTES 4096u     /* of a device's read, and of a page */
 #define SECTOR_BYTES 512u

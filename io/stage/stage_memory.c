@@ -5,8 +5,9 @@
  */
 #include "base/base.h"
 #include "layout/layout.h"
+#include "rows/stage_plan.h"
 #include "source/source.h"
-#include "stage/stage_private.h"
+#include "stage/stage_memory.h"
 
 bool rung__stage_graph_in_files;
 
@@ -33,30 +34,6 @@ static uint64_t score_bytes(const struct rung__stage *stage, uint64_t edge_count
 		records = hops + 2;
 	}
 	return RUNG__MAX(sampling, per_vertex * m->vertex_count + per_edge * edge_count + (threads + records) * SCORE_BLOCK_BYTES);
-}
-
-uint64_t rung__stage_map_bytes(const struct rung__stage *stage, unsigned maps)
-{
-	return (uint64_t)maps * stage->manifest->index_bytes * stage->manifest->vertex_count;
-}
-
-/* Deflated members of a .npz hold what it takes to inflate them, and what is made when it is opened lies in memory while it is small. */
-static uint64_t source_bytes(const struct rung_source *src)
-{
-	return src ? rung__source_place(src).memory_bytes : 0;
-}
-
-uint64_t rung__stage_fixed_bytes(const struct rung__stage *stage)
-{
-	const struct rung__manifest *m = stage->manifest;
-	uint64_t bytes = RUNG__STAGE_BUFFER_BYTES + 8 * stage->block_count_max + source_bytes(stage->features) +
-			 source_bytes(stage->score_source) + stage->graph_source_bytes;
-
-	for (uint32_t i = 0; i < stage->carried_count; i++)
-		bytes += source_bytes(stage->carried[i].src);
-	for (uint32_t i = 0; i < m->split_count; i++)
-		bytes += 8 * m->splits[i].count;
-	return bytes;
 }
 
 /* The score, both maps, and what sorting by rank takes. */

@@ -6,8 +6,11 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "base/base.h"
+#include "folder/stage_entries.h"
 #include "graph/graph.h"
-#include "stage/stage_private.h"
+#include "rows/stage_deal.h"
+#include "stage/stage_space.h"
 
 #define SPARE_BYTES 65536u   /* for the folder itself, and its journal */
 #define NAMES_BYTES 300u     /* of folders in a message */

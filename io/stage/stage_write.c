@@ -8,15 +8,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "dataset/checksum.h"
-#include "file/file.h"
 #include "base/base.h"
+#include "dataset/checksum.h"
+#include "file/direct.h"
+#include "file/file.h"
+#include "folder/stage_step.h"
 #include "source/npy.h"
-#include "stage/stage_private.h"
+#include "stage/stage_write.h"
 
 #define CHUNK_ITEMS 65536u /* of an array that is converted on the way */
 
-struct output {
+struct array_output {
 	struct rung__stage *stage;
 	const struct rung__manifest_file *file;
 	uint64_t *sums; /* of its blocks */
@@ -26,7 +28,7 @@ struct output {
 	uint64_t written; /* bytes in the file */
 };
 
-static int open_file(struct output *out, int dir_fd, const char *name)
+static int open_file(struct array_output *out, int dir_fd, const char *name)
 {
 	int fd, rc;
 
@@ -40,11 +42,12 @@ static int open_file(struct output *out, int dir_fd, const char *name)
 	return rc;
 }
 
-static int open_output(struct output *out, struct rung__stage *stage, const struct rung__manifest_file *file, uint64_t *sums)
+static int open_output(struct array_output *out, struct rung__stage *stage,
+		       const struct rung__manifest_file *file, uint64_t *sums)
 {
 	int rc;
 
-	*out = (struct output){ .stage = stage, .file = file, .sums = sums, .direct.fd = -1 };
+	*out = (struct array_output){ .stage = stage, .file = file, .sums = sums, .direct.fd = -1 };
 	out->path = rung__format("%s/%s", stage->dir.partial_path, file->name);
 	if (!out->path)
 		return rung__fail(RUNG_E_NOMEM, "%s", file->name);
@@ -59,7 +62,7 @@ static int open_output(struct output *out, struct rung__stage *stage, const stru
 	return 0;
 }
 
-static int flush(struct output *out)
+static int flush(struct array_output *out)
 {
 	struct rung__stage *stage = out->stage;
 	const size_t used = out->used, bytes = (size_t)rung__align_up(used, RUNG__PAGE_BYTES);
@@ -76,7 +79,7 @@ static int flush(struct output *out)
 	return rung__stage_advance(stage, "files", used);
 }
 
-static int append(struct output *out, const void *data, uint64_t bytes)
+static int append(struct array_output *out, const void *data, uint64_t bytes)
 {
 	const unsigned char *from = data;
 	int rc;
@@ -98,7 +101,7 @@ static int append(struct output *out, const void *data, uint64_t bytes)
 }
 
 /* `rc`: of what was appended; a failure is passed on. */
-static int close_output(struct output *out, int rc)
+static int close_output(struct array_output *out, int rc)
 {
 	if (rc == 0 && out->used > 0)
 		rc = flush(out);
@@ -112,9 +115,15 @@ static int close_output(struct output *out, int rc)
 	return rc;
 }
 
-bool rung__stage_file_done(const struct rung__stage *stage, const char *name)
+int rung__stage_take_sums(struct rung__stage *stage)
 {
-	return rung__journal_last_of(&stage->journal, "file", name) != NULL;
+	stage->buffer = rung__malloc_aligned(RUNG__PAGE_BYTES, RUNG__STAGE_BUFFER_BYTES);
+	stage->sums = rung__zalloc_array(stage->manifest->block_count, sizeof(*stage->sums));
+	if (!stage->buffer || !stage->sums)
+		return rung__fail(RUNG_E_NOMEM, "checksums of %" PRIu64 " blocks",
+				  stage->manifest->block_count);
+	rung__journal_take_sums(&stage->journal, stage->manifest->block_count, stage->sums);
+	return 0;
 }
 
 static int note_file(struct rung__stage *stage, const struct rung__manifest_file *file)
@@ -126,7 +135,7 @@ static int note_file(struct rung__stage *stage, const struct rung__manifest_file
 
 static int write_array(struct rung__stage *stage, const struct rung__manifest_file *file, const void *data, uint64_t *sums)
 {
-	struct output out;
+	struct array_output out;
 	int rc = open_output(&out, stage, file, sums);
 
 	if (rc == 0)
@@ -210,7 +219,7 @@ int rung__stage_write_score(struct rung__stage *stage)
 	const struct rung__manifest *m = stage->manifest;
 	const struct rung__manifest_file *file = rung__manifest_file(m, RUNG__SCORE);
 	float *chunk = rung__malloc_array(CHUNK_ITEMS, sizeof(*chunk));
-	struct output out;
+	struct array_output out;
 	int rc;
 
 	if (!chunk)

@@ -79,7 +79,7 @@ static int compare_rows(struct rung__verify *v, const char *spec, const char *na
 			uint64_t *different, uint64_t *first)
 {
 	struct rung__verify_rows rows;
-	struct rung__sample sample;
+	struct rung__row_sample sample;
 	int rc;
 
 	if (!spec)
@@ -88,7 +88,9 @@ static int compare_rows(struct rung__verify *v, const char *spec, const char *na
 	if (rc == 0)
 		rc = rung__verify_rows_open_staged(v, &rows);
 	if (rc == 0)
-		rc = sampled && rung__sample_init(&sample, v) ? rung__verify_rows_sample(v, &rows) : rung__verify_rows_all(v, &rows);
+		rc = sampled && rung__row_sample_init(&sample, v)
+			     ? rung__verify_rows_sample(v, &rows)
+			     : rung__verify_rows_all(v, &rows);
 	*compared = rows.compared;
 	*different = rows.different;
 	if (rows.different > 0)

@@ -47,10 +47,10 @@ static int compare_ranks(const void *a, const void *b)
 static int choose(struct lists *l)
 {
 	const struct rung__manifest *m = l->v->ds->manifest;
-	struct rung__sample sample;
+	struct rung__row_sample sample;
 
 	l->count = m->vertex_count;
-	if (!rung__sample_init(&sample, l->v))
+	if (!rung__row_sample_init(&sample, l->v))
 		return 0;
 	l->count = sample.left;
 	l->ranks = rung__malloc_array(l->count, sizeof(*l->ranks));
@@ -58,7 +58,7 @@ static int choose(struct lists *l)
 	if (!l->ranks || !l->chosen)
 		return rung__fail(RUNG_E_NOMEM, "verify: sample of %" PRIu64 " lists", l->count);
 	for (uint64_t i = 0; i < l->count; i++) {
-		uint64_t vertex = rung__sample_next(&sample);
+		uint64_t vertex = rung__row_sample_next(&sample);
 
 		l->chosen[vertex / 8] |= (unsigned char)(1u << vertex % 8);
 		l->ranks[i] = rung__id_get(l->v->rank_of_vertex, m->index_bytes, vertex);

@@ -71,14 +71,14 @@ int rung__verify_rows_all(const struct rung__verify *v, struct rung__verify_rows
 int rung__verify_rows_sample(const struct rung__verify *v, struct rung__verify_rows *rows);
 
 /** Vertices of the sample, ascending, one after the other. */
-struct rung__sample {
+struct rung__row_sample {
 	uint64_t seed, vertex_count, vertex, left; /* left: still to be drawn */
 };
 
 /** True when only some are to be compared. */
-bool rung__sample_init(struct rung__sample *sample, const struct rung__verify *v);
+bool rung__row_sample_init(struct rung__row_sample *sample, const struct rung__verify *v);
 /** The next one. There is one while sample->left is not 0. */
-uint64_t rung__sample_next(struct rung__sample *sample);
+uint64_t rung__row_sample_next(struct rung__row_sample *sample);
 
 /** The graph of v->opts.graph, for passes. */
 int rung__verify_open_edges(const struct rung__verify *v, struct rung_edges **edges_out);

@@ -8,7 +8,7 @@
 
 #define LOOK_NS UINT64_C(50000000) /* between two calls of progress */
 
-struct run {
+struct pump_run {
 	const struct rung__pump *pump;
 	_Atomic uint64_t next, done;
 	_Atomic bool stop;
@@ -19,7 +19,7 @@ struct run {
 	char text[RUNG__ERROR_BYTES]; /* the last error belongs to a thread: carried to the caller's */
 };
 
-static void keep_failure(struct run *run, int rc)
+static void keep_failure(struct pump_run *run, int rc)
 {
 	pthread_mutex_lock(&run->lock);
 	if (run->rc == 0) {
@@ -32,7 +32,7 @@ static void keep_failure(struct run *run, int rc)
 
 static void *work(void *ctx)
 {
-	struct run *run = ctx;
+	struct pump_run *run = ctx;
 	const struct rung__pump *pump = run->pump;
 	unsigned char *room = rung__malloc_aligned(RUNG__PAGE_BYTES, (size_t)pump->room_bytes);
 
@@ -66,7 +66,7 @@ static unsigned thread_count(const struct rung__pump *pump)
 	return (unsigned)RUNG__MIN(count, pump->item_count);
 }
 
-static void tell(struct run *run)
+static void tell(struct pump_run *run)
 {
 	const struct rung__pump *pump = run->pump;
 
@@ -76,7 +76,7 @@ static void tell(struct run *run)
 		keep_failure(run, rung__fail(RUNG_E_CANCELED, "%s: canceled", pump->stage));
 }
 
-static void wait_for_all(struct run *run)
+static void wait_for_all(struct pump_run *run)
 {
 	pthread_mutex_lock(&run->lock);
 	while (run->at_work > 0) {
@@ -92,7 +92,7 @@ static void wait_for_all(struct run *run)
 
 int rung__pump_run(const struct rung__pump *pump)
 {
-	struct run run = { .pump = pump };
+	struct pump_run run = { .pump = pump };
 	const unsigned wanted = thread_count(pump);
 	pthread_t threads[RUNG__PUMP_THREADS_MAX];
 	unsigned started = 0;

@@ -27,7 +27,7 @@ struct repair {
 };
 
 /* A file that is written to; opened, and made when it is not there, when the first block of it is. */
-struct target {
+struct repair_target {
 	const struct rung__manifest_file *file;
 	char *path;
 	int fd;
@@ -43,7 +43,7 @@ static uint64_t recorded(const struct rung__verify *v, const struct rung__manife
 	return file == &v->ds->manifest->checksums ? v->ds->manifest->checksums_sums[block] : v->sums[file->first_block + block];
 }
 
-static int open_target(const struct rung__verify *v, struct target *t)
+static int open_target(const struct rung__verify *v, struct repair_target *t)
 {
 	const bool features = strncmp(t->file->name, RUNG__FEATURES_PREFIX, strlen(RUNG__FEATURES_PREFIX)) == 0;
 	const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | (features ? 0 : O_NOFOLLOW);
@@ -62,7 +62,8 @@ static int open_target(const struct rung__verify *v, struct target *t)
 }
 
 /* Past the page cache where that can be: what the device has, not what was just written to memory. */
-static bool good_on_disk(const struct repair *r, const struct target *t, uint64_t block, uint64_t sum)
+static bool good_on_disk(const struct repair *r, const struct repair_target *t, uint64_t block,
+			 uint64_t sum)
 {
 	const uint64_t bytes = block_bytes(t->file, block);
 	struct rung__direct file;
@@ -75,7 +76,8 @@ static bool good_on_disk(const struct repair *r, const struct target *t, uint64_
 	return good;
 }
 
-static int write_block(const struct repair *r, struct target *t, uint64_t block, uint64_t sum)
+static int write_block(const struct repair *r, struct repair_target *t, uint64_t block,
+		       uint64_t sum)
 {
 	int rc = open_target(r->v, t);
 
@@ -91,7 +93,7 @@ static int write_block(const struct repair *r, struct target *t, uint64_t block,
 
 /* A file that was made has its name only once its folder is synced; that of a link's target is
  * another one. */
-static int sync_folder_of(const struct target *t)
+static int sync_folder_of(const struct repair_target *t)
 {
 	char link[40], path[PATH_MAX];
 	ssize_t bytes;
@@ -126,7 +128,7 @@ static int note(struct rung__verify *v, int rc)
 
 /* ---- files that come from something ---- */
 
-static int repair_block(struct repair *r, struct target *t, uint64_t block)
+static int repair_block(struct repair *r, struct repair_target *t, uint64_t block)
 {
 	const uint64_t sum = recorded(r->v, t->file, block);
 	int rc = rung__rebuild_block(&r->rebuild, t->file, block, r->buf);
@@ -138,7 +140,7 @@ static int repair_block(struct repair *r, struct target *t, uint64_t block)
 }
 
 /* What lies behind the end is no part of the data; it may be all that is wrong with the last block. */
-static int cut_end(struct repair *r, struct target *t, unsigned char *states)
+static int cut_end(struct repair *r, struct repair_target *t, unsigned char *states)
 {
 	const uint64_t last = t->file->block_count - 1;
 	struct stat st;
@@ -164,9 +166,10 @@ static int tell(const struct rung__verify *v, uint64_t done, uint64_t total)
 	return 0;
 }
 
-typedef int (*block_fn)(struct repair *r, struct target *t, uint64_t block);
+typedef int (*block_fn)(struct repair *r, struct repair_target *t, uint64_t block);
 
-static int repair_blocks(struct repair *r, struct target *t, unsigned char *states, block_fn fn)
+static int repair_blocks(struct repair *r, struct repair_target *t, unsigned char *states,
+			 block_fn fn)
 {
 	int rc = note(r->v, cut_end(r, t, states));
 
@@ -187,7 +190,7 @@ static int repair_blocks(struct repair *r, struct target *t, unsigned char *stat
 static int repair_file(struct repair *r, const struct rung__manifest_file *file, block_fn fn)
 {
 	unsigned char *states = rung__verify_states(r->v, file);
-	struct target t = { .file = file, .fd = -1 };
+	struct repair_target t = { .file = file, .fd = -1 };
 	int rc = 0;
 
 	if (!memchr(states, RUNG__BLOCK_BAD, (size_t)file->block_count))
@@ -236,7 +239,8 @@ struct doubts {
  * Fill r->buf with the sums of the files. Where the damaged block has others, either it is damaged there or the file is:
  * those are in doubt. Without a file to read, or with too many, nothing is in doubt.
  */
-static void make_sums(struct repair *r, const struct target *t, uint64_t block, struct doubts *doubts)
+static void make_sums(struct repair *r, const struct repair_target *t, uint64_t block,
+		      struct doubts *doubts)
 {
 	const uint64_t begin = block * RUNG__BLOCK_BYTES, bytes = block_bytes(t->file, block);
 	const uint64_t data = RUNG__MAX(begin, RUNG__NPY_DATA_OFFSET);
@@ -263,7 +267,7 @@ static void make_sums(struct repair *r, const struct target *t, uint64_t block, 
 }
 
 /* The manifest's checksum decides among what is in doubt. */
-static int repair_sums(struct repair *r, struct target *t, uint64_t block)
+static int repair_sums(struct repair *r, struct repair_target *t, uint64_t block)
 {
 	const uint64_t wanted = recorded(r->v, t->file, block);
 	struct doubts doubts;

@@ -12,30 +12,31 @@
 
 #define BATCH_BYTES (16u << 20) /* of rows: large enough that some of them are neighbours in the source */
 
-struct place {
+struct drawn_row {
 	uint64_t rank, at; /* at: in the batch */
 };
 
 struct sampled {
 	uint64_t *ids;        /* [count_max] vertices of a batch */
-	struct place *places; /* [count_max] */
+	struct drawn_row *places; /* [count_max] */
 	unsigned char *staged, *original;
 	uint64_t count_max;
 	struct rung__rows gather;
 };
 
-bool rung__sample_init(struct rung__sample *sample, const struct rung__verify *v)
+bool rung__row_sample_init(struct rung__row_sample *sample, const struct rung__verify *v)
 {
 	const uint64_t vertices = v->ds->manifest->vertex_count;
 	const uint64_t share = (uint64_t)(v->opts.sample_share * (double)vertices + 0.5);
 	const uint64_t rows = v->opts.sample_share > 0 ? RUNG__MAX(share, 1u) : v->opts.sample_rows;
 
-	*sample = (struct rung__sample){ .seed = v->opts.seed, .vertex_count = vertices, .left = RUNG__MIN(rows, vertices) };
+	*sample = (struct rung__row_sample){ .seed = v->opts.seed, .vertex_count = vertices,
+					     .left = RUNG__MIN(rows, vertices) };
 	return rows > 0 && rows < vertices;
 }
 
 /* Selection sampling: each vertex is taken with the probability that exactly so many of the rest are. */
-uint64_t rung__sample_next(struct rung__sample *sample)
+uint64_t rung__row_sample_next(struct rung__row_sample *sample)
 {
 	uint64_t vertex;
 
@@ -53,7 +54,7 @@ uint64_t rung__sample_next(struct rung__sample *sample)
 
 static int compare_places(const void *a, const void *b)
 {
-	const struct place *x = a, *y = b;
+	const struct drawn_row *x = a, *y = b;
 
 	return (x->rank > y->rank) - (x->rank < y->rank);
 }
@@ -88,7 +89,9 @@ static int compare_batch(const struct rung__verify *v, struct rung__verify_rows 
 	int rc;
 
 	for (uint64_t i = 0; i < count; i++)
-		s->places[i] = (struct place){ rung__id_get(v->rank_of_vertex, v->ds->manifest->index_bytes, s->ids[i]), i };
+		s->places[i] = (struct drawn_row){
+			rung__id_get(v->rank_of_vertex, v->ds->manifest->index_bytes, s->ids[i]), i
+		};
 	qsort(s->places, (size_t)count, sizeof(*s->places), compare_places);
 	rc = rung__rows_gather(&s->gather, s->ids, sizeof(*s->ids), 0, count, s->original);
 	if (rc == 0)
@@ -106,7 +109,7 @@ static int compare_batch(const struct rung__verify *v, struct rung__verify_rows 
 }
 
 static int compare_sampled(const struct rung__verify *v, struct rung__verify_rows *rows, struct sampled *s,
-			   struct rung__sample *sample)
+			   struct rung__row_sample *sample)
 {
 	const uint64_t wanted = sample->left;
 	int rc = 0;
@@ -115,7 +118,7 @@ static int compare_sampled(const struct rung__verify *v, struct rung__verify_row
 		uint64_t count = RUNG__MIN(sample->left, s->count_max);
 
 		for (uint64_t i = 0; i < count; i++)
-			s->ids[i] = rung__sample_next(sample);
+			s->ids[i] = rung__row_sample_next(sample);
 		rc = compare_batch(v, rows, s, count);
 		if (rc == 0 && v->opts.progress &&
 		    v->opts.progress(v->opts.progress_ctx, rows->stage, wanted - sample->left, wanted))
@@ -128,10 +131,10 @@ int rung__verify_rows_sample(const struct rung__verify *v, struct rung__verify_r
 {
 	const uint64_t row_bytes = rows->layout.row_bytes;
 	struct sampled s = { .count_max = 0 };
-	struct rung__sample sample;
+	struct rung__row_sample sample;
 	int rc;
 
-	rung__sample_init(&sample, v);
+	rung__row_sample_init(&sample, v);
 	s.count_max = RUNG__MIN(RUNG__MAX(BATCH_BYTES / RUNG__MAX(row_bytes, 1u), 1u), sample.left);
 	s.ids = rung__malloc_array(s.count_max, sizeof(*s.ids));
 	s.places = rung__malloc_array(s.count_max, sizeof(*s.places));

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 
 #include "stage_fixture.h"
-#include "stage/stage_private.h"
+#include "folder/stage_step.h"
 
 static atomic_int steps;
 static int stop_step;

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staging: what it writes, and what it refuses. What it leaves behind when it is stopped: test_stage_stopped.c. */
-#include <fcntl.h>
+/* Staging: what it writes, and what it refuses. What it leaves behind when it is stopped:
+ * test_stage_stopped.c. Where it writes: test_stage_out.c. */
 #include <math.h>
-#include <sys/file.h>
 
 #include "base/base.h"
 #include "stage_fixture.h"
-#include "stage/stage_private.h"
 
 TestSuite(stage, .init = setup, .fini = teardown, .timeout = 300);
 
@@ -382,120 +380,4 @@ Test(stage, split_names_are_checked)
 	}
 	splits[1].name = "train";
 	fails(RUNG_E_INVAL, "split 'train' is given twice");
-}
-
-Test(stage, outputs_that_cannot_be_are_refused)
-{
-	char path[400];
-
-	opts.out_dir = "/";
-	fails(RUNG_E_INVAL, "names no new folder");
-	opts.out_dir = "..";
-	fails(RUNG_E_INVAL, "names no new folder");
-	snprintf(path, sizeof(path), "%s/x.partial", dir);
-	opts.out_dir = path;
-	fails(RUNG_E_INVAL, ".partial");
-	snprintf(path, sizeof(path), "%s/none/ds", dir);
-	fails(RUNG_E_NOENT, "make it first");
-	opts.out_dir = NULL;
-	fails(RUNG_E_INVAL, "out_dir");
-	snprintf(path, sizeof(path), "%s///", out);
-	opts.out_dir = path;
-	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
-	cr_assert(opens(out));
-}
-
-static void refuses_to_replace(const char *words)
-{
-	cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_EXIST, "%s", rung_last_error());
-	cr_assert(strstr(rung_last_error(), words), "%s", rung_last_error());
-	cr_assert(exists(out));
-	cr_assert_not(exists(partial));
-}
-
-Test(stage, only_a_staged_dataset_is_replaced_and_only_with_force)
-{
-	char path[400];
-
-	cr_assert_eq(support_write_file(out, "x", 1), 0);
-	refuses_to_replace("exists");
-	opts.force = 1;
-	refuses_to_replace("is no folder");
-	cr_assert_eq(unlink(out), 0);
-	cr_assert_eq(mkdir(out, 0777), 0);
-	refuses_to_replace("is no staged dataset");
-	snprintf(path, sizeof(path), "%s/manifest.json", out);
-	cr_assert_eq(support_write_file(path, "{\"name\": \"a web site's\"}", 23), 0);
-	refuses_to_replace("is no staged dataset");
-	support_remove(out);
-	cr_assert_eq(rung_stage(&opts, NULL), 0);
-	opts.force = 0;
-	refuses_to_replace("--force");
-	opts.force = 1;
-	snprintf(path, sizeof(path), "%s/notes.txt", out);
-	cr_assert_eq(support_write_file(path, "mine", 4), 0);
-	refuses_to_replace("notes.txt");
-	cr_assert_eq(unlink(path), 0);
-	opts.score.method = RUNG_SCORE_DEGREE;
-	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
-	cr_assert(opens(out) && !exists(partial));
-	/* a damaged one is still one */
-	snprintf(path, sizeof(path), "%s/score.npy", out);
-	cr_assert_eq(unlink(path), 0);
-	cr_assert_not(opens(out));
-	rung__stage_plain_rename = true;
-	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
-	cr_assert(opens(out) && !exists(partial) && !exists(aside));
-}
-
-Test(stage, a_leftover_is_removed_but_not_the_files_of_others)
-{
-	char path[400];
-
-	cr_assert_eq(mkdir(partial, 0777), 0);
-	snprintf(path, sizeof(path), "%s/features.000.npy", partial);
-	cr_assert_eq(support_write_file(path, "half", 4), 0);
-	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
-	cr_assert_not(exists(partial));
-	support_remove(out);
-	cr_assert_eq(mkdir(partial, 0777), 0);
-	snprintf(path, sizeof(path), "%s/thesis.tex", partial);
-	cr_assert_eq(support_write_file(path, "years", 5), 0);
-	cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_EXIST);
-	cr_assert(strstr(rung_last_error(), "thesis.tex"));
-	cr_assert(exists(path));
-}
-
-Test(stage, a_second_run_on_the_same_output_is_told_so)
-{
-	int fd;
-
-	cr_assert_eq(mkdir(partial, 0777), 0);
-	fd = open(partial, O_RDONLY | O_DIRECTORY);
-	cr_assert_eq(flock(fd, LOCK_EX), 0);
-	cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_BUSY);
-	cr_assert(strstr(rung_last_error(), "another process"), "%s", rung_last_error());
-	cr_assert(exists(partial));
-	close(fd);
-	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
-}
-
-Test(stage, a_dry_run_reports_and_writes_nothing)
-{
-	struct rung_stage_report dry, real;
-
-	opts.dry_run = 1;
-	cr_assert_eq(rung_stage(&opts, &dry), 0, "%s", rung_last_error());
-	cr_assert_not(exists(out));
-	cr_assert_not(exists(partial));
-	opts.dry_run = 0;
-	cr_assert_eq(rung_stage(&opts, &real), 0);
-	cr_assert_eq(dry.edge_count, real.edge_count);
-	/* the parameters of a score are known once it is computed: a few bytes of the manifest */
-	cr_assert(real.bytes_written >= dry.bytes_written ? real.bytes_written - dry.bytes_written < 64
-							  : dry.bytes_written - real.bytes_written < 64);
-	opts.dry_run = 1;
-	cr_assert_eq(rung_stage(&opts, &dry), RUNG_E_EXIST);
-	opts.out_dir = "/nowhere/at/all";
-	cr_assert_eq(rung_stage(&opts, &dry), RUNG_E_NOENT);
 }

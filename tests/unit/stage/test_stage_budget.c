@@ -2,7 +2,8 @@
 /* Staging in little memory: whichever way rows and edges go, the files are those of a run that has all of it in memory. */
 #include "base/base.h"
 #include "stage_fixture.h"
-#include "stage/stage_private.h"
+#include "rows/stage_plan.h"
+#include "stage/stage_memory.h"
 
 TestSuite(stage_budget, .init = setup, .fini = teardown, .timeout = 300);
 

@@ -3,6 +3,7 @@
  * says that they are finished, inputs. */
 #include <utime.h>
 
+#include "stage/stage_check.h"
 #include "stage_killed.h"
 
 TestSuite(stage_check, .init = setup, .fini = teardown, .timeout = 300);

@@ -8,7 +8,8 @@
 #include "npz.h"
 #include "source/source.h"
 #include "stage_fixture.h"
-#include "stage/stage_private.h"
+#include "rows/stage_plan.h"
+#include "stage/stage_memory.h"
 
 TestSuite(stage_deflated, .init = setup, .fini = teardown, .timeout = 300);
 

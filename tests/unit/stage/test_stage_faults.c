@@ -11,7 +11,8 @@
 
 #include "base/base.h"
 #include "stage_fixture.h"
-#include "stage/stage_private.h"
+#include "rows/stage_plan.h"
+#include "stage/stage_memory.h"
 
 TestSuite(stage_faults, .init = setup, .fini = teardown, .timeout = 300);
 

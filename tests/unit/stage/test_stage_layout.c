@@ -4,7 +4,9 @@
 
 #include "base/base.h"
 #include "stage_fixture.h"
-#include "stage/stage_private.h"
+#include "folder/stage_publish.h"
+#include "rows/stage_plan.h"
+#include "stage/stage_layout.h"
 
 TestSuite(stage_layout, .init = setup, .fini = teardown, .timeout = 300);
 

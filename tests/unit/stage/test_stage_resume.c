@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <utime.h>
 
+#include "rows/stage_plan.h"
+#include "stage/stage_memory.h"
 #include "dataset/checksum.h"
 #include "base/base.h"
 #include "folder/stage_journal.h"

@@ -6,6 +6,8 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 
+#include "folder/stage_publish.h"
+#include "rows/stage_plan.h"
 #include "base/base.h"
 #include "stage_killed.h"
 

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The folder that staging writes: what the functions of the room share. */
+#ifndef RUNG_IO_FOLDER_H
+#define RUNG_IO_FOLDER_H
+
+#include <stdbool.h>
+
+#include "base/base.h"
+
+/**
+ * The folder. Files are made in OUT.partial, which this process holds locked; it becomes OUT by one
+ * rename when it is
+ * complete, so that OUT is at any moment absent, the old dataset, or the new one.
+ */
+struct rung__stage_dir {
+	char *path;                                   /* OUT, without slashes at its end */
+	char *partial_path;                           /* OUT.partial */
+	char *aside_path;                             /* where OUT goes on file systems that cannot
+							 exchange two folders */
+	const char *name, *partial_name, *aside_name; /* their last parts, inside parent_fd */
+	int parent_fd;
+	int fd; /* OUT.partial; -1 while it is not ours */
+	bool force, resume, replaces;
+	bool keep;       /* something in OUT.partial is finished: it stays when the run fails */
+	bool staged;     /* OUT is a dataset, perhaps of the job that is to go on */
+	bool published;  /* OUT has a journal: a run was killed as that was to be removed */
+	char left[RUNG__ERROR_BYTES]; /* what was replaced and could not be removed, and why; "":
+					 nothing */
+};
+
+#endif

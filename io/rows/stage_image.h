@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** A range of rows as it lies in the files, and written to them. */
+#ifndef RUNG_IO_STAGE_IMAGE_H
+#define RUNG_IO_STAGE_IMAGE_H
+
+#include <string.h>
+
+#include "rows/stage_range.h"
+
+/** Lay out rows [first, end) in an area, behind what the range before began of their first
+ * blocks. */
+int rung__image_begin(const struct rung__stage_rows *rows, uint64_t first, uint64_t end,
+		      unsigned char *area, struct rung__image *image);
+/** Keep what the next range goes on behind. */
+void rung__image_keep_tails(struct rung__stage_rows *rows, const struct rung__image *image);
+/** Bytes of area that `row_count` rows take at most. */
+uint64_t rung__image_bytes(const struct rung__layout *layout, uint64_t row_count);
+/** Begin to write it; end with rung__jobs_end(). */
+struct rung__jobs;
+int rung__image_write(struct rung__stage_rows *rows, const struct rung__image *image,
+		      struct rung__jobs **jobs_out);
+/** Sync the files. */
+int rung__rows_sync(const struct rung__stage_rows *rows);
+/** Add to the journal that the rows up to image->end are done, to be committed. */
+int rung__image_note(struct rung__stage_rows *rows, const struct rung__image *image);
+/** The row of a rank that is in the image: bytes behind it up to the next are to be zero. */
+static inline unsigned char *rung__image_row(const struct rung__image *image,
+					     const struct rung__layout *layout, uint64_t rank)
+{
+	const struct rung__image_part *part = &image->parts[rung__row_file(layout, rank)];
+
+	return part->at + (rung__row_offset(layout, rank) - part->base);
+}
+
+static inline void rung__image_put(const struct rung__image *image,
+				   const struct rung__layout *layout, uint64_t rank,
+				   const unsigned char *row)
+{
+	unsigned char *to = rung__image_row(image, layout, rank);
+
+	memcpy(to, row, (size_t)layout->row_bytes);
+	memset(to + layout->row_bytes, 0, (size_t)(layout->row_stride - layout->row_bytes));
+}
+
+static inline void rung__image_put_vertex(const struct rung__stage_rows *rows,
+					  const struct rung__image *image, uint64_t vertex,
+					  const unsigned char *row)
+{
+	const struct rung__stage *stage = rows->stage;
+
+	rung__image_put(image, &rows->layout, rung__id_get(stage->rank_of_vertex,
+		stage->manifest->index_bytes, vertex), row);
+}
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Rows of a source that are brought into order, a range at a time: what the ways to do it
+ * share. */
+#ifndef RUNG_IO_STAGE_RANGE_H
+#define RUNG_IO_STAGE_RANGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "base/random.h"
+#include "dataset/checksum.h"
+#include "file/direct.h"
+#include "rows/stage_reads.h"
+#include "run/run.h"
+
+struct rung__image_part {
+	uint64_t begin, base, end; /* bytes of the file: of new rows, whole blocks before that,
+				      behind the last row */
+	unsigned char *at;         /* where base is */
+	uint64_t first_piece;      /* of the pieces that the image is written in */
+};
+
+/** Rows [first, end) of an array, by rank, as they lie in its files. */
+struct rung__image {
+	uint64_t first, end;
+	uint64_t dealt_sum;        /* rows->dealt_sum once it was filled */
+	uint64_t piece_count;
+	struct rung__image_part parts[RUNG__FILES_MAX];
+};
+
+struct rung__stage_rows {
+	struct rung__stage *stage;
+	const char *what;                        /* "features", "labels", "arrays" */
+	const struct rung_source *src;
+	const struct rung__manifest_file *files; /* [layout.file_count] of the manifest */
+	struct rung__layout layout;
+	struct rung__direct out[RUNG__FILES_MAX];
+	char *paths[RUNG__FILES_MAX];
+	struct rung__rows_plan plan;
+	struct rung__direct source;              /* fd -1: it is in memory, or inflated as it is
+						    read */
+	uint64_t row_count;
+	uint64_t done;                           /* rows that are written, synced and in the
+						    journal */
+	unsigned char *areas[2];                 /* [plan.area_bytes] */
+	unsigned char *read_buffers;             /* [plan.reader_count][plan.read_bytes] */
+	struct rung__row_reads reads;                /* into them, of single rows */
+	void *vertices;                          /* [plan.range_rows] of the range, ascending; for
+						    plans that need it */
+	unsigned char *tails;                    /* [file_count][RUNG__BLOCK_BYTES] what the last
+						    range began of the next block */
+	bool tails_known;
+	const struct rung__image *written;       /* the range being written */
+	_Atomic uint64_t dealt_sum; /* rung__row_sum() of all rows that are in a bucket, modulo
+				       2^64: 0 when all came back as they were */
+};
+
+/** Of a row of a vertex, for rung__stage_rows.dealt_sum: buckets are in no checksum of the
+ * dataset's, and may be read by a later run. */
+static inline uint64_t rung__row_sum(const struct rung__stage_rows *rows, uint64_t vertex,
+				     const unsigned char *row)
+{
+	return rung__mix64(rung__checksum(row, (size_t)rows->layout.row_bytes) ^
+			   rung__mix64(vertex));
+}
+
+/** Vertex number `place` of those of a range, which ascend. */
+static inline uint64_t rung__rows_vertex(const struct rung__stage_rows *rows, uint64_t place)
+{
+	return rung__id_get(rows->vertices, rows->stage->manifest->index_bytes, place);
+}
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Rows read in the order they lie. */
+#ifndef RUNG_IO_STAGE_SCAN_H
+#define RUNG_IO_STAGE_SCAN_H
+
+#include "rows/stage_range.h"
+
+/** Rows behind each other: in memory, in a file, or inflated. */
+struct rung__scan_span {
+	const unsigned char *data;   /* NULL: not in memory */
+	const struct rung_source *src;   /* that they are of; NULL: dealt rows */
+	bool streamed;               /* read through `src`; else from the file */
+	const struct rung__direct *file;
+	uint64_t offset;             /* of the first in the file */
+};
+
+/** Rows [first, first + count), as chunk number `chunk` of a scan; called by several threads, each
+ * with another chunk. */
+typedef void (*rung__scan_fn)(void *ctx, uint64_t chunk, uint64_t first, uint64_t count,
+			      const unsigned char *rows);
+
+/** Rows of a chunk. */
+uint64_t rung__scan_chunk_rows(const struct rung__stage_rows *rows);
+/** Read rows [first, first + count) of a span. Chunk 0 begins at `first`. */
+int rung__scan(struct rung__stage_rows *rows, const struct rung__scan_span *span, uint64_t first,
+	       uint64_t count, rung__scan_fn fn,
+	       void *ctx);
+/** The source's rows as a span. */
+struct rung__scan_span rung__source_span(const struct rung__stage_rows *rows);
+
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One run of rung_stage(): progress, the steps of the report, what is finished and held from the
+ * first step to the last. */
+#include "run/run.h"
+
+#include <stdio.h>
+
+#include "base/base.h"
+#include "source/source.h"
+
+int rung__stage_progress(const struct rung__stage *stage, const char *what, uint64_t done,
+			 uint64_t total)
+{
+	const struct rung_stage_opts *opts = &stage->opts;
+
+	if (opts->progress && opts->progress(opts->progress_ctx, what, done, total))
+		return rung__fail(RUNG_E_CANCELED,
+				  "staging %s: canceled at %s, %" PRIu64 " of %" PRIu64,
+				  opts->out_dir, what, done, total);
+	return 0;
+}
+
+int rung__stage_advance(struct rung__stage *stage, const char *what, uint64_t bytes)
+{
+	stage->step_done = RUNG__MIN(stage->step_done + bytes, stage->step_total);
+	return rung__stage_progress(stage, what, stage->step_done, stage->step_total);
+}
+
+/* Bytes that the process has read and written through system calls; 0 where the kernel does not
+ * count them. */
+static void process_bytes(uint64_t *read_out, uint64_t *written_out)
+{
+	FILE *file = fopen("/proc/self/io", "re");
+
+	*read_out = *written_out = 0;
+	if (file && fscanf(file, "rchar: %" SCNu64 " wchar: %" SCNu64, read_out, written_out) != 2)
+		*read_out = *written_out = 0;
+	if (file)
+		fclose(file);
+}
+
+void rung__stage_phase(struct rung__stage *stage, const char *name)
+{
+	struct rung_stage_report *report = &stage->report;
+	uint64_t read_bytes, written_bytes;
+
+	process_bytes(&read_bytes, &written_bytes);
+	if (report->phase_count) {
+		struct rung_stage_phase *phase = &report->phases[report->phase_count - 1];
+
+		phase->seconds = (double)(rung__now_ns() - stage->phase_ns) * 1e-9;
+		phase->bytes_read = read_bytes - stage->phase_read_bytes;
+		phase->bytes_written = written_bytes - stage->phase_written_bytes;
+	}
+	stage->phase_ns = rung__now_ns();
+	stage->phase_read_bytes = read_bytes;
+	stage->phase_written_bytes = written_bytes;
+	if (name && report->phase_count < RUNG_STAGE_PHASES_MAX)
+		report->phases[report->phase_count++].name = name;
+}
+
+bool rung__stage_file_done(const struct rung__stage *stage, const char *name)
+{
+	return rung__journal_last_of(&stage->journal, "file", name) != NULL;
+}
+
+uint64_t rung__stage_map_bytes(const struct rung__stage *stage, unsigned maps)
+{
+	return (uint64_t)maps * stage->manifest->index_bytes * stage->manifest->vertex_count;
+}
+
+/* Deflated members of a .npz hold what it takes to inflate them, and what is made when it is opened
+ * lies in memory while it is small. */
+static uint64_t source_bytes(const struct rung_source *src)
+{
+	return src ? rung__source_place(src).memory_bytes : 0;
+}
+
+uint64_t rung__stage_fixed_bytes(const struct rung__stage *stage)
+{
+	const struct rung__manifest *m = stage->manifest;
+	uint64_t bytes = RUNG__STAGE_BUFFER_BYTES + 8 * stage->block_count_max +
+		source_bytes(stage->features) +
+			 source_bytes(stage->score_source) + stage->graph_source_bytes;
+
+	for (uint32_t i = 0; i < stage->carried_count; i++)
+		bytes += source_bytes(stage->carried[i].src);
+	for (uint32_t i = 0; i < m->split_count; i++)
+		bytes += 8 * m->splits[i].count;
+	return bytes;
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Free space for all that is written, on each file system. */
+#ifndef RUNG_IO_STAGE_SPACE_H
+#define RUNG_IO_STAGE_SPACE_H
+
+#include "run/run.h"
+
+/** RUNG_E_NOSPC when a file system lacks room for all that goes there: OUT, stripes, and the
+ * temporary files of the graph. */
+int rung__stage_check_space(struct rung__stage *stage);
+
+#endif

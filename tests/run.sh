@@ -10,9 +10,10 @@ usage: tests/run.sh [--all] [--no-install | --install-only] [--jobs N]
 Builds in build/ and runs the tests there.
 
   --all           also: the build with clang, with AddressSanitizer and UBSan, the race programs with ThreadSanitizer,
-                  the build with every option off, each with its tests, and the parsers under libFuzzer for RUNG_FUZZ_SECONDS
-                  each (20; build-clang/, build-asan/, build-tsan/, build-minimal/, build-fuzz/); and the Python package as pip
-                  installs it beside the tests of the default build, with torch and PyG, into build-python/venv: some GB from
+                  the build with every option off, src/ alone (RUNG_CORE_ONLY), each with its tests,
+                  and the parsers under libFuzzer for RUNG_FUZZ_SECONDS each (20; build-clang/,
+                  build-asan/, build-tsan/, build-minimal/, build-core/, build-fuzz/); and the Python
+                  package as pip installs it, with torch and PyG, into build-python/venv: some GB from
                   where pip is told to look; skipped where that takes more than 15 minutes or does
                   not work. CUDA's disassembler, for the test of machine code, goes there first
   --no-install    install no packages
@@ -155,6 +156,7 @@ if [ $all = yes ]; then
 	check "race programs under ThreadSanitizer" build-tsan -DRUNG_SANITIZE=thread "${debug[@]}"
 	check "every option off" build-minimal "${off[@]}" -- --label-regex "unit|contract|cli" \
 		--exclude-regex "in-place$|share_refusals|cli/test_(bench|bench_scripts|bench_share|damage|train|verify|trace|score|stage_kill)"
+	check "src/ alone, every option off" build-core "${off[@]}" -DRUNG_CORE_ONLY=ON
 	target=fuzz
 	check "parsers under libFuzzer" build-fuzz "${debug[@]}" -DCMAKE_C_COMPILER=clang \
 		-DRUNG_FUZZ=ON -DRUNG_SANITIZE=address,undefined \

@@ -417,6 +417,11 @@ int rung__refill_start(struct rung_store *store, uint32_t file_idx, const struct
 
 	if (!refill)
 		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
+	if (!ops) {
+		rung__free(refill);
+		return rung__fail(RUNG_E_NOSUP, "store: rows in files need io/, which this build leaves "
+		                  "out; build without RUNG_CORE_ONLY");
+	}
 	if (!rung__tier_ops_valid(ops) || ops->kind != RUNG__FETCHABLE) {
 		rung__free(refill);
 		return rung__fail(RUNG_E_INVAL, "store: the fetchable tier's table of functions is not complete");

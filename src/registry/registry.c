@@ -5,7 +5,12 @@
 #include "registry/registry.h"
 #include "rung_config.h"
 
+/* of the core alone it is NULL */
+#if RUNG_CORE_ONLY
+extern const struct rung__tier_ops rung__nvme_tier __attribute__((weak));
+#else
 extern const struct rung__tier_ops rung__nvme_tier;
+#endif
 
 /*
  * Without CUDA nothing defines it, so it is NULL; the tests link a simulated one, which serves in
@@ -17,12 +22,14 @@ extern const struct rung__device_ops rung__cuda_device;
 extern const struct rung__device_ops rung__cuda_device __attribute__((weak));
 #endif
 
+/* Through a pointer, since a compiler takes the address of a name for never NULL. */
 const struct rung__tier_ops *rung__registry_files(void)
 {
-	return &rung__nvme_tier;
+	const struct rung__tier_ops *volatile ops = &rung__nvme_tier;
+
+	return ops;
 }
 
-/* Through a pointer, since a compiler takes the address of a name for never NULL. */
 const struct rung__device_ops *rung__registry_cuda(void)
 {
 #if RUNG_HAVE_CUDA

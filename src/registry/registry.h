@@ -9,7 +9,7 @@
 struct rung__device_ops;
 struct rung__tier_ops;
 
-/** The tier of feature files. */
+/** The tier of feature files. NULL: the core is built alone. */
 const struct rung__tier_ops *rung__registry_files(void);
 
 /** The device "cuda". NULL: it is not built in. */

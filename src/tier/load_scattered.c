@@ -79,8 +79,13 @@ static int take_memory(struct rung__scattered *s)
 static int start(struct rung__scattered *s)
 {
 	struct rung__tier_args args = { .features = s->features };
-	int rc = take_memory(s);
+	int rc;
 
+	if (!rung__registry_files())
+		return rung__fail(RUNG_E_NOSUP, "%s: reading it where it is needs io/, which this build "
+		                  "leaves out; build without RUNG_CORE_ONLY",
+		                  s->features->files[0].path);
+	rc = take_memory(s);
 	if (rc < 0)
 		return rc;
 	args.pool = s->pool;

@@ -2,7 +2,7 @@
 /**
  * The refill thread's state. Only that thread touches it, but for what stands under its lock, and counters, which others read.
  *
- * Files: refill.c starts, stops, and is the loop; refill_plan.c makes the next read of a part out of its misses; refill_read.c is the life
+ * Files: refill.c starts and stops; refill_loop.c is the loop; refill_plan.c makes the next read of a part out of its misses; refill_read.c is the life
  * of a read; refill_rows.c puts rows where they are wanted, and completes parts; refill_stats.c adds up counters.
  *
  * Nodes. Equal ranks stand next to each other in a request's misses; the first of such a run stands for it and is called a node: its
@@ -196,6 +196,13 @@ static inline uint64_t rung__frame_at(const struct rung__refill *refill, uint32_
 {
 	return refill->store->pool.frames_at + (uint64_t)frame * refill->store->pool.frame_bytes;
 }
+
+#define TICKS_MISSED_MAX 4u    /* a thread that was not here for longer was stopped, or had no CPU: reads may have come back meanwhile */
+
+/* ---- refill_loop.c ---- */
+
+/** Read what is queued until nothing more will come. The engine has been started. */
+void rung__refill_run(struct rung__refill *refill);
 
 /* ---- refill_plan.c ---- */
 

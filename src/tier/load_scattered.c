@@ -82,8 +82,8 @@ static int start(struct rung__scattered *s)
 	int rc;
 
 	if (!rung__registry_files())
-		return rung__fail(RUNG_E_NOSUP, "%s: reading it where it is needs io/, which this build "
-		                  "leaves out; build without RUNG_CORE_ONLY",
+		return rung__fail(RUNG_E_NOSUP, "%s: reading it where it is needs io/, which this "
+		                  "build leaves out; build without RUNG_CORE_ONLY",
 		                  s->features->files[0].path);
 	rc = take_memory(s);
 	if (rc < 0)

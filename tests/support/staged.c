@@ -6,7 +6,8 @@
 #include "dataset.h"
 #include "rung/stage.h"
 
-int support_dataset(const char *dir, uint64_t vertices, uint64_t edges, uint64_t row_bytes, uint64_t seed)
+int support_dataset(const char *dir, uint64_t vertices, uint64_t edges, uint64_t row_bytes,
+                    uint64_t seed)
 {
 	char graph[4096], features[4096], labels[4096], train[4096], valid[4096], out[4096];
 	const char *specs[] = { graph };
@@ -29,6 +30,7 @@ int support_dataset(const char *dir, uint64_t vertices, uint64_t edges, uint64_t
 	opts.splits = splits;
 	opts.split_count = 2;
 	opts.in_place = getenv("RUNG_TEST_IN_PLACE") != NULL;
-	opts.score.method = RUNG_SCORE_WRPAGERANK; /* samples nothing: there are many of these datasets */
+	/* samples nothing: there are many of these datasets */
+	opts.score.method = RUNG_SCORE_WRPAGERANK;
 	return rung_stage(&opts, NULL);
 }

@@ -121,6 +121,9 @@ def at_moments(call, moments, after=lambda: None):
                 time.sleep(0.0001)
         except Interrupt:
             pass
+        except Exception:   # see one()
+            if not _handled:
+                raise
         after()
 
 

@@ -124,10 +124,10 @@ static uint64_t address_bytes(void)
 	return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* A thread that was joined is still listed for a moment. */
+/* A thread that was joined is still listed for a moment, longer where others use its processor. */
 static bool becomes(const char *path, uint64_t count)
 {
-	for (unsigned tries = 0; tries < 2000; tries++) {
+	for (unsigned tries = 0; tries < 60000; tries++) {
 		if (count_entries(path) <= count)
 			return true;
 		usleep(1000);

@@ -89,7 +89,7 @@ free_samples:
 /* GPU memory of the one that copies and gathers: rows come to `buffer`, of the table's size. */
 struct place {
 	const struct rung__measure_gpus *gpus;
-	const struct rung__measure_gpu *gpu;
+	const struct rung__measured_gpu *gpu;
 	unsigned char *table;     /* pinned memory of the host, or a GPU's */
 	unsigned char *buffer;
 	int over_link;
@@ -201,7 +201,7 @@ static int absent_all(struct rung__measuring *m, const struct rung_numa_result *
 
 static const char *const gpu_kinds[] = { "to_gpu", "from_gpu", "both", "read" };
 
-static struct rung_numa_result blank_gpu(const struct rung__measuring *m, const struct rung__measure_gpu *gpu, size_t idx)
+static struct rung_numa_result blank_gpu(const struct rung__measuring *m, const struct rung__measured_gpu *gpu, size_t idx)
 {
 	struct rung_numa_result result = rung__measure_blank(RUNG_NUMA_GPU);
 
@@ -231,7 +231,7 @@ static int measure_link(struct rung__measuring *m, const struct place *place)
 
 static int measure_gpu_and_node(struct rung__measuring *m, const struct rung__measure_gpus *gpus, size_t g, size_t idx, const struct rung__measure_memory *memory)
 {
-	const struct rung__measure_gpu *gpu = &gpus->list[g];
+	const struct rung__measured_gpu *gpu = &gpus->list[g];
 	struct place place = { .gpus = gpus, .gpu = gpu, .table = memory->base, .over_link = 1, .like = blank_gpu(m, gpu, idx),
 	                       .group = (uint32_t)(g * gpus->count) };
 	const char *why = NULL;
@@ -313,7 +313,7 @@ int rung__measure_gpu(struct rung__measuring *m)
 
 static const char *const peer_kinds[] = { "copy" };
 
-static int measure_tables(struct rung__measuring *m, struct place *place, const struct rung__measure_gpu *from)
+static int measure_tables(struct rung__measuring *m, struct place *place, const struct rung__measured_gpu *from)
 {
 	const struct rung__meter_ops *ops = place->gpus->ops;
 	struct rung__meter_copy copy = { .bytes = m->gpu_sizes.table_bytes };
@@ -342,7 +342,7 @@ give_back:
 
 static int measure_peers(struct rung__measuring *m, const struct rung__measure_gpus *gpus, size_t from_idx, size_t to_idx)
 {
-	const struct rung__measure_gpu *from = &gpus->list[from_idx], *to = &gpus->list[to_idx];
+	const struct rung__measured_gpu *from = &gpus->list[from_idx], *to = &gpus->list[to_idx];
 	struct place place = { .gpus = gpus, .gpu = to, .like = rung__measure_blank(RUNG_NUMA_PEER), .group = (uint32_t)(from_idx * gpus->count + to_idx) };
 	const char *why = NULL;
 	int rc = from == to ? 0 : gpus->ops->reach(to->number, from->number);

@@ -6,7 +6,7 @@
 #include "measure.h"
 #include "device/meter.h"
 
-struct rung__measure_gpu {
+struct rung__measured_gpu {
 	int number;                  /* CUDA's; -1: it does not show it */
 	int position;                /* in the topology; -1: it is not there */
 	const char *bus_id;          /* NULL: not known */
@@ -17,7 +17,7 @@ struct rung__measure_gpu {
 /** First those that CUDA shows, by its numbers, then those that it does not. */
 struct rung__measure_gpus {
 	const struct rung__meter_ops *ops;   /* NULL: none has a meter */
-	struct rung__measure_gpu *list;      /* [count] */
+	struct rung__measured_gpu *list;      /* [count] */
 	size_t count;
 };
 

@@ -34,11 +34,11 @@ static int position_of(const struct rung_topology *topology, const char *bus_id)
 
 static int open_gpu(struct rung__measuring *m, struct rung__measure_gpus *gpus, const struct rung__device_ops *device, int number)
 {
-	struct rung__measure_gpu *gpu = &gpus->list[gpus->count];
+	struct rung__measured_gpu *gpu = &gpus->list[gpus->count];
 	struct rung_gpu_info info = { .size = sizeof(info) };
 	int rc = device->gpu_info(number, &info);
 
-	*gpu = (struct rung__measure_gpu){ .number = number, .position = -1 };
+	*gpu = (struct rung__measured_gpu){ .number = number, .position = -1 };
 	gpus->count++;
 	if (rc < 0)
 		return rung__measure_why(m, rc == RUNG_E_NOMEM ? RUNG_E_NODEV : rc, &gpu->why);   /* its own memory that lacked */
@@ -63,14 +63,14 @@ static int add_others(struct rung__measuring *m, struct rung__measure_gpus *gpus
 	rung_topology_info(m->topology, &info);
 	for (uint32_t i = 0; i < info.gpu_count; i++) {
 		const struct rung_topology_device *device = rung_topology_device(m->topology, i);
-		struct rung__measure_gpu *gpu = &gpus->list[gpus->count];
+		struct rung__measured_gpu *gpu = &gpus->list[gpus->count];
 		size_t at = 0;
 
 		while (at < shown && gpus->list[at].position != (int)i)
 			at++;
 		if (at < shown)
 			continue;
-		*gpu = (struct rung__measure_gpu){ .number = -1, .position = (int)i, .bus_id = device->bus_id ? rung__measure_text(m, "%s", device->bus_id) : NULL };
+		*gpu = (struct rung__measured_gpu){ .number = -1, .position = (int)i, .bus_id = device->bus_id ? rung__measure_text(m, "%s", device->bus_id) : NULL };
 		gpu->why = why ? why : rung__measure_text(m, "CUDA does not show %s to this process (driver %s)", device->name,
 		                                          device->driver ? device->driver : "none");
 		if (!gpu->why || (device->bus_id && !gpu->bus_id))
@@ -120,7 +120,7 @@ int rung__measure_open_gpus(struct rung__measuring *m, struct rung__measure_gpus
 }
 
 /* None of these can be measured: one result each. */
-static int absent_gpu(struct rung__measuring *m, enum rung_numa_matrix matrix, const struct rung__measure_gpu *gpu, uint32_t group, const char *why)
+static int absent_gpu(struct rung__measuring *m, enum rung_numa_matrix matrix, const struct rung__measured_gpu *gpu, uint32_t group, const char *why)
 {
 	struct rung_numa_result like = rung__measure_blank(matrix);
 

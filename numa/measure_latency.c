@@ -11,7 +11,7 @@
 static const uint32_t pauses[] = { 128, 32, 16, 8, 4, 2, 0 };
 static const uint32_t pauses_quick[] = { 32, 8, 0 };
 
-struct load {
+struct background_load {
 	void *at;                       /* of the chase */
 	const double *lines;            /* that are injected from */
 	uint64_t line_count;            /* of pages */
@@ -32,7 +32,7 @@ static void pause_cpu(void)
 #endif
 }
 
-static void inject(struct load *load, uint32_t rank, uint32_t count)
+static void inject(struct background_load *load, uint32_t rank, uint32_t count)
 {
 	const uint64_t begin = load->line_count * rank / count, end = load->line_count * (rank + 1) / count;
 	uint64_t at = begin, pages = 0;
@@ -49,7 +49,7 @@ static void inject(struct load *load, uint32_t rank, uint32_t count)
 
 static void load_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 {
-	struct load *load = ctx;
+	struct background_load *load = ctx;
 
 	if (rank > 0) {
 		inject(load, rank - 1, count - 1);
@@ -92,7 +92,7 @@ static int make_chase(const struct rung__measuring *m, const struct rung__measur
 static int measure_idle(struct rung__measuring *m, const struct rung__measure_place *place)
 {
 	struct rung_numa_result like = blank(m, RUNG_NUMA_LATENCY, place->cpu_idx, place->memory_idx), *result;
-	struct load load = { 0 };
+	struct background_load load = { 0 };
 	struct rung__team *team;
 	double *seconds;
 	int rc = make_chase(m, place, &load.at);
@@ -143,7 +143,7 @@ static uint32_t level_count(const struct rung__measuring *m)
 }
 
 /* Passes are calibrated anew, because a loaded chase takes longer; both values come from the same runs. */
-static int measure_level(struct rung__measuring *m, const struct rung__measure_place *place, struct load *load, uint32_t level)
+static int measure_level(struct rung__measuring *m, const struct rung__measure_place *place, struct background_load *load, uint32_t level)
 {
 	const struct rung__measure_node *node = &m->nodes[place->cpu_idx];
 	struct rung_numa_result like = blank(m, RUNG_NUMA_LOADED, place->cpu_idx, place->memory_idx), *result = NULL;
@@ -199,7 +199,7 @@ static int measure_loaded(struct rung__measuring *m, const struct rung__measure_
 {
 	const struct rung__measure_node *node = &m->nodes[place->cpu_idx];
 	const uint64_t bytes = m->nodes[place->memory_idx].array_bytes;
-	struct load load = {
+	struct background_load load = {
 		.lines = (const double *)(const void *)(place->memory->base + bytes),
 		.line_count = 2 * bytes / RUNG__PAGE_BYTES,
 	};

@@ -34,7 +34,7 @@ static const uint32_t standard_bytes[] = { 0, 4096, 16384, 65536, 131072 };   /*
 static const uint32_t depths[] = { 1, 2, 4, 8, 16, 32, 64, 128 };
 static const uint32_t depths_quick[] = { 1, 8, 32, 128 };
 
-struct target {
+struct nvme_target {
 	const char *file;      /* for results and messages */
 	const char *drive;     /* NULL: it has no name */
 	int fd;                /* -1: not open */
@@ -42,10 +42,10 @@ struct target {
 	struct rung__direct temp;
 };
 
-struct reader {
+struct nvme_reader {
 	/* set by who asks */
 	struct rung__measuring *m;
-	const struct target *target;
+	const struct nvme_target *target;
 	unsigned char *pool;
 	uint64_t pool_bytes;
 	uint32_t read_bytes, depth;
@@ -62,7 +62,7 @@ struct reader {
 /* ---- reading: on the one thread of a team ---- */
 
 /* The sentence of a failure is the thread's: it goes along. */
-static void keep_error(struct reader *reader, int rc)
+static void keep_error(struct nvme_reader *reader, int rc)
 {
 	reader->rc = rc;
 	if (rc < 0)
@@ -71,7 +71,7 @@ static void keep_error(struct reader *reader, int rc)
 
 static void reader_open(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 {
-	struct reader *reader = ctx;
+	struct nvme_reader *reader = ctx;
 	struct rung__features features = { .layout = { .file_count = 1, .file_bytes = { reader->target->bytes } } };
 	struct rung__tier_args args = {
 		.features = &features, .pool = reader->pool, .pool_bytes = reader->pool_bytes, .probe_bytes = reader->pool_bytes,
@@ -91,7 +91,7 @@ static void reader_open(void *ctx, uint32_t rank, uint32_t count, uint64_t passe
 
 static void reader_close(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 {
-	struct reader *reader = ctx;
+	struct nvme_reader *reader = ctx;
 
 	(void)rank;
 	(void)count;
@@ -102,7 +102,7 @@ static void reader_close(void *ctx, uint32_t rank, uint32_t count, uint64_t pass
 		rung__registry_files()->close(reader->tier);
 }
 
-static int send(struct reader *reader, uint32_t token)
+static int send(struct nvme_reader *reader, uint32_t token)
 {
 	const uint64_t places = reader->target->bytes / reader->read_bytes;
 	const struct rung__fetch fetch = {
@@ -115,13 +115,13 @@ static int send(struct reader *reader, uint32_t token)
 	return rung__registry_files()->submit(reader->tier, &fetch);
 }
 
-static int failed(const struct reader *reader, int err)
+static int failed(const struct nvme_reader *reader, int err)
 {
 	return rung__fail_errno(err, "%s: reading %" PRIu32 " bytes at random", reader->target->file, reader->read_bytes);
 }
 
 /* Until the time is up. What is in flight then comes in, too, but the queue is no longer full: it does not count. */
-static int read_for(struct reader *reader)
+static int read_for(struct nvme_reader *reader)
 {
 	struct rung__fetched fetched[DEPTH_MAX];
 	const uint64_t begin_ns = rung__now_ns(), until_ns = begin_ns + (uint64_t)(reader->seconds * 1e9);
@@ -161,7 +161,7 @@ static int read_for(struct reader *reader)
 
 static void reader_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 {
-	struct reader *reader = ctx;
+	struct nvme_reader *reader = ctx;
 
 	(void)rank;
 	(void)count;
@@ -171,7 +171,7 @@ static void reader_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passe
 
 /* ---- results ---- */
 
-static struct rung_numa_result blank(const struct rung__measuring *m, size_t idx, const struct target *target)
+static struct rung_numa_result blank(const struct rung__measuring *m, size_t idx, const struct nvme_target *target)
 {
 	struct rung_numa_result result = rung__measure_blank(RUNG_NUMA_NVME);
 
@@ -184,13 +184,13 @@ static struct rung_numa_result blank(const struct rung__measuring *m, size_t idx
 	return result;
 }
 
-static int run(struct rung__team *team, struct reader *reader, rung__work_fn work)
+static int run(struct rung__team *team, struct nvme_reader *reader, rung__work_fn work)
 {
 	rung__team_run(team, work, reader, 1);
 	return reader->rc < 0 ? rung__fail_text(reader->rc, reader->error) : 0;
 }
 
-static int measure_value(struct reader *reader, struct rung__team *team, const struct rung_numa_result *base, uint32_t group)
+static int measure_value(struct nvme_reader *reader, struct rung__team *team, const struct rung_numa_result *base, uint32_t group)
 {
 	struct rung__measuring *m = reader->m;
 	struct rung_numa_result like = *base, *result;
@@ -251,7 +251,7 @@ static uint32_t depth_at(const struct rung__measuring *m, size_t idx)
 	return m->opts.depths ? m->opts.depths[idx] : standard[idx];
 }
 
-static int measure_values(struct reader *reader, struct rung__team *team, const struct rung_numa_result *like, uint32_t group)
+static int measure_values(struct nvme_reader *reader, struct rung__team *team, const struct rung_numa_result *like, uint32_t group)
 {
 	struct rung__geometry geometry;
 	int rc = 0;
@@ -269,7 +269,7 @@ static int measure_values(struct reader *reader, struct rung__team *team, const 
 }
 
 /* With the tier open. Through the page cache nothing is learned of the drive. */
-static int measure_open(struct reader *reader, struct rung__team *team, struct rung_numa_result *like, uint32_t group)
+static int measure_open(struct nvme_reader *reader, struct rung__team *team, struct rung_numa_result *like, uint32_t group)
 {
 	struct rung__engine_state state;
 
@@ -280,9 +280,9 @@ static int measure_open(struct reader *reader, struct rung__team *team, struct r
 	return measure_values(reader, team, like, group);
 }
 
-static int measure_node(struct rung__measuring *m, const struct target *target, size_t idx, uint32_t group)
+static int measure_node(struct rung__measuring *m, const struct nvme_target *target, size_t idx, uint32_t group)
 {
-	struct reader reader = {
+	struct nvme_reader reader = {
 		.m = m, .target = target, .pool_bytes = (uint64_t)DEPTH_MAX * READ_BYTES_MAX,
 		.drawn = rung__mix64(rung__now_ns()),   /* other places in each run: who reads the same ones again meets somebody's cache */
 	};
@@ -314,7 +314,7 @@ release:
 	return rc;
 }
 
-static int measure_target(struct rung__measuring *m, const struct target *target, uint32_t group)
+static int measure_target(struct rung__measuring *m, const struct nvme_target *target, uint32_t group)
 {
 	int rc = 0;
 
@@ -325,7 +325,7 @@ static int measure_target(struct rung__measuring *m, const struct target *target
 
 /* ---- files and drives ---- */
 
-static void name_drive(struct rung__measuring *m, struct target *target, const struct stat *st)
+static void name_drive(struct rung__measuring *m, struct nvme_target *target, const struct stat *st)
 {
 	const dev_t number = S_ISBLK(st->st_mode) ? st->st_rdev : st->st_dev;
 	struct rung__block_device device;
@@ -335,12 +335,12 @@ static void name_drive(struct rung__measuring *m, struct target *target, const s
 }
 
 /* @return 0, RUNG_E_NOENT, RUNG_E_IO, RUNG_E_INVAL */
-static int open_target(struct rung__measuring *m, const char *path, struct target *target)
+static int open_target(struct rung__measuring *m, const char *path, struct nvme_target *target)
 {
 	struct stat st;
 	int rc = 0;
 
-	*target = (struct target){ .file = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) };
+	*target = (struct nvme_target){ .file = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) };
 	if (target->fd < 0)
 		return rung__fail_errno(errno, "%s", path);
 	if (fstat(target->fd, &st) != 0)
@@ -367,7 +367,7 @@ static int open_target(struct rung__measuring *m, const char *path, struct targe
 
 static int measure_file(struct rung__measuring *m, const char *path, uint32_t group)
 {
-	struct target target;
+	struct nvme_target target;
 	int rc = open_target(m, path, &target);
 
 	if (rc < 0)
@@ -414,7 +414,7 @@ static int dir_bytes(const struct rung__measuring *m, uint64_t *bytes_out)
 
 static int measure_dir(struct rung__measuring *m, uint32_t group)
 {
-	struct target target = { .fd = -1, .temp = { .fd = -1 } };
+	struct nvme_target target = { .fd = -1, .temp = { .fd = -1 } };
 	struct stat st;
 	int rc = dir_bytes(m, &target.bytes);
 
@@ -456,7 +456,7 @@ static int measure_drive(struct rung__measuring *m, const struct rung_topology_d
 
 int rung__measure_nvme_check(struct rung__measuring *m)
 {
-	struct target target;
+	struct nvme_target target;
 	uint64_t bytes;
 	int rc = 0;
 

@@ -24,7 +24,7 @@
 enum { BENCH_DONE = 0, BENCH_FAILED = 1, BENCH_USAGE = 2, BENCH_NO_GPU = 77 };
 
 /** What the machine can do, measured in the same run; bytes a second. */
-struct bench_ceilings {
+struct bench_rates {
 	double device_copy;   /* device to device, bytes read and written */
 	double link_kernel;   /* linear reads of pinned memory by a kernel, bytes read */
 	double link_copy;     /* cudaMemcpyAsync from pinned memory, bytes read */
@@ -51,7 +51,7 @@ struct bench {
 	unsigned sm_count;
 	cudaStream_t stream;
 	float *scratch;                          /* device memory of bench_compute_floats() */
-	struct bench_ceilings ceilings;          /* zero until measured */
+	struct bench_rates ceilings;          /* zero until measured */
 };
 
 /* ---- main.c: errors ---- */

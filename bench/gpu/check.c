@@ -11,12 +11,12 @@
 #define COLD_SLOTS_BYTES (UINT64_C(256) << 10)
 
 /* Shares of the rows in eighths; what is left over is in the file. */
-struct mix {
+struct check_mix {
 	const char *name;
 	unsigned gpu, peer, host;
 };
 
-static const struct mix mixes[] = {
+static const struct check_mix mixes[] = {
 	{ "gpu", 8, 0, 0 },       { "peer", 0, 8, 0 },        { "host", 0, 0, 8 },
 	{ "nvme", 0, 0, 0 },      { "gpu+host", 4, 0, 4 },    { "gpu+nvme", 4, 0, 0 },
 	{ "host+nvme", 0, 0, 4 }, { "gpu+peer+host", 2, 3, 3 }, { "gpu+peer+host+nvme", 1, 3, 2 },
@@ -93,7 +93,7 @@ static void check_tiers(const struct check *c, const char *mix)
 		bench_die("%s: %llu rows counted, not %llu", mix, (unsigned long long)hits, (unsigned long long)c->count * 8);
 }
 
-static void one_mix(struct check *c, const struct mix *mix)
+static void one_mix(struct check *c, const struct check_mix *mix)
 {
 	uint64_t rows = c->data->row_count, bytes = rows * c->data->row_stride;
 	struct bench_place place = { .device = RUNG_DEVICE_CUDA, .batch_rows_max = (uint32_t)c->count, .vertex_ids = 1 };

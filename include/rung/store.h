@@ -319,7 +319,7 @@ RUNG_API int rung_store_info(const struct rung_store *store, struct rung_store_i
 #define RUNG_LATENCY_BUCKETS 64
 
 /** The way of a cold row, for latencies. */
-enum rung_stage {
+enum rung_read_stage {
 	RUNG_STAGE_QUEUE,    /**< from the submission of its request until its read is sent */
 	RUNG_STAGE_DEVICE,   /**< until the read has come back */
 	RUNG_STAGE_COPY,     /**< until the rows of the read are in place; on CUDA, until they are given to the GPU */
@@ -382,7 +382,7 @@ struct rung_store_stats {
 	uint64_t cache_rows_filled;
 	uint32_t gap_bytes;                /**< between rows that were read along; see rung_store_opts */
 	uint32_t read_bytes_max;           /**< of a merged read */
-	uint64_t stages[RUNG_STAGE_COUNT][RUNG_LATENCY_BUCKETS];   /**< reads by enum rung_stage that took [2^(b/2), 2^((b+1)/2)) nanoseconds */
+	uint64_t stages[RUNG_STAGE_COUNT][RUNG_LATENCY_BUCKETS];   /**< reads by enum rung_read_stage that took [2^(b/2), 2^((b+1)/2)) nanoseconds */
 	struct rung_engine_step engine_steps[RUNG_ENGINE_STEPS_MAX];   /**< ways of reading, best first, down to the one in use */
 	struct rung_engine_step engine_parts[RUNG_ENGINE_STEPS_MAX];   /**< what that one can do with or without: registered memory, … */
 	uint32_t engine_step_count;

@@ -35,7 +35,7 @@ struct gpu_request {
 	struct gpu_end scattered[RUNG__SCATTERS_MAX];
 	struct gpu_counts *counts;           /* device memory */
 	struct gpu_mail *mail;               /* mapped host memory */
-	struct rung__lists lists;
+	struct rung__request_lists lists;
 	int last_scatter;                    /* -1: none since the gather */
 };
 

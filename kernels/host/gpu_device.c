@@ -83,7 +83,7 @@ static int open_end(struct gpu_end *end, uint32_t *word, const char *what)
 	                   "making an event");
 }
 
-static int open_request(struct rung__device *device, uint32_t idx, const struct rung__lists *lists)
+static int open_request(struct rung__device *device, uint32_t idx, const struct rung__request_lists *lists)
 {
 	struct gpu_request *request = &device->requests[idx];
 	struct gpu_mail *mail = &device->mails[idx];

@@ -39,7 +39,7 @@ struct rung__gpu_handle {
 };
 
 /** Memory of one request that the device reads and writes: in host memory, see rung__misses. */
-struct rung__lists {
+struct rung__request_lists {
 	uint64_t *miss_ranks, *offsets;   /* [batch_rows_max] each */
 	uint32_t *miss_rows, *out_rows;
 	void *block;                      /* that they all lie in */
@@ -60,7 +60,7 @@ struct rung__device_args {
 	unsigned map_bytes;
 	bool map_on_gpu;
 	bool sealed;                          /* host rows and map cannot be written to, by us neither */
-	const struct rung__lists *lists;      /* [request_count] */
+	const struct rung__request_lists *lists;      /* [request_count] */
 	uint32_t request_count;
 };
 

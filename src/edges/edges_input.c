@@ -100,7 +100,7 @@ void rung__edge_input_close(struct rung__edge_input *input)
 	rung__free(input->ranks);
 }
 
-struct taker {
+struct pair_taker {
 	struct rung__edge_input *input;
 	rung__pairs_fn fn;
 	void *ctx;
@@ -111,7 +111,7 @@ struct taker {
 
 static int take_lists(void *ctx, const void *keys, const void *values, uint64_t pair_count, const char *spec)
 {
-	const struct taker *taker = ctx;
+	const struct pair_taker *taker = ctx;
 	const struct rung__pairs pairs = { .keys = keys, .values = values, .count = pair_count, .stride = 1, .spec = spec };
 
 	return taker->fn(taker->ctx, &pairs);
@@ -145,7 +145,7 @@ static void fill_ranks(const struct rung__edge_input *input, const struct rung__
 
 static int take_columns(void *ctx, const struct rung__edge_chunk *chunk)
 {
-	const struct taker *taker = ctx;
+	const struct pair_taker *taker = ctx;
 	struct rung__edge_input *input = taker->input;
 	const uint64_t edge_count = input->columns->info.edge_count;
 	struct rung__pairs pairs = {
@@ -168,7 +168,7 @@ static int take_columns(void *ctx, const struct rung__edge_chunk *chunk)
 }
 
 /* The lists as they are, then with `undirected` the others: of columns the rows, which come out in the order of the columns. */
-static int each_column(struct taker *taker)
+static int each_column(struct pair_taker *taker)
 {
 	struct rung__edge_input *input = taker->input;
 	int rc;
@@ -186,7 +186,7 @@ static int each_column(struct taker *taker)
 
 int rung__edge_input_each(struct rung__edge_input *input, bool counting, rung__pairs_fn fn, void *ctx)
 {
-	struct taker taker = { .input = input, .fn = fn, .ctx = ctx, .counting = counting };
+	struct pair_taker taker = { .input = input, .fn = fn, .ctx = ctx, .counting = counting };
 
 	if (input->columns)
 		return each_column(&taker);

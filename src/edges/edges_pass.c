@@ -23,7 +23,7 @@
 
 enum slot_state { SLOT_FREE, SLOT_READING, SLOT_READY };
 
-struct slot {
+struct pass_slot {
 	enum slot_state state;
 	unsigned char *room;      /* for the ids of a chunk */
 	uint64_t *indptr;         /* [vertices_max + 1] */
@@ -40,7 +40,7 @@ struct pass {
 	_Atomic bool stop;
 	bool planning, planned_all;
 	uint64_t planned;              /* chunks */
-	struct slot slots[SLOTS];
+	struct pass_slot slots[SLOTS];
 
 	/* of the one that plans */
 	unsigned char *offsets_room, *offsets_bounce;
@@ -181,7 +181,7 @@ static uint64_t count_up_to(const uint64_t *offsets, uint64_t count, uint64_t li
 }
 
 /* The lists that end inside the chunk, as many as there is room for; their ends go to indptr[1..]. */
-static int plan_lists(struct pass *pass, struct slot *slot, uint64_t *lists_out)
+static int plan_lists(struct pass *pass, struct pass_slot *slot, uint64_t *lists_out)
 {
 	const struct rung_edges *edges = pass->edges;
 	const uint64_t edge_end = pass->next_edge + edges->edges_max;
@@ -207,7 +207,7 @@ static int plan_lists(struct pass *pass, struct slot *slot, uint64_t *lists_out)
 	return 0;
 }
 
-static int plan_chunk(struct pass *pass, struct slot *slot)
+static int plan_chunk(struct pass *pass, struct pass_slot *slot)
 {
 	const struct rung_edges *edges = pass->edges;
 	uint64_t lists;
@@ -234,7 +234,7 @@ static int plan_chunk(struct pass *pass, struct slot *slot)
 	return 0;
 }
 
-static int read_chunk(const struct reader *thread, struct slot *slot)
+static int read_chunk(const struct reader *thread, struct pass_slot *slot)
 {
 	const struct rung_edges *edges = thread->pass->edges;
 	const struct rung__id_file *file = &edges->indices;
@@ -257,9 +257,9 @@ static int read_chunk(const struct reader *thread, struct slot *slot)
 }
 
 /* The slot of the next chunk, when it is free and nobody else plans; NULL: there is no more to do. */
-static struct slot *begin_plan(struct pass *pass)
+static struct pass_slot *begin_plan(struct pass *pass)
 {
-	struct slot *slot = NULL;
+	struct pass_slot *slot = NULL;
 
 	pthread_mutex_lock(&pass->lock);
 	while (!pass->stop && !pass->planned_all && (pass->planning || pass->slots[pass->planned % SLOTS].state != SLOT_FREE))
@@ -273,7 +273,7 @@ static struct slot *begin_plan(struct pass *pass)
 	return slot;
 }
 
-static void end_plan(struct pass *pass, const struct slot *slot, int rc)
+static void end_plan(struct pass *pass, const struct pass_slot *slot, int rc)
 {
 	pthread_mutex_lock(&pass->lock);
 	pass->planning = false;
@@ -283,7 +283,7 @@ static void end_plan(struct pass *pass, const struct slot *slot, int rc)
 	pthread_mutex_unlock(&pass->lock);
 }
 
-static void end_slot(struct pass *pass, struct slot *slot, int rc)
+static void end_slot(struct pass *pass, struct pass_slot *slot, int rc)
 {
 	slot->rc = rc;
 	if (rc < 0)
@@ -298,7 +298,7 @@ static void *read_ahead(void *ctx)
 {
 	const struct reader *reader = ctx;
 	struct pass *pass = reader->pass;
-	struct slot *slot;
+	struct pass_slot *slot;
 
 	while ((slot = begin_plan(pass)) != NULL) {
 		const bool in_order =
@@ -323,7 +323,7 @@ static int work_in_order(struct pass *pass, int (*work)(void *ctx, const struct 
 	int rc = 0;
 
 	for (uint64_t k = 0; rc == 0 && !last; k++) {
-		struct slot *slot = &pass->slots[k % SLOTS];
+		struct pass_slot *slot = &pass->slots[k % SLOTS];
 
 		pthread_mutex_lock(&pass->lock);
 		while (slot->state != SLOT_READY)

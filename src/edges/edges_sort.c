@@ -46,7 +46,7 @@ struct sorter {
 	unsigned char *out_pool;
 	uint64_t out_bytes;           /* of each of its buffers */
 	struct rung__writer *writer;
-	struct rung__stream indptr, indices;
+	struct rung__out_stream indptr, indices;
 	uint64_t edge_count;          /* in the result so far */
 	uint64_t pairs_done;          /* for progress */
 };
@@ -387,9 +387,9 @@ static int check_space(struct sorter *sorter)
 	return rung__space_check(sorter->job->temp_dir, bytes);
 }
 
-static int begin_result(struct sorter *sorter, struct rung__stream *stream, const struct rung__sorted *sorted)
+static int begin_result(struct sorter *sorter, struct rung__out_stream *stream, const struct rung__sorted *sorted)
 {
-	*stream = (struct rung__stream){ .writer = sorter->writer, .file = sorted->file, .buffer_bytes = sorter->out_bytes };
+	*stream = (struct rung__out_stream){ .writer = sorter->writer, .file = sorted->file, .buffer_bytes = sorter->out_bytes };
 	stream->file.bytes_needed = sorter->bytes_needed;
 	return rung__stream_append(stream, sorted->head, sorted->head_bytes);
 }

@@ -155,7 +155,7 @@ void rung__writer_close(struct rung__writer *writer)
 	rung__free(writer);
 }
 
-static void put_buffer(struct rung__stream *stream, uint64_t bytes)
+static void put_buffer(struct rung__out_stream *stream, uint64_t bytes)
 {
 	rung__writer_put(stream->writer, &stream->file, stream->buffer, bytes, stream->written);
 	stream->written += stream->used;
@@ -163,7 +163,7 @@ static void put_buffer(struct rung__stream *stream, uint64_t bytes)
 	stream->used = 0;
 }
 
-int rung__stream_append(struct rung__stream *stream, const void *bytes, uint64_t byte_count)
+int rung__stream_append(struct rung__out_stream *stream, const void *bytes, uint64_t byte_count)
 {
 	const unsigned char *from = bytes;
 
@@ -186,7 +186,7 @@ int rung__stream_append(struct rung__stream *stream, const void *bytes, uint64_t
 	return 0;
 }
 
-int rung__stream_end(struct rung__stream *stream)
+int rung__stream_end(struct rung__out_stream *stream)
 {
 	const uint64_t bytes = rung__align_up(stream->used, RUNG__PAGE_BYTES);
 	int rc;

@@ -31,7 +31,7 @@ bool rung__writer_failed(struct rung__writer *writer);
 void rung__writer_close(struct rung__writer *writer);
 
 /** A file written from its start to its end through buffers of a writer. */
-struct rung__stream {
+struct rung__out_stream {
 	struct rung__writer *writer;
 	struct rung__direct file;   /* the caller's to open and to close */
 	unsigned char *buffer;      /* being filled; NULL: none yet */
@@ -41,9 +41,9 @@ struct rung__stream {
 };
 
 /** @return 0, or the failure of an earlier write */
-int rung__stream_append(struct rung__stream *stream, const void *bytes, uint64_t byte_count);
+int rung__stream_append(struct rung__out_stream *stream, const void *bytes, uint64_t byte_count);
 
 /** Write what is left, and cut the file to its length. @return as rung__writer_flush() */
-int rung__stream_end(struct rung__stream *stream);
+int rung__stream_end(struct rung__out_stream *stream);
 
 #endif

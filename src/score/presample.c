@@ -93,25 +93,25 @@ struct presampling {
 };
 
 /* What a thread has. */
-struct worker {
+struct presample_worker {
 	struct rung_sampler *sampler;
 	struct rung_batch *batch;
 	uint64_t *seeds;
 };
 
-static void worker_fini(struct worker *worker)
+static void worker_fini(struct presample_worker *worker)
 {
 	rung_sampler_destroy(worker->sampler);
 	rung_batch_destroy(worker->batch);
 	rung__free(worker->seeds);
 }
 
-static int worker_init(struct worker *worker, const struct presampling *ps)
+static int worker_init(struct presample_worker *worker, const struct presampling *ps)
 {
 	const uint64_t seeds_max = RUNG__MIN(ps->run->batch_size, ps->run->train_count);
 	int rc;
 
-	*worker = (struct worker){ 0 };
+	*worker = (struct presample_worker){ 0 };
 	rc = rung_sampler_create(ps->csc, &ps->sampler_opts, &worker->sampler);
 	if (rc < 0)
 		return rc;
@@ -126,7 +126,7 @@ static int worker_init(struct worker *worker, const struct presampling *ps)
 	return rc;
 }
 
-static int count_batch(struct presampling *ps, struct worker *worker, uint64_t batch)
+static int count_batch(struct presampling *ps, struct presample_worker *worker, uint64_t batch)
 {
 	const uint64_t seed_count = rung__run_seeds(ps->run, ps->seed, batch, worker->seeds);
 	const uint64_t *vertices;
@@ -145,7 +145,7 @@ static int count_batch(struct presampling *ps, struct worker *worker, uint64_t b
 }
 
 /* Batches until there are none, or somebody has failed. `reports`: this thread is the caller's. */
-static int work(struct presampling *ps, struct worker *worker, bool reports)
+static int work(struct presampling *ps, struct presample_worker *worker, bool reports)
 {
 	const struct rung__run *run = ps->run;
 	int rc = 0;
@@ -188,7 +188,7 @@ int rung__presample(const void *graph, const struct rung__run *run, uint32_t *co
 	ps.sampler_opts.seed = rung__run_seed(ps.seed);
 #pragma omp parallel num_threads((int)RUNG__MIN((uint64_t)run->threads, run->batch_count))
 	{
-		struct worker worker;
+		struct presample_worker worker;
 		bool reports = false;
 		int rc = worker_init(&worker, &ps);
 

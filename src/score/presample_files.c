@@ -27,7 +27,7 @@ static uint64_t vertex_of(uint64_t key)
 }
 
 struct lockstep {
-	const struct rung__presample_files *from;
+	const struct rung__file_presample *from;
 	const struct rung__run *run;
 	uint64_t seed;               /* of the draws */
 	uint64_t batch_first;        /* of the group, in the run */
@@ -89,14 +89,14 @@ static uint64_t batch_key(const struct lockstep *ls, uint64_t key)
 }
 
 /* What entry `key` draws of its list, as far as it lies in the chunk, places [begin, end) of `indices`, `skipped` before them. */
-struct entry {
+struct hop_entry {
 	uint64_t key;
 	uint64_t degree, count;         /* of the whole list */
 	uint64_t skipped, begin, end;
 	uint64_t room;                  /* where in drawn */
 };
 
-static void draw_entry(struct lockstep *ls, const struct rung__edge_chunk *chunk, const struct entry *entry, uint64_t *set)
+static void draw_entry(struct lockstep *ls, const struct rung__edge_chunk *chunk, const struct hop_entry *entry, uint64_t *set)
 {
 	const uint64_t batch = (entry->key & ((UINT64_C(1) << (GROUP_BITS + 1)) - 1)) | 1;
 	const uint64_t hop_key = rung__draw_hop_key(ls->seed, batch_key(ls, entry->key), ls->hop);
@@ -120,7 +120,7 @@ static void draw_entry(struct lockstep *ls, const struct rung__edge_chunk *chunk
 }
 
 /* The next entries that draw in the chunk; fewer when drawn has no room for more. `at` goes behind them. */
-static unsigned next_entries(struct lockstep *ls, const struct rung__edge_chunk *chunk, uint64_t *at, struct entry *entries)
+static unsigned next_entries(struct lockstep *ls, const struct rung__edge_chunk *chunk, uint64_t *at, struct hop_entry *entries)
 {
 	const struct rung_sampler_opts *opts = &ls->from->sampler_opts;
 	const uint64_t vertex_end = chunk->vertex_first + chunk->vertex_count;
@@ -128,12 +128,12 @@ static unsigned next_entries(struct lockstep *ls, const struct rung__edge_chunk 
 
 	for (; count < ENTRIES && *at < ls->held_count && vertex_of(ls->held[*at]) < vertex_end; (*at)++) {
 		const uint64_t key = ls->held[*at], i = vertex_of(key) - chunk->vertex_first;
-		struct entry *entry = &entries[count];
+		struct hop_entry *entry = &entries[count];
 		uint64_t most;
 
 		if (opts->draws == RUNG_DRAWS_NEW && !(key & 1))
 			continue;
-		*entry = (struct entry){ .key = key, .degree = chunk->indptr[i + 1] - chunk->indptr[i], .room = ls->drawn_count };
+		*entry = (struct hop_entry){ .key = key, .degree = chunk->indptr[i + 1] - chunk->indptr[i], .room = ls->drawn_count };
 		entry->count = rung__draw_count(opts->fanouts[ls->hop], entry->degree);
 		rung__edge_chunk_list(chunk, i, &entry->begin, &entry->end);
 		entry->skipped = chunk->edge_first + entry->begin - chunk->indptr[i];
@@ -150,7 +150,7 @@ static int draw_chunk(void *ctx, const struct rung__edge_chunk *chunk)
 {
 	struct lockstep *ls = ctx;
 	const uint64_t vertex_last = chunk->vertex_first + chunk->vertex_count - 1;
-	struct entry entries[ENTRIES];
+	struct hop_entry entries[ENTRIES];
 	uint64_t at = ls->at;
 
 	while (at < ls->held_count && vertex_of(ls->held[at]) <= vertex_last) {
@@ -263,7 +263,7 @@ static uint64_t draws_max(const struct rung_sampler_opts *opts)
 
 int rung__presample_files(const void *graph, const struct rung__run *run, uint32_t *counts)
 {
-	const struct rung__presample_files *from = graph;
+	const struct rung__file_presample *from = graph;
 	struct lockstep ls = { .from = from, .run = run, .seed = rung__run_seed(from->sampler_opts.seed) };
 	uint64_t *memory;
 	int rc;

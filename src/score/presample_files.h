@@ -7,7 +7,7 @@
 #include "rung/edges.h"
 
 /** What a run is sampled from: what rung__presample_files() takes as its context. */
-struct rung__presample_files {
+struct rung__file_presample {
 	struct rung_edges *edges;
 	uint64_t vertex_count;
 	struct rung_sampler_opts sampler_opts;   /**< as in struct rung__presample_graph */

@@ -33,7 +33,7 @@ struct sampling {
 	rung__presample_fn fn;
 	const void *graph;
 	struct rung__presample_graph in_memory;
-	struct rung__presample_files in_files;
+	struct rung__file_presample in_files;
 };
 
 static int plan_sampling(const struct rung__scoring *scoring, struct sampling *sampling)
@@ -41,7 +41,7 @@ static int plan_sampling(const struct rung__scoring *scoring, struct sampling *s
 	const uint64_t state = scoring->vertex_count * BYTES_A_VERTEX, budget = scoring->opts->memory_bytes;
 
 	sampling->in_memory = (struct rung__presample_graph){ scoring->csc, sampler_opts(scoring->opts) };
-	sampling->in_files = (struct rung__presample_files){
+	sampling->in_files = (struct rung__file_presample){
 		.edges = scoring->edges, .vertex_count = scoring->vertex_count, .sampler_opts = sampler_opts(scoring->opts),
 		.memory_bytes = SAMPLING_BYTES, .edge_passes = &scoring->report->edge_passes,
 	};

@@ -18,12 +18,12 @@
 #define MEMO_MAX  4096u
 #define POOL_MAX  4096u
 
-enum kind { NOTHING, MARK, NONE, BOOLEAN, NUMBER, TEXT, GLOBAL, BYTES, TUPLE, DICT, DTYPE, ARRAY };
+enum value_kind { NOTHING, MARK, NONE, BOOLEAN, NUMBER, TEXT, GLOBAL, BYTES, TUPLE, DICT, DTYPE, ARRAY };
 
 enum global { RECONSTRUCT, NDARRAY, NUMPY_DTYPE, ENCODE, EMPTY_BYTES };
 
 struct value {
-	enum kind kind;
+	enum value_kind kind;
 	int64_t number;             /* NUMBER; GLOBAL: which; DTYPE: which; ARRAY: its place in arrays; TUPLE: its first in the pool */
 	const unsigned char *text;  /* TEXT, BYTES */
 	uint64_t length;            /* of it; TUPLE: entries */

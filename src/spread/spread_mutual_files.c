@@ -67,7 +67,7 @@ struct marking {
 	uint64_t edges_done;             /* bits are made for those before */
 	uint64_t marked;
 	struct rung__writer *writer;
-	struct rung__stream stream;
+	struct rung__out_stream stream;
 	uint64_t *is_out;                /* [vertex_count / 64 + 1] of the one vertex whose list is split; NULL: not needed yet */
 	bool no_memory;
 };
@@ -285,7 +285,7 @@ static int mark_all(struct marking *mk, struct rung_edges *turned)
 	const uint64_t edge_count = spread->csc.edge_count;
 	int rc;
 
-	mk->stream = (struct rung__stream){ .writer = mk->writer, .file = spread->mutual_file, .buffer_bytes = OUT_BYTES };
+	mk->stream = (struct rung__out_stream){ .writer = mk->writer, .file = spread->mutual_file, .buffer_bytes = OUT_BYTES };
 	rc = rung__edges_pass(turned, take_out_lists, mk);
 	if (rc < 0)
 		return rc;

@@ -23,15 +23,15 @@
 #define STATE_BYTES  (44u << 10)   /* of zlib's, at most */
 #define RAW          (-15)         /* for zlib: no header of its own */
 
-struct state {
+struct inflate_state {
 	z_stream z;
 	bool open;
 	uint64_t at;         /* bytes inflated */
 	uint64_t taken;      /* deflated bytes read from the file, those that z has not consumed included */
 };
 
-struct cursor {
-	struct state state;
+struct inflate_cursor {
+	struct inflate_state state;
 	unsigned char *buffer;
 	uint64_t used;       /* when: larger is later */
 };
@@ -42,8 +42,8 @@ struct rung__inflate {
 	const char *name;
 	struct rung__deflated member;
 	uint64_t span;
-	struct cursor cursors[CURSORS];
-	struct state points[POINTS_MAX];   /* number i at (i + 1) * span */
+	struct inflate_cursor cursors[CURSORS];
+	struct inflate_state points[POINTS_MAX];   /* number i at (i + 1) * span */
 	uint32_t point_count;
 	uint64_t uses;
 	uint64_t checked;                  /* bytes that are in `crc` */
@@ -77,7 +77,7 @@ static int fail_bytes(struct rung__inflate *inflater, const char *what)
 
 /* ---- states ---- */
 
-static void end_state(struct state *state)
+static void end_state(struct inflate_state *state)
 {
 	if (state->open)
 		inflateEnd(&state->z);
@@ -85,9 +85,9 @@ static void end_state(struct state *state)
 }
 
 /* From the first byte on. */
-static int begin_state(const struct rung__inflate *inflater, struct state *state)
+static int begin_state(const struct rung__inflate *inflater, struct inflate_state *state)
 {
-	*state = (struct state){ .z = { .zalloc = take_memory, .zfree = give_memory } };
+	*state = (struct inflate_state){ .z = { .zalloc = take_memory, .zfree = give_memory } };
 	if (inflateInit2(&state->z, RAW) != Z_OK)
 		return fail_memory(inflater);
 	state->open = true;
@@ -95,9 +95,9 @@ static int begin_state(const struct rung__inflate *inflater, struct state *state
 }
 
 /* Its deflated bytes are read again. */
-static int copy_state(const struct rung__inflate *inflater, struct state *to, struct state *from)
+static int copy_state(const struct rung__inflate *inflater, struct inflate_state *to, struct inflate_state *from)
 {
-	*to = (struct state){ .at = from->at, .taken = from->taken - from->z.avail_in };
+	*to = (struct inflate_state){ .at = from->at, .taken = from->taken - from->z.avail_in };
 	if (inflateCopy(&to->z, &from->z) != Z_OK)
 		return fail_memory(inflater);
 	to->z.avail_in = 0;
@@ -107,9 +107,9 @@ static int copy_state(const struct rung__inflate *inflater, struct state *to, st
 
 /* ---- inflating ---- */
 
-static int fill(const struct rung__inflate *inflater, struct cursor *cursor)
+static int fill(const struct rung__inflate *inflater, struct inflate_cursor *cursor)
 {
-	struct state *state = &cursor->state;
+	struct inflate_state *state = &cursor->state;
 	const uint64_t bytes = RUNG__MIN(inflater->member.deflated_bytes - state->taken, BUFFER_BYTES);
 	int rc = rung__pread_all(inflater->fd, inflater->name, cursor->buffer, bytes, inflater->member.offset + state->taken);
 
@@ -120,9 +120,9 @@ static int fill(const struct rung__inflate *inflater, struct cursor *cursor)
 }
 
 /* @return 0 with `count` bytes at `to`, or Z_STREAM_END with fewer, or a failure */
-static int inflate_some(struct rung__inflate *inflater, struct cursor *cursor, unsigned char *to, uint32_t count)
+static int inflate_some(struct rung__inflate *inflater, struct inflate_cursor *cursor, unsigned char *to, uint32_t count)
 {
-	struct state *state = &cursor->state;
+	struct inflate_state *state = &cursor->state;
 	int code = Z_OK, rc;
 
 	state->z.next_out = to;
@@ -143,7 +143,7 @@ static int inflate_some(struct rung__inflate *inflater, struct cursor *cursor, u
 }
 
 /* The last byte was inflated for the first time. */
-static int check_end(struct rung__inflate *inflater, struct cursor *cursor)
+static int check_end(struct rung__inflate *inflater, struct inflate_cursor *cursor)
 {
 	unsigned char behind;
 	int rc = inflate_some(inflater, cursor, &behind, 1);
@@ -168,7 +168,7 @@ static void sum(struct rung__inflate *inflater, uint64_t end, const unsigned cha
 	inflater->checked = end;
 }
 
-static int keep_point(struct rung__inflate *inflater, struct cursor *cursor)
+static int keep_point(struct rung__inflate *inflater, struct inflate_cursor *cursor)
 {
 	int rc;
 
@@ -180,9 +180,9 @@ static int keep_point(struct rung__inflate *inflater, struct cursor *cursor)
 }
 
 /* Inflate up to byte `end`. @param to  NULL: not wanted */
-static int advance(struct rung__inflate *inflater, struct cursor *cursor, uint64_t end, unsigned char *to)
+static int advance(struct rung__inflate *inflater, struct inflate_cursor *cursor, uint64_t end, unsigned char *to)
 {
-	struct state *state = &cursor->state;
+	struct inflate_state *state = &cursor->state;
 	int rc = 0;
 
 	while (state->at < end && rc == 0) {
@@ -207,22 +207,22 @@ static int advance(struct rung__inflate *inflater, struct cursor *cursor, uint64
 
 /* ---- where to go on ---- */
 
-static bool is_nearer(const struct state *state, uint64_t first, const struct state *best)
+static bool is_nearer(const struct inflate_state *state, uint64_t first, const struct inflate_state *best)
 {
 	return state->open && state->at <= first && (!best || state->at > best->at);
 }
 
 /* The state that is nearest before `first`; NULL: the start. */
-static struct state *nearest(struct rung__inflate *inflater, uint64_t first)
+static struct inflate_state *nearest(struct rung__inflate *inflater, uint64_t first)
 {
-	struct state *best = NULL;
+	struct inflate_state *best = NULL;
 
 	for (uint32_t i = 0; i < inflater->point_count; i++) {
 		if (is_nearer(&inflater->points[i], first, best))
 			best = &inflater->points[i];
 	}
 	for (uint32_t i = 0; i < CURSORS; i++) {   /* of two at one place the cursor, which need not be copied */
-		struct state *state = &inflater->cursors[i].state;
+		struct inflate_state *state = &inflater->cursors[i].state;
 
 		if (is_nearer(state, first, best) || (state->open && best && state->at == best->at))
 			best = state;
@@ -230,7 +230,7 @@ static struct state *nearest(struct rung__inflate *inflater, uint64_t first)
 	return best;
 }
 
-static struct cursor *cursor_of(struct rung__inflate *inflater, const struct state *state)
+static struct inflate_cursor *cursor_of(struct rung__inflate *inflater, const struct inflate_state *state)
 {
 	for (uint32_t i = 0; i < CURSORS; i++) {
 		if (state == &inflater->cursors[i].state)
@@ -239,12 +239,12 @@ static struct cursor *cursor_of(struct rung__inflate *inflater, const struct sta
 	return NULL;
 }
 
-static struct cursor *oldest_but(struct rung__inflate *inflater, const struct cursor *not_this)
+static struct inflate_cursor *oldest_but(struct rung__inflate *inflater, const struct inflate_cursor *not_this)
 {
-	struct cursor *oldest = NULL;
+	struct inflate_cursor *oldest = NULL;
 
 	for (uint32_t i = 0; i < CURSORS; i++) {
-		struct cursor *cursor = &inflater->cursors[i];
+		struct inflate_cursor *cursor = &inflater->cursors[i];
 
 		if (cursor != not_this && (!oldest || cursor->used < oldest->used))
 			oldest = cursor;
@@ -253,10 +253,10 @@ static struct cursor *oldest_but(struct rung__inflate *inflater, const struct cu
 }
 
 /* A cursor at or before `first`, to be moved there. */
-static int find_cursor(struct rung__inflate *inflater, uint64_t first, struct cursor **cursor_out)
+static int find_cursor(struct rung__inflate *inflater, uint64_t first, struct inflate_cursor **cursor_out)
 {
-	struct state *from = nearest(inflater, first);
-	struct cursor *there = cursor_of(inflater, from), *cursor;
+	struct inflate_state *from = nearest(inflater, first);
+	struct inflate_cursor *there = cursor_of(inflater, from), *cursor;
 
 	if (there && first - from->at <= SKIP_BYTES) {
 		*cursor_out = there;
@@ -275,7 +275,7 @@ static int find_cursor(struct rung__inflate *inflater, uint64_t first, struct cu
 static int read_locked(struct rung__inflate *inflater, uint64_t first, uint64_t count, unsigned char *to)
 {
 	const uint64_t bytes = inflater->member.bytes;
-	struct cursor *cursor = NULL;
+	struct inflate_cursor *cursor = NULL;
 	int rc;
 
 	if (inflater->damaged)

@@ -23,7 +23,7 @@ struct directory {
 	uint64_t offset, bytes, entry_count;
 };
 
-struct entry {
+struct directory_entry {
 	uint64_t bytes, stored_bytes, local_offset;
 	unsigned method, flags;
 	const unsigned char *name;
@@ -92,7 +92,7 @@ free_tail:
 }
 
 /* The zip64 field holds those of the three numbers that did not fit, in this order. */
-static bool widen(struct entry *e, const unsigned char *extra, size_t extra_len)
+static bool widen(struct directory_entry *e, const unsigned char *extra, size_t extra_len)
 {
 	uint64_t *const numbers[] = { &e->bytes, &e->stored_bytes, &e->local_offset };
 
@@ -120,7 +120,7 @@ static bool widen(struct entry *e, const unsigned char *extra, size_t extra_len)
 	return e->bytes != UINT32_MAX && e->stored_bytes != UINT32_MAX && e->local_offset != UINT32_MAX;
 }
 
-static bool find_entry(const unsigned char *dir, uint64_t dir_bytes, uint64_t idx, struct entry *e)
+static bool find_entry(const unsigned char *dir, uint64_t dir_bytes, uint64_t idx, struct directory_entry *e)
 {
 	for (uint64_t i = 0;; i++) {
 		size_t name_len, extra_len, comment_len;
@@ -147,7 +147,7 @@ static bool find_entry(const unsigned char *dir, uint64_t dir_bytes, uint64_t id
 	}
 }
 
-static bool data_offset_of(int fd, uint64_t file_bytes, const struct entry *e, uint64_t *offset_out)
+static bool data_offset_of(int fd, uint64_t file_bytes, const struct directory_entry *e, uint64_t *offset_out)
 {
 	unsigned char local[LOCAL_BYTES], name[UINT16_MAX];
 	uint64_t at;
@@ -168,7 +168,7 @@ bool rung__zip_offset(int fd, uint64_t file_bytes, uint64_t idx, const struct ru
 {
 	struct directory dir = { 0 };
 	unsigned char *text;
-	struct entry e;
+	struct directory_entry e;
 	bool ok;
 
 	if (!wanted->name || !find_directory(fd, file_bytes, &dir) || idx >= dir.entry_count)

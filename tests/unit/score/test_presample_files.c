@@ -57,15 +57,15 @@ static struct rung_sampler_opts opts_of(const uint32_t *fanouts, uint32_t hop_co
 
 static uint64_t passes;
 
-static struct rung__presample_files from_files(const struct files *files, struct rung_sampler_opts opts, uint64_t memory_bytes)
+static struct rung__file_presample from_files(const struct files *files, struct rung_sampler_opts opts, uint64_t memory_bytes)
 {
-	return (struct rung__presample_files){
+	return (struct rung__file_presample){
 		.edges = files->edges, .vertex_count = VERTICES, .sampler_opts = opts, .memory_bytes = memory_bytes, .edge_passes = &passes,
 	};
 }
 
 /* @return passes over the edges */
-static uint64_t assert_same_counts(const struct test_graph *graph, const struct rung__presample_files *from, struct rung__run run)
+static uint64_t assert_same_counts(const struct test_graph *graph, const struct rung__file_presample *from, struct rung__run run)
 {
 	const struct rung__presample_graph in_memory = { &graph->csc, from->sampler_opts };
 	uint32_t wanted[VERTICES] = { 0 }, counts[VERTICES];
@@ -94,7 +94,7 @@ Test(presample_files, counts_are_those_of_presampling_in_memory)
 
 		for (int i = 0; i < 12; i++) {
 			const struct rung_sampler_opts opts = opts_of(fanouts[i % 3], 3, i / 3 % 2 ? RUNG_DRAWS_NEW : RUNG_DRAWS_ALL);
-			const struct rung__presample_files from = from_files(&files, opts, memory[i / 6]);
+			const struct rung__file_presample from = from_files(&files, opts, memory[i / 6]);
 			const uint64_t found = assert_same_counts(&graph, &from, run);
 
 			if (i / 6 == 0)
@@ -122,7 +122,7 @@ Test(presample_files, lists_longer_than_a_chunk)
 	graph = test_graph_of_edges(VERTICES, 12000, sources, destinations, 4);
 	files = open_files(&graph.csc, 4096);
 	for (int i = 0; i < 3; i++) {
-		const struct rung__presample_files from = from_files(&files, opts_of(fanouts[i], 2, RUNG_DRAWS_ALL), 1 << 22);
+		const struct rung__file_presample from = from_files(&files, opts_of(fanouts[i], 2, RUNG_DRAWS_ALL), 1 << 22);
 
 		assert_same_counts(&graph, &from, (struct rung__run){ .train_count = VERTICES, .batch_size = 30, .batch_count = 33 });
 	}
@@ -136,7 +136,7 @@ Test(presample_files, blend_is_the_same_bits)
 	struct test_graph graph = test_graph_random(VERTICES, 9000, 8, 4);
 	struct files files = open_files(&graph.csc, 0);
 	const struct rung__presample_graph in_memory = { &graph.csc, opts_of(fanouts, 2, RUNG_DRAWS_NEW) };
-	const struct rung__presample_files from = from_files(&files, in_memory.sampler_opts, 1 << 22);
+	const struct rung__file_presample from = from_files(&files, in_memory.sampler_opts, 1 << 22);
 	const struct rung__run run = { .train_count = 300, .batch_size = 10, .batch_count = 20, .threads = 2 };
 	float score[VERTICES], wanted[VERTICES];
 
@@ -160,7 +160,7 @@ Test(presample_files, refuses_what_cannot_be)
 	const uint32_t fanouts[] = { 5, 3 };
 	struct test_graph graph = test_graph_random(VERTICES, 9000, 8, 4);
 	struct files files = open_files(&graph.csc, 0);
-	struct rung__presample_files from = from_files(&files, opts_of(fanouts, 2, RUNG_DRAWS_ALL), 400);
+	struct rung__file_presample from = from_files(&files, opts_of(fanouts, 2, RUNG_DRAWS_ALL), 400);
 	const struct rung__run run = { .train_count = VERTICES, .batch_size = 50, .batch_count = 40, .threads = 2, .progress = cancel };
 	uint32_t counts[VERTICES] = { 0 };
 
@@ -177,7 +177,7 @@ Test(presample_files, every_allocation_may_fail)
 	const uint32_t fanouts[] = { 5, 40 };
 	struct test_graph graph = test_graph_random(VERTICES, 9000, 8, 4);
 	struct files files = open_files(&graph.csc, 0);
-	const struct rung__presample_files from = from_files(&files, opts_of(fanouts, 2, RUNG_DRAWS_ALL), 1 << 22);
+	const struct rung__file_presample from = from_files(&files, opts_of(fanouts, 2, RUNG_DRAWS_ALL), 1 << 22);
 	const struct rung__run run = { .train_count = VERTICES, .batch_size = 50, .batch_count = 4, .threads = 2 };
 	uint32_t counts[VERTICES] = { 0 };
 	int64_t limit = 0;

@@ -134,15 +134,13 @@ Test(share_cache, each_row_is_read_once_for_all_stores)
 	for (unsigned i = 0; i < 3; i++) {
 		cr_assert_eq(sides[i].wrong, 0);
 		read += stats_of(sides[i].store).read_rows;
+		late += stats_of(sides[i].store).cache_timeouts;
 	}
 	cr_assert_gt(distinct, 200);
 	cr_assert_leq(distinct, stats_of(creator).cache_rows);
 	/* on a busy machine one may have had no CPU for so long that others read its rows */
-	for (unsigned i = 0; i < 3; i++)
-		late += stats_of(sides[i].store).cache_timeouts;
-	cr_assert(read == distinct || (late > 0 && read > distinct), "%llu read, %llu distinct",
-	          (unsigned long long)read,
-	          (unsigned long long)distinct);
+	cr_assert(read == distinct || (late > 0 && read > distinct),
+	          "%" PRIu64 " read, %" PRIu64 " distinct", read, distinct);
 	cr_assert(late > 0 || stats_of(creator).cache_rows_filled == distinct);
 	free(seen);
 	for (unsigned i = 1; i < 3; i++)
@@ -152,7 +150,6 @@ Test(share_cache, each_row_is_read_once_for_all_stores)
 
 Test(share_cache, rows_are_right_while_processes_compete_for_a_few_frames)
 {
-
 	open_creator(40);
 	share_fixture_compete(&s, creator, 2, 20);
 	close_creator();
@@ -269,7 +266,9 @@ static void gather_behind_reader(bool dies)
 	out = fixture_memory(&s.base, sizeof(ranks) / sizeof(*ranks) * s.base.row_bytes);
 	cr_assert_eq(rung_gather_submit(store, &list, out, 0, NULL, &request), 0, "%s", rung_last_error());
 	if (dies) {
-		cr_assert_eq(rung_request_wait(request, 30000000), RUNG_E_TIMEDOUT);   /* they may come yet */
+		/* they may come yet; without a CPU for long we may find that they are given up */
+		cr_assert(rung_request_wait(request, 30000000) == RUNG_E_TIMEDOUT ||
+		          stats_of(store).late_rows == READ_ELSEWHERE);
 		kill_reader(reader);
 	}
 	cr_assert_eq(rung_request_wait(request, -1), 0, "%s", rung_last_error());
@@ -507,7 +506,8 @@ Test(share_cache, closing_cancels_those_who_wait_for_another_process)
 	reader = start_reader(&rank, 1);
 	list = fixture_ids(&s.base, &rank, 1, RUNG_U64, RUNG_RANKS);
 	cr_assert_eq(rung_gather_submit(store, &list, fixture_memory(&s.base, s.base.row_bytes), 0, NULL, &request), 0);
-	cr_assert_eq(rung_request_wait(request, 1000000), RUNG_E_TIMEDOUT);
+	cr_assert(rung_request_wait(request, 1000000) == RUNG_E_TIMEDOUT ||
+	          stats_of(store).late_rows == 1);
 	cr_assert_eq(rung_store_close(store), 0);
 	s.base.store = NULL;
 	fixture_free_memories(&s.base);

@@ -1,73 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sources: .npy, .npz and raw files, and what is wrong with them. */
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zip.h>
 
 #include "base/base.h"
-#include "npz.h"
-#include "source_fixture.h"
+#include "source_values.h"
 #include "source/source.h"
 #include "source/source_private.h"
 
-static char spec[700];
-
 TestSuite(source, .init = setup, .fini = teardown);
-
-static void holds_0_to_99(const char *what)
-{
-	struct rung_source *src;
-	int32_t rows[100];
-
-	cr_assert_eq(rung_source_open(what, &src), 0, "%s", rung_last_error());
-	cr_assert_str_eq(rung_source_spec(src), what);
-	cr_assert_eq(rung_source_info(src)->dtype, RUNG_I32);
-	cr_assert_eq(rung_source_info(src)->row_count, 25);
-	cr_assert_eq(rung_source_info(src)->row_bytes, 16);
-	cr_assert_eq(rung_source_read(src, 0, 25, rows), 0);
-	for (int i = 0; i < 100; i++)
-		cr_assert_eq(rows[i], i);
-	cr_assert_eq(rung_source_read(src, 7, 2, rows), 0);
-	for (int i = 0; i < 8; i++)
-		cr_assert_eq(rows[i], 28 + i);
-	cr_assert_eq(rung_source_read(src, 25, 0, rows), 0);
-	cr_assert_eq(rung_source_read(src, 24, 2, rows), RUNG_E_INVAL);
-	cr_assert_eq(rung_source_read(src, 26, 0, rows), RUNG_E_INVAL);
-	cr_assert_eq(rung_source_read(src, 1, UINT64_MAX, rows), RUNG_E_INVAL);
-	rung_source_close(src);
-}
-
-static void fill(int32_t values[100])
-{
-	for (int i = 0; i < 100; i++)
-		values[i] = i;
-}
-
-/* The .npy of 0 to 99 as a file, read back. */
-static unsigned char *npy_of_values(size_t *bytes_out)
-{
-	int32_t values[100];
-
-	fill(values);
-	cr_assert_eq(support_write_npy(file_at("values.npy"), "<i4", "(25, 4)", values, sizeof(values)), 0);
-	return support_read_file(path, bytes_out);
-}
-
-static void write_npz(const char *name, const char *member, zip_int32_t method, const void *data, size_t bytes)
-{
-	zip_t *zip = zip_open(file_at(name), ZIP_CREATE, NULL);
-	zip_int64_t idx;
-
-	cr_assert_not_null(zip);
-	idx = zip_file_add(zip, member, zip_source_buffer(zip, data, bytes, 0), ZIP_FL_OVERWRITE);
-	cr_assert_geq(idx, 0);
-	cr_assert_eq(zip_set_file_compression(zip, (zip_uint64_t)idx, method, 0), 0);
-	cr_assert_eq(zip_close(zip), 0);
-}
 
 Test(source, rows_of_a_npy_are_read)
 {
@@ -279,155 +223,6 @@ Test(source, no_damage_to_a_stored_npz_breaks_the_reader)
 		}
 	}
 	free(zip);
-}
-
-/* The file of 0 to 99 and 5 bytes more as a stored member. */
-static void store_values(const char *name)
-{
-	size_t bytes;
-	unsigned char *npy = npy_of_values(&bytes), *more = calloc(1, bytes + 5);
-
-	memcpy(more, npy, bytes);
-	write_npz(name, "x.npy", ZIP_CM_STORE, more, bytes + 5);
-	snprintf(spec, sizeof(spec), "%s:x", path);
-	free(npy);
-	free(more);
-}
-
-/* Whether reading pieces of 1 to 7 rows from the back, some twice, finds damage; whatever it says,
- * rows come. */
-static int read_in_pieces(const char *what)
-{
-	struct rung_source *src;
-	int rc, failed = 0;
-	char rows[25 * 16];
-
-	cr_assert_eq(rung_source_open(what, &src), 0, "%s", rung_last_error());
-	for (uint64_t end = 25; end > 0;) {
-		const uint64_t count = RUNG__MIN(end, 1 + end % 7), beside = end < 24 ? 2 : 0;
-
-		end -= count;
-		rc = rung_source_read(src, end, count + beside, rows);
-		cr_assert(rc == 0 || rc == RUNG_E_FORMAT, "%s", rung_last_error());
-		cr_assert(rc == 0 || end == 0, "not all was read yet");
-		failed += rc < 0;
-	}
-	cr_assert_eq(rung_source_read(src, 3, 4, rows) < 0, failed, "what is damaged stays so");
-	rung_source_close(src);
-	return failed;
-}
-
-Test(source, the_crc_of_a_stored_member_is_compared_when_all_of_it_was_read)
-{
-	size_t zip_bytes;
-	unsigned char *zip;
-	int found = 0, tried = 0;
-
-	store_values("a.npz");
-	cr_assert_eq(read_in_pieces(spec), 0);
-	zip = support_read_file(file_at("a.npz"), &zip_bytes);
-	for (size_t at = 30 + 5; at < 30 + 5 + 128 + 400 + 5;
-	     at += 3) { /* after the local header and the name */
-		const unsigned char old = zip[at];
-		struct rung_source *src;
-
-		zip[at] = old == ' ' ? '\t' : old ^ 1; /* of the header: another space, or a letter,
-							  which may be refused */
-		cr_assert_eq(support_write_file(file_at("b.npz"), zip, zip_bytes), 0);
-		zip[at] = old;
-		snprintf(spec, sizeof(spec), "%s:x", path);
-		if (rung_source_open(spec, &src) < 0 || rung_source_info(src)->row_count != 25)
-			continue;
-		rung_source_close(src);
-		tried++;
-		found += read_in_pieces(spec);
-	}
-	cr_assert_gt(tried, 150);
-	cr_assert_eq(found, tried);
-	free(zip);
-}
-
-#define WIDE_ROWS 40000u
-
-struct reader {
-	const struct rung_source *src;
-	uint64_t first;
-	int failed;
-};
-
-/* An eighth of the rows, 50 at a time. */
-static void *read_eighth(void *ctx)
-{
-	struct reader *reader = ctx;
-	char rows[50 * 16];
-
-	for (uint64_t row = reader->first; row < reader->first + WIDE_ROWS / 8; row += 50)
-		reader->failed += rung_source_read(reader->src, row, 50, rows) < 0;
-	return NULL;
-}
-
-/* w.npz:x, with a bit changed or as it is. */
-static struct rung_source *open_wide(int damaged)
-{
-	struct rung_source *src;
-
-	add_to_npz(file_at("w.npz"), "x.npy", strcat(strcpy(spec, dir), "/wide.npy"), ZIP_CM_STORE);
-	if (damaged)
-		damage_stored(path, 16 * 777);
-	snprintf(spec, sizeof(spec), "%s:x", path);
-	cr_assert_eq(rung_source_open(spec, &src), 0, "%s", rung_last_error());
-	return src;
-}
-
-static void write_wide(void)
-{
-	unsigned char *rows = calloc(WIDE_ROWS, 16);
-
-	for (size_t i = 0; i < WIDE_ROWS * 16; i++)
-		rows[i] = (unsigned char)(i * i >> 7);
-	cr_assert_eq(
-		support_write_npy(file_at("wide.npy"), "|u1", "(40000, 16)", rows, WIDE_ROWS * 16),
-		0);
-	free(rows);
-}
-
-Test(source, of_threads_that_read_parts_of_a_stored_member_the_last_finds_its_damage)
-{
-	write_wide();
-	for (int damaged = 0; damaged < 2; damaged++) {
-		struct rung_source *src = open_wide(damaged);
-		struct reader readers[8];
-		pthread_t threads[8];
-		int failed = 0;
-
-		for (unsigned t = 0; t < 8; t++) {
-			readers[t] = (struct reader){ .src = src, .first = t * (WIDE_ROWS / 8) };
-			cr_assert_eq(pthread_create(&threads[t], NULL, read_eighth, &readers[t]),
-				     0);
-		}
-		for (unsigned t = 0; t < 8; t++) {
-			pthread_join(threads[t], NULL);
-			failed += readers[t].failed;
-		}
-		cr_assert_eq(failed, damaged);
-		rung_source_close(src);
-	}
-}
-
-/* More pieces than are kept count of: nothing is compared, and no good member is called damaged. */
-Test(source, rows_of_a_stored_member_that_are_read_at_random_are_not_compared)
-{
-	char row[16];
-
-	write_wide();
-	for (int damaged = 0; damaged < 2; damaged++) {
-		struct rung_source *src = open_wide(damaged);
-
-		for (uint64_t i = 0; i < WIDE_ROWS; i++)
-			cr_assert_eq(rung_source_read(src, i * 7919 % WIDE_ROWS, 1, row), 0, "%s",
-				     rung_last_error());
-		rung_source_close(src);
-	}
 }
 
 Test(source, what_is_no_array_file_is_refused)

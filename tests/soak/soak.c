@@ -13,32 +13,12 @@
 #include "dataset.h"
 #include "soak.h"
 
-#define USAGE \
-	"usage: soak [--seconds N] [--seed S] [--stores N]\n" \
-	"       soak --make FOLDER\n" \
-	"       soak --dataset FOLDER [--bad OFFSET]... [--any-error] [--buffered | --direct] [--seconds N] [--seed S]\n" \
-	"\n" \
-	"Stores on a tier that fails as a script says, 5 seconds of them or as said; the whole soak is --seconds 600. A complaint names the seed\n" \
-	"of its store: --seed S --stores 1 makes that store again.\n" \
-	"\n" \
-	"With --dataset the reads go to the file, whose device fails by itself: reads of the 512 bytes at each --bad OFFSET always, with\n" \
-	"--any-error others now and then. --make FOLDER stages the dataset there, in FOLDER/ds.\n"
-
 #define VERTICES 3000u
 #define EDGES 9000u
-#define BAD_MAX 16u
 #define HANG_S 120u              /* a store that is not done by then never will be */
 #define GROWTH_BYTES (64u << 20) /* of addresses, beyond what broken stores may leave */
 
 static const uint64_t row_widths[] = { 512, 400, 2048, 4096 };
-
-static struct {
-	uint64_t seconds, seed, stores;
-	const char *make, *dataset;
-	uint64_t bad[BAD_MAX];
-	uint32_t bad_count;
-	bool any_error, buffered, direct;
-} options = { .seconds = 5, .seed = 1, .stores = UINT64_MAX };
 
 static struct {
 	uint64_t stores, refused_opens, shared, broken, closed_in_flight, left_descriptors, left_threads, wrong_counters, failed_closes;
@@ -309,24 +289,26 @@ static void scripted_store(const struct soak_data *data, const char *folder, uin
 static void device_store(const struct soak_data *data, uint64_t seed)
 {
 	uint64_t rng = seed;
-	struct soak_run run = { .data = data, .seed = seed, .any_error = options.any_error };
+	struct soak_run run = { .data = data, .seed = seed, .any_error = soak_options.any_error };
 	struct rung_plan *plan = make_plan(data, &rng);
 	struct rung_store_opts opts = make_opts(&rng);
 	struct rung_store_stats stats = { .size = sizeof(stats) };
 	int rc;
 
 	opts.engine = soak_one_in(&rng, 2) ? RUNG_ENGINE_PREAD : RUNG_ENGINE_AUTO;
-	opts.buffered = options.buffered || (!options.direct && soak_one_in(&rng, 2));
+	opts.buffered = soak_options.buffered || (!soak_options.direct && soak_one_in(&rng, 2));
 	run.cold_first = cold_first(plan);
 	rc = rung_store_open(data->ds, plan, &opts, &run.store);
-	if (rc == RUNG_E_IO && options.any_error) {   /* rows of the host tier, or the first read of all */
+	/* rows of the host tier, or the first read of all */
+	if (rc == RUNG_E_IO && soak_options.any_error) {
 		totals.refused_opens++;
 		rung_plan_destroy(plan);
 		return;
 	}
 	need(rc, "open");
 	rung_store_stats(run.store, &stats);
-	soak_faults_of_device(data, options.bad, options.bad_count, stats.direct ? stats.sector_bytes : RUNG__PAGE_BYTES);
+	soak_faults_of_device(data, soak_options.bad, soak_options.bad_count,
+	                      stats.direct ? stats.sector_bytes : RUNG__PAGE_BYTES);
 	load_store(&run, &rng);
 	end_store(&run);
 	rung_plan_destroy(plan);
@@ -336,14 +318,16 @@ static void device_store(const struct soak_data *data, uint64_t seed)
 
 static void soak(const char *folder, struct soak_data *data, uint64_t data_count)
 {
-	uint64_t until_ns = rung__now_ns() + options.seconds * 1000000000u, addresses = 0;
+	uint64_t until_ns = rung__now_ns() + soak_options.seconds * 1000000000u, addresses = 0;
 
-	while (totals.stores < options.stores && rung__now_ns() < until_ns) {
+	while (totals.stores < soak_options.stores && rung__now_ns() < until_ns) {
 		uint64_t descriptors = count_entries("/proc/self/fd"), threads = count_entries("/proc/self/task");
 
-		store_seed = options.stores == 1 ? options.seed : rung__mix64(options.seed + totals.stores);
+		store_seed = soak_options.seed;
+		if (soak_options.stores != 1)
+			store_seed = rung__mix64(soak_options.seed + totals.stores);
 		alarm(HANG_S);
-		if (options.dataset)
+		if (soak_options.dataset)
 			device_store(data, store_seed);
 		else
 			scripted_store(&data[rung__mix64(store_seed) % data_count], folder, store_seed);
@@ -377,8 +361,8 @@ static int report(void)
 	               totals.left_threads + totals.wrong_counters + totals.failed_closes;
 
 	printf("{\n");
-	print_count("seconds", options.seconds);
-	print_count("seed", options.seed);
+	print_count("seconds", soak_options.seconds);
+	print_count("seed", soak_options.seed);
 	print_count("stores", totals.stores);
 	print_count("refused_opens", totals.refused_opens);
 	print_count("shared_stores", totals.shared);
@@ -445,64 +429,21 @@ static int soak_device(void)
 {
 	struct soak_data data;
 
-	open_data(&data, options.dataset);
+	open_data(&data, soak_options.dataset);
 	soak(NULL, &data, 1);
 	close_data(&data);
 	return report();
 }
 
-static uint64_t number_of(const char *text)
-{
-	char *end;
-	uint64_t value = text ? strtoull(text, &end, 10) : 0;
-
-	if (!text || *end || end == text) {
-		fprintf(stderr, "soak: '%s' is no number\n%s", text ? text : "", USAGE);
-		exit(2);
-	}
-	return value;
-}
-
-static void parse(char **argv)
-{
-	for (char **arg = argv + 1; *arg; arg++) {
-		bool known = true;
-
-		if (strcmp(*arg, "--any-error") == 0)
-			options.any_error = true;
-		else if (strcmp(*arg, "--buffered") == 0)
-			options.buffered = true;
-		else if (strcmp(*arg, "--direct") == 0)
-			options.direct = true;
-		else if (strcmp(*arg, "--seconds") == 0)
-			options.seconds = number_of(*++arg);
-		else if (strcmp(*arg, "--seed") == 0)
-			options.seed = number_of(*++arg);
-		else if (strcmp(*arg, "--stores") == 0)
-			options.stores = number_of(*++arg);
-		else if (strcmp(*arg, "--bad") == 0 && options.bad_count < BAD_MAX)
-			options.bad[options.bad_count++] = number_of(*++arg);
-		else if (strcmp(*arg, "--make") == 0 && arg[1])
-			options.make = *++arg;
-		else if (strcmp(*arg, "--dataset") == 0 && arg[1])
-			options.dataset = *++arg;
-		else
-			known = false;
-		if (!known) {
-			fprintf(stderr, "soak: '%s'\n%s", *arg, USAGE);
-			exit(2);
-		}
-	}
-}
-
 int main(int argc, char **argv)
 {
 	(void)argc;
-	parse(argv);
+	soak_parse(argv);
 	signal(SIGALRM, hung);
-	if (options.make) {
-		need(support_dataset(options.make, VERTICES, EDGES, row_widths[0], 5), "staging");
+	if (soak_options.make) {
+		need(support_dataset(soak_options.make, VERTICES, EDGES, row_widths[0], 5),
+		     "staging");
 		return 0;
 	}
-	return options.dataset ? soak_device() : soak_scripted();
+	return soak_options.dataset ? soak_device() : soak_scripted();
 }

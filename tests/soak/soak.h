@@ -4,8 +4,9 @@
  * come, and the tier breaks. Every row that is returned is compared, every failure must be one that was asked for, the store's
  * counters must add up, and nothing may be left behind.
  *
- * Files: soak.c chooses, opens and closes the stores; soak_load.c gathers from them and judges what comes back; soak_faults.c spoils
- * reads, and knows what it has spoiled.
+ * Files: soak.c chooses, opens and closes the stores; soak_options.c has the command line;
+ * soak_load.c gathers from them and judges what comes back; soak_faults.c spoils reads, and knows
+ * what it has spoiled.
  */
 #ifndef SOAK_H
 #define SOAK_H
@@ -15,6 +16,7 @@
 #include "store/store.h"
 
 #define SOAK_THREADS_MAX 6u
+#define SOAK_BAD_MAX 16u
 
 /** A dataset, and what its rows must be. */
 struct soak_data {
@@ -24,6 +26,17 @@ struct soak_data {
 	unsigned char *rows;             /* [vertices] by rank */
 	struct rung__layout layout;      /* of the features */
 };
+
+/** What the command line says. */
+struct soak_options {
+	uint64_t seconds, seed, stores;
+	const char *make, *dataset;
+	uint64_t bad[SOAK_BAD_MAX];
+	uint32_t bad_count;
+	bool any_error, buffered, direct;
+};
+
+extern struct soak_options soak_options;
 
 /** Of a million reads. */
 struct soak_rates {
@@ -79,6 +92,11 @@ static inline bool soak_one_in(uint64_t *state, uint64_t n)
 {
 	return soak_draw(state, n) == 0;
 }
+
+/* ---- soak_options.c ---- */
+
+/** Fill soak_options. Ends the process with status 2 where an argument is unknown. */
+void soak_parse(char **argv);
 
 /* ---- soak_faults.c ---- */
 

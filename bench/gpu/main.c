@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <ftw.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,67 +47,6 @@ static const struct part {
 #define PARTS (sizeof(parts) / sizeof(*parts))
 
 /* ---- errors and memory ---- */
-
-void bench_die(const char *format, ...)
-{
-	va_list args;
-
-	fputs("rung_gpu_bench: ", stderr);
-	va_start(args, format);
-	vfprintf(stderr, format, args);
-	va_end(args);
-	fputc('\n', stderr);
-	exit(BENCH_FAILED);
-}
-
-void bench_need(int rc, const char *what)
-{
-	if (rc < 0)
-		bench_die("%s: %s", what, rung_last_error());
-}
-
-void bench_cuda(cudaError_t err, const char *what)
-{
-	if (err != cudaSuccess)
-		bench_die("%s: %s (%s)", what, cudaGetErrorString(err), cudaGetErrorName(err));
-}
-
-void *bench_alloc(uint64_t bytes)
-{
-	void *memory = malloc(bytes ? bytes : 1);
-
-	if (!memory)
-		bench_die("no %llu bytes of host memory", (unsigned long long)bytes);
-	return memory;
-}
-
-void *bench_device_alloc(uint64_t bytes)
-{
-	void *memory = NULL;
-
-	bench_cuda(cudaMalloc(&memory, bytes), "taking GPU memory");
-	return memory;
-}
-
-void *bench_pinned_alloc(uint64_t bytes)
-{
-	void *memory = NULL;
-
-	bench_cuda(cudaHostAlloc(&memory, bytes, cudaHostAllocMapped), "taking pinned memory");
-	return memory;
-}
-
-void bench_upload(void *to, const void *from, uint64_t bytes)
-{
-	bench_cuda(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "copying to the GPU");
-	bench_cuda(cudaDeviceSynchronize(), "copying to the GPU");
-}
-
-void bench_poison(void *at, uint64_t bytes)
-{
-	bench_cuda(cudaMemset(at, BENCH_POISON, bytes), "poisoning the output");
-	bench_cuda(cudaDeviceSynchronize(), "poisoning the output");
-}
 
 /* ---- the temporary folder ---- */
 

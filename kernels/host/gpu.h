@@ -118,6 +118,9 @@ int rung__gpu_find(const char *name, unsigned version, const char *cure, void *f
 /** What all of it rests on: a registered page has one address for both sides. */
 int rung__gpu_check_addresses(int gpu);
 
+/** RUNG_E_NOSUP where the environment makes each launch wait: nothing could be timed. */
+int rung__gpu_check_launches(void);
+
 /* ---- gpu_memory.c ---- */
 
 /** Take GPU memory, saying how much there is when there is not enough. */

@@ -329,3 +329,15 @@ int rung__gpu_check_addresses(int gpu)
 		rc = rung__fail(RUNG_E_NOSUP, "cuda: GPU %d does not read host memory at the host's addresses: use the CPU device", gpu);
 	return rc;
 }
+
+/* Each launch would wait for what is held until the last one is there. */
+int rung__gpu_check_launches(void)
+{
+	const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
+
+	if (!blocking || atoi(blocking) == 0)
+		return 0;
+	return rung__fail(RUNG_E_NOSUP,
+	                  "cuda: CUDA_LAUNCH_BLOCKING is %s, with which nothing can be timed: unset it",
+	                  blocking);
+}

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The meter of the device "cuda": copies and gathers between two events, on streams that are held until all of it is there. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "host/gpu.h"
@@ -431,16 +430,6 @@ static int open_counts(struct rung__meter *meter)
 	return rc;
 }
 
-/* Each launch would wait for what is held until the last one is there. */
-static int check_launches(void)
-{
-	const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
-
-	if (!blocking || atoi(blocking) == 0)
-		return 0;
-	return rung__fail(RUNG_E_NOSUP, "cuda: CUDA_LAUNCH_BLOCKING is %s, with which nothing can be timed: unset it", blocking);
-}
-
 static int meter_open(int gpu, struct rung__meter **meter_out)
 {
 	struct rung__meter *meter = rung__zalloc(sizeof(*meter));
@@ -455,7 +444,7 @@ static int meter_open(int gpu, struct rung__meter **meter_out)
 		rung__free(meter);
 		return rung__fail(RUNG_E_NOMEM, "cuda: out of memory");
 	}
-	rc = check_launches();
+	rc = rung__gpu_check_launches();
 	if (rc == 0)
 		rc = rung__gpu_enter(gpu, &before);
 	if (rc < 0) {

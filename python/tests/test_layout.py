@@ -20,7 +20,8 @@ TWINS = {"rung_stage_split": ["rung_stage_split", "rung_stage_array"]}   # one m
 ENUMS = {"rung_device": ("RUNG_DEVICE_", _library.DEVICES), "rung_engine": ("RUNG_ENGINE_", _library.ENGINES),
          "rung_numa": ("RUNG_NUMA_", _library.NUMA_POLICIES), "rung_stage_plan": ("RUNG_STAGE_PLAN_", _library.STAGE_PLANS),
          "rung_stage_pad": ("RUNG_STAGE_PAD_", _library.STAGE_PADS), "rung_draws": ("RUNG_DRAWS_", _library.DRAWS),
-         "rung_stage": ("RUNG_STAGE_", (*_library.STAGES, "count")), "rung_id_space": ("RUNG_", ("ranks", "vertices")),
+         "rung_read_stage": ("RUNG_STAGE_", (*_library.STAGES, "count")),
+         "rung_id_space": ("RUNG_", ("ranks", "vertices")),
          "rung_dtype": ("RUNG_", ("dtype_none", *(dtype.name for dtype in dtypes.DTYPES), "dtype_count"))}
 CONSTANTS = {"RUNG_BYTES_MAX": _library.BYTES_MAX, "RUNG_BYTES_NONE": _library.BYTES_NONE, "UINT32_MAX": _library.UINT32_MAX,
              "RUNG_DIMS_MAX": _library.DIMS_MAX, "RUNG_TIERS_MAX": _library.TIERS_MAX, "RUNG_LATENCY_BUCKETS": _library.LATENCY_BUCKETS,

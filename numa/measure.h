@@ -3,7 +3,7 @@
  * Measuring memory and drives: what the matrices share. One call of rung_numa_measure() is a struct rung__measuring.
  *
  * Each matrix has a function that adds its results, present or absent. Memory is taken on one node at a time, so a matrix goes through the
- * memory nodes outside and the CPU nodes inside; measure.c puts the results in the order of the nodes afterwards.
+ * memory nodes outside and the CPU nodes inside; measure_run.c puts the results in the order of the nodes afterwards.
  */
 #ifndef RUNG_NUMA_MEASURE_H
 #define RUNG_NUMA_MEASURE_H

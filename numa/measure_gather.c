@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows at random places of a table, copied to a packed output by the library's own loop (src/store/gather.c), which each core runs for itself.
+ * Rows at random places of a table, copied to a packed output by the library's own loop (src/gather/gather.c), which each core runs for itself.
  *
  * The table beside it is copied in turns with the gathers, so that what else goes on in the machine meets both.
  *

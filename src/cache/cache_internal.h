@@ -262,7 +262,7 @@ bool rung__cache_is_late(const struct rung__cache *cache, uint32_t client);
 /** Of a shared index: give back what is held, and the seat. */
 void rung__cache_leave(struct rung__cache *cache);
 
-/* ---- cache.c ---- */
+/* ---- cache_held.c ---- */
 
 /**
  * A read into a frame has ended, and `held` says how often it is pinned; or it has failed. Locked,

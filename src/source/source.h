@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Where the bytes of a source lie, for those who read them past rung_source_read(). Private to rung; src/source/source.c knows. */
+/** Where the bytes of a source lie, for those who read them past rung_source_read(). Private to rung; see source_read.c. */
 #ifndef RUNG_SOURCE_SOURCE_H
 #define RUNG_SOURCE_SOURCE_H
 

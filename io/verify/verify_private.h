@@ -15,7 +15,7 @@
 #define RUNG_IO_VERIFY_PRIVATE_H
 
 #include "dataset/checksum.h"
-#include "dataset/dataset_private.h"
+#include "dataset/dataset.h"
 #include "base/base.h"
 #include "rows/rows.h"
 #include "dataset/features.h"

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "dataset/dataset_private.h"
+#include "dataset/dataset.h"
 #include "file/file.h"
 #include "base/base.h"
 #include "source/npy.h"

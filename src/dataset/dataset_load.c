@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "dataset/dataset_private.h"
+#include "dataset/dataset.h"
 #include "file/file.h"
 #include "graph/graph.h"
 #include "base/base.h"

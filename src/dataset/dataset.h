@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What an open dataset is made of. Private to io/. */
-#ifndef RUNG_IO_DATASET_PRIVATE_H
-#define RUNG_IO_DATASET_PRIVATE_H
+/** What an open dataset is made of. Private to rung; the face of this room. */
+#ifndef RUNG_DATASET_DATASET_H
+#define RUNG_DATASET_DATASET_H
 
 #include <stdbool.h>
 

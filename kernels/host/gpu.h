@@ -1,5 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The device "cuda" inside, shared by gpu*.c. Host code in C: only launch.h leads to kernels. */
+/**
+ * The device "cuda", shared by the files of this folder. Host code in C; kernels are reached only
+ * through launch.h and sampler_launch.h.
+ *
+ * Open does everything that may block or fail: it allocates and loads GPU memory (gpu_load.c);
+ * registers host memory, which is the host tier, the map if it is not on the GPU, slots, and the
+ * lists of requests, so that kernels write misses where the host reads them; creates streams and
+ * events; and loads the kernels.
+ *
+ * Modules. A kernel's module is loaded by its first launch at the latest. A load by other code of
+ * the process holds the lock of the context until the GPU's queues are empty, and calls of rung
+ * wait for it. So no work of rung waits on a stream for something that the host does.
+ *
+ * The current GPU. Calls of CUDA that need a context are made between rung__gpu_enter() and
+ * rung__gpu_leave(), which push and pop the primary context of the store's GPU. The thread's own
+ * choice stays, and only the store's GPUs get a context.
+ *
+ * Exit. Exit handlers unload CUDA while the store's threads run. The first open registers a handler
+ * that runs before those (rung__gpu_close_at_exit()). The store's threads then fail what is in
+ * flight and sleep.
+ *
+ * CUDA graphs. CUDA makes a capture fail, whichever thread's it is, when any thread makes a call
+ * that it considers unsafe, such as cudaEventQuery(). Between enter and leave the capture mode of
+ * the thread is therefore relaxed. Gathers, samples, waits and copies refuse a stream that is being
+ * captured (rung__gpu_check_capture()).
+ *
+ * Callers' addresses and streams are looked up before they are used: ids, output and seeds. Memory
+ * of another GPU is refused, and so is a gather on a stream of another GPU.
+ * rung_request_wait_stream() accepts streams of any GPU.
+ */
 #ifndef RUNG_KERNELS_GPU_H
 #define RUNG_KERNELS_GPU_H
 

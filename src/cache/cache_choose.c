@@ -1,13 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cold-row cache's choice: whether a row is worth a frame, and which one is given up for it.
+ * The cold-row cache's choice: whether a row is worth a frame, and which row is dropped for it.
  *
- * With batches announced, Belady's rule on what is known: of two rows the one wanted later goes, a row that no known batch wants is
- * wanted later than all that are known, and of two such rows the colder one goes, be it the one that has just come. Equal times keep
- * what is there. Without announcements what is known reaches as far as the batches in flight: it is kept. Among the rest rank and history
- * choose: a hotter row comes in for the coldest at once, a colder one when it misses twice, for one that SIEVE finds (Y. Zhang et al.,
- * "SIEVE is Simpler than LRU", NSDI 2024). History alone is worse than any good order by score on sampled batches, whose rows come once
- * each in every batch; it is right where training has moved away from what the score was made for.
+ * With announced batches the rule is Belady's, with the right to keep nothing (L. A. Belady, "A
+ * study of replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2), 1966).
+ * Of two rows the one that is wanted later goes. A row that no known batch wants is wanted later
+ * than all others, and of two such rows the colder one goes, even if it has just come. Equal times
+ * keep what is there. So an empty window gives the static order by score, and with a long window no
+ * policy does better.
+ *
+ * Without announcements the known uses reach as far as the batches in flight: those rows are kept.
+ * Among the others a row that is hotter than the coldest one replaces it at once. A colder row is
+ * admitted when it misses twice in a short time, and replaces one that SIEVE finds (Y. Zhang et
+ * al., "SIEVE is Simpler than LRU", NSDI 2024). On sampled batches every row comes once per batch,
+ * which is a scan to a cache that knows only history: SIEVE and S3-FIFO then hold nothing that is
+ * requested again, while the order by score still serves its share. History helps where training
+ * has moved away from what the score was computed for.
  */
 #include "cache/cache_internal.h"
 

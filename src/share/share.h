@@ -1,19 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Sharing a store with other processes: what is said over the socket, and who says it.
+ * Sharing a store with other processes: the place, the message, and the creator's side. Private to
+ * rung; attach.c is the other side.
  *
- * The creator speaks first and last: to each process of the same user that connects it sends one message, the offer, with
- * descriptors of the features files, the host tier's rows and the maps, and hangs up. Nothing is read from a client, so no client
- * can make it wait or misunderstand. The attacher takes the offer for untrusted: it checks every number, the seals and the sizes
- * before it maps.
+ * The message. Rows and maps are in sealed memfds. To each process of the same user that connects,
+ * the creator sends one message, the offer, with descriptors of the features files, the host tier's
+ * rows, the maps and the cache, and hangs up. Nothing is read from a client, and what cannot be
+ * sent at once is dropped, so no client can make the creator wait. The attacher waits 5 s at most.
+ * A new version of the protocol is a new RUNG__SHARE_VERSION; the start of the message stays as it
+ * is.
  *
- * Host memory lives as long as one process maps it. GPU memory does not outlive the process that
- * took it, and may not be freed while others have it open. So whoever reads it also gets one end of
- * a pair of sockets, all the same one, and keeps it until it has closed the memory. The other end
- * is the creator's. Nothing is ever sent: each end shows when the other is shut down or closed.
+ * Trust. The attacher treats the offer as untrusted: it checks version and size, every number, the
+ * identity of the files, the seals, and the entries of the map. The seals make one check enough: a
+ * map that could change later would have to be checked in each gather. What is sealed is mapped
+ * read-only, and registered with CUDA as such.
  *
- * A place is the socket, a lock file beside it (PATH.lock) and their folder. The lock is held as long as the store is shared; the
- * kernel lets go of it when the holder dies, and the next creator then replaces the socket that is left.
+ * The features are opened through their descriptors (rung__reopen()), never through the path. So
+ * attachers read the creator's files, each with open file descriptions, flags and refill threads of
+ * its own.
+ *
+ * Host memory exists as long as one process maps it, so no death needs handling. GPU memory ends
+ * with the process that allocated it, and CUDA leaves undefined what happens when it is freed while
+ * others have it open. The offer has CUDA IPC handles of the tier "peer", which is in whole blocks
+ * of 2 MiB, and one end of a pair of sockets; the other end is the creator's. Nothing is sent on
+ * them: each end shows when the other is shut down or closed. Each gather of an attacher checks the
+ * creator's end, and fails with RUNG_E_NODEV once it is shut. The attachers' end hangs up when the
+ * last of them has closed or died. A creator that closes waits for that, 5 s at most, and then
+ * leaves the memory to the end of its process. The tier "gpu" and a map on the GPU are loaded by
+ * each process for itself.
+ *
+ * A place is the socket, a lock file beside it (PATH.lock) and their folder, with mode 0700. The
+ * lock, not the socket, decides who shares there. The kernel releases it when the holder dies, and
+ * the next creator replaces the socket. The lock file is removed before the lock is released, so a
+ * lock counts only while the name still leads to it.
  */
 #ifndef RUNG_SHARE_H
 #define RUNG_SHARE_H

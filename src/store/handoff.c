@@ -8,25 +8,31 @@
  *     done <- [scattered?] <- scatter on the device's stream <- parcels --------+
  *                 \- slots that were copied from -> refill
  *
- * Two kernels with the refill between them. Misses are sorted by a separate thread (misses.c),
- * because the copies of all requests wait for this one. One thread looks, in turn, which of the
- * gathers and scatters in flight have run; no kernel waits for the host, no call waits for the
- * device, and requests that hang on each other through the caller's streams cannot block one
- * another. It is the one thread that puts rung's own work on the device after open, and refill
- * makes no call to it.
+ * There are two kernels with refill between them. A *parcel* is rows of one request that are in
+ * slots. A separate thread sorts misses (misses.c), because the copies of all requests wait for
+ * this one. This thread polls all gathers and scatters in flight, since a wait for one of them
+ * could last for ever where requests depend on each other through the caller's streams. After open,
+ * it alone puts rung's own work on the device; refill makes no call to the device. No kernel waits
+ * for the host and no call waits for the device. So neither a single hardware queue nor blocking
+ * launches can deadlock.
  *
- * A look is a load of a word that the kernel stores last (kernels/finish.h), and no call to CUDA.
- * While something is in flight the thread looks again after 20 us, less often the longer nothing
- * is found, but after 100 us at the latest; otherwise it sleeps until it is woken. A kernel that
- * never runs stores no word: therefore each request in flight is asked after every RUNG__CHECK_NS.
+ * A poll is a load of a word that the kernel stores last (kernels/finish.h), and no call to CUDA.
+ * While something is in flight the thread polls again after 20 us, less often the longer nothing is
+ * found, but after 100 us at the latest; otherwise it sleeps until it is woken. A kernel that never
+ * runs stores no word: therefore each request in flight is queried every RUNG__CHECK_NS.
  *
- * Ids in plain host memory have their misses listed at submission (known.c): those go to the sorter
- * at once, and parcels of theirs wait here until the gather has run.
+ * Ids in plain host memory have their misses listed at submission (known.c). Those go to the sorter
+ * at once. Their parcels wait here until the gather has run, because work that precedes it on the
+ * stream may still use the output.
  *
- * Where no row is cold there is no thread: who polls or waits finds out by itself (rung__handoff_settle).
+ * Where no row is cold there is no thread: the request is its word and its event. The caller that
+ * polls or waits finds its end (rung__handoff_settle()), rung_request_wait_stream() makes other
+ * streams wait for the event, and a request that is put early is taken back when a later one needs
+ * it. The host waits for nothing.
  *
- * Errors. What the device says of a gather or a scatter fails that request. A device that has broken down says the same of all, so
- * all fail and none hangs. Ids outside fail a request when its gather has run; its misses are then not read.
+ * Errors. A failure of a gather or a scatter fails its request. A device that has broken down
+ * reports the same for all, so all fail and none hangs. Ids that are out of range fail a request
+ * when its gather has run; its misses are then not read.
  */
 #include <errno.h>
 #include <poll.h>

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@ static pid_t start_worker(uint64_t seed, unsigned batches)
 	cr_assert_geq(pid, 0);
 	if (pid > 0)
 		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);   /* a test that fails leaves nobody behind */
 	cache_fixture_attach(&w.f, &f, 1000, 20);
 	for (unsigned i = 1; w.f.wrong == 0; i++) {
 		work_on_batch(&w);

@@ -8,11 +8,11 @@ static void finish(cudaError_t err)
 	OK(cudaDeviceSynchronize());
 }
 
-static void mistakes_end_the_program()
-{
-	static unsigned plain[64];
-	const cudaStream_t legacy = nullptr;
+static const cudaStream_t legacy = nullptr;
+static unsigned plain[64];
 
+static void accesses_of_the_host()
+{
 	dies("the host reads device memory", nullptr, [] { *(volatile unsigned *)device_words(4); });
 	dies("the host writes device memory", nullptr, [] { *(volatile unsigned *)device_words(4) = 1; });
 	dies("a handle of a part of a block", "opens all that is in the same block", [] {
@@ -20,26 +20,30 @@ static void mistakes_end_the_program()
 
 		(void)cudaIpcGetMemHandle(&handle, device_words(64));
 	});
+}
+
+static void accesses_of_kernels()
+{
 	dies("a kernel reads plain host memory", "outside all memory",
-	     [=] { finish(start_load(legacy, plain)); });
+	     [] { finish(start_load(legacy, plain)); });
 	dies("a kernel reads past an allocation", "outside all memory",
-	     [=] { finish(start_load(legacy, device_words(63))); });
-	dies("a kernel reads what was freed", "outside all memory", [=] {
+	     [] { finish(start_load(legacy, device_words(63))); });
+	dies("a kernel reads what was freed", "outside all memory", [] {
 		unsigned *a = device_words(64);
 		OK(cudaFree(a));
 		finish(start_load(legacy, a));
 	});
-	dies("a kernel reads a GPU that is no peer", "outside all memory", [=] {
+	dies("a kernel reads a GPU that is no peer", "outside all memory", [] {
 		unsigned *a = device_words(64);
 		OK(cudaSetDevice(1));
 		finish(start_load(legacy, a));
 	});
-	dies("a kernel writes what is registered for reading", "for reading", [=] {
+	dies("a kernel writes what is registered for reading", "for reading", [] {
 		void *room = aligned_alloc(4096, 4096);
 		OK(cudaHostRegister(room, 4096, cudaHostRegisterReadOnly));
 		finish(start_store(legacy, (unsigned *)room, 1));
 	});
-	dies("memory is unregistered while a kernel is queued", "outside all memory", [=] {
+	dies("memory is unregistered while a kernel is queued", "outside all memory", [] {
 		void *room = aligned_alloc(4096, 4096);
 		OK(cudaHostRegister(room, 4096, 0));
 		sim_hold(true);
@@ -48,14 +52,25 @@ static void mistakes_end_the_program()
 		sim_hold(false);
 		finish(cudaSuccess);
 	});
-	dies("an asynchronous copy from plain memory", "not registered",
-	     [=] { (void)cudaMemcpyAsync(device_words(64), plain, 256, cudaMemcpyHostToDevice, legacy); });
-	dies("a copy past an allocation", "of a memory of", [=] { (void)cudaMemcpy(device_words(63), plain, 256, cudaMemcpyDefault); });
-	dies("a fill of what was freed", "has no memory", [=] {
+}
+
+static void copies_and_fills()
+{
+	dies("an asynchronous copy from plain memory", "not registered", [] {
+		(void)cudaMemcpyAsync(device_words(64), plain, 256, cudaMemcpyHostToDevice, legacy);
+	});
+	dies("a copy past an allocation", "of a memory of", [] {
+		(void)cudaMemcpy(device_words(63), plain, 256, cudaMemcpyDefault);
+	});
+	dies("a fill of what was freed", "has no memory", [] {
 		unsigned *a = device_words(64);
 		OK(cudaFree(a));
 		(void)cudaMemsetAsync(a, 0, 256, legacy);
 	});
+}
+
+static void streams_events_and_calls()
+{
 	dies("a destroyed stream is used", "destroyed", [] {
 		const cudaStream_t stream = new_stream();
 		OK(cudaStreamDestroy(stream));
@@ -66,8 +81,10 @@ static void mistakes_end_the_program()
 		OK(cudaEventDestroy(event));
 		(void)cudaEventQuery(event);
 	});
-	dies("a host function calls CUDA", "host function",
-	     [=] { finish(cudaLaunchHostFunc(legacy, [](void *) { (void)cudaGetLastError(); }, nullptr)); });
+	dies("a host function calls CUDA", "host function", [] {
+		const cudaHostFn_t calls = [](void *) { (void)cudaGetLastError(); };
+		finish(cudaLaunchHostFunc(legacy, calls, nullptr));
+	});
 	dies("a name that is no function", "no function cudaMallocate", [] { sim_fail("cudaMallocate", 1, cudaErrorUnknown); });
 }
 
@@ -121,7 +138,10 @@ static void races_are_reported()
 
 int main()
 {
-	mistakes_end_the_program();
+	accesses_of_the_host();
+	accesses_of_kernels();
+	copies_and_fills();
+	streams_events_and_calls();
 #ifdef RACES_ARE_SEEN
 	races_are_reported();
 #endif

@@ -152,6 +152,22 @@ def _gpu_sampler(store: Store, dataset: Dataset, opts: LoaderOpts) -> Owned:
     return found[0]
 
 
+def _check_kinds(store: Any, form: str, arrays: Optional[str], sample_on: str) -> None:
+    if not isinstance(store, Store):
+        raise InvalidError(f"store={store!r}: not a rung.Store; open one with rung.open()")
+    if form not in ("blocks", "pyg"):
+        raise InvalidError(f"form={form!r}: give blocks or pyg")
+    if arrays not in (None, "torch", "numpy"):
+        raise InvalidError(f"arrays={arrays!r}: give torch or numpy")
+    if form == "pyg" and arrays == "numpy":
+        raise InvalidError("arrays='numpy': form='pyg' has torch tensors; leave arrays out")
+    if sample_on not in ("cpu", "gpu"):
+        raise InvalidError(f"sample_on={sample_on!r}: give cpu or gpu")
+    if sample_on == "gpu" and store.gpu < 0:
+        raise InvalidError("sample_on='gpu': the store gathers on the CPU; open it with gpu=, "
+                           "or leave sample_on out")
+
+
 class Loader:
     """Batches of a split, or of some vertices: `for batch in loader` is an epoch.
 
@@ -191,19 +207,7 @@ class Loader:
                  arrays: Optional[str] = None, labels: bool = True, rank: Optional[int] = None, world_size: Optional[int] = None, ahead: int = 0,
                  gathers: int = 0, threads: int = 0, warm_up: bool = True, progress: bool = False,
                  sample_on: str = "cpu"):
-        if not isinstance(store, Store):
-            raise InvalidError(f"store={store!r}: not a rung.Store; open one with rung.open()")
-        if form not in ("blocks", "pyg"):
-            raise InvalidError(f"form={form!r}: give blocks or pyg")
-        if arrays not in (None, "torch", "numpy"):
-            raise InvalidError(f"arrays={arrays!r}: give torch or numpy")
-        if form == "pyg" and arrays == "numpy":
-            raise InvalidError("arrays='numpy': form='pyg' has torch tensors; leave arrays out")
-        if sample_on not in ("cpu", "gpu"):
-            raise InvalidError(f"sample_on={sample_on!r}: give cpu or gpu")
-        if sample_on == "gpu" and store.gpu < 0:
-            raise InvalidError("sample_on='gpu': the store gathers on the CPU; open it with gpu=, "
-                               "or leave sample_on out")
+        _check_kinds(store, form, arrays, sample_on)
         torch = form == "pyg" or "torch" in sys.modules
         self._kind = arrays or ("torch" if torch else "numpy")
         if self._kind == "numpy" and store.gpu >= 0:

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_uint32
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, Optional, Union
 
 import numpy as np
@@ -200,6 +201,92 @@ def _graph_specs(sources: _Sources, graph: Union[Source, Sequence[Source], None]
     return [sources.spec(one, "graph") for one in graphs]
 
 
+def _set_sources(opts: StageOpts, sources: _Sources, given: SimpleNamespace) -> None:
+    graphs = _graph_specs(sources, given.graph)
+    specs = (c_char_p * max(len(graphs), 1))(*graphs)
+    opts.graph.specs, opts.graph.spec_count = ctypes.cast(specs, POINTER(c_char_p)), len(graphs)
+    opts.graph.undirected, opts.graph.dedup = bool(given.undirected), bool(given.dedup)
+    opts.graph.vertex_count = whole_number(given.vertex_count, "vertex_count", 2**63 - 1)
+    if given.labels is not None:
+        opts.labels = sources.spec(given.labels, "labels")
+    opts.splits, opts.split_count = _named(sources, given.splits, "split")
+    opts.arrays, opts.array_count = _named(sources, given.arrays, "array")
+    if given.score_source is not None:
+        opts.score_spec = sources.spec(given.score_source, "score_source")
+    if given.in_place and not isinstance(given.features, (str, os.PathLike)):
+        raise InvalidError("in_place: the features have to be in a file that stays: give its path")
+    opts.features = sources.spec(given.features, "features")
+
+
+def _set_score(opts: StageOpts, given: SimpleNamespace) -> None:
+    method = c_int()
+    if given.score is not None and given.score_source is not None:
+        raise InvalidError(f"score={given.score!r} and score_source: both rank the rows; give one")
+    score = "blend" if given.score is None else given.score
+    check(lib.rung_score_method_parse(string(score, "score"), byref(method)))
+    opts.score.method, opts.score.draws = method.value, choice(given.draws, DRAWS, "draws")
+    opts.score.seed = whole_number(given.seed, "seed", 2**63 - 1)
+    hops = fanout_array(given.fanouts)
+    opts.fanouts, opts.fanout_count = hops, len(hops)
+    opts.batch_size = whole_number(given.batch_size, "batch_size")
+
+
+def _set_work(opts: StageOpts, given: SimpleNamespace) -> None:
+    opts.threads = whole_number(given.threads, "threads", 4096)
+    opts.memory_bytes = size_bytes(given.memory, name="memory")
+    opts.force, opts.resume = bool(given.force), bool(given.resume)
+    opts.dry_run, opts.in_place = bool(given.dry_run), bool(given.in_place)
+    opts.plan = choice(given.plan, STAGE_PLANS, "plan")
+    opts.pad = choice(given.pad, STAGE_PADS, "pad")
+    stripe = [string(folder, "stripe") for folder in given.stripe]
+    folders = (c_char_p * max(len(stripe), 1))(*stripe)
+    opts.stripe_dirs, opts.stripe_count = ctypes.cast(folders, POINTER(c_char_p)), len(stripe)
+
+
+def _result(out: str, report: StageReport) -> StageResult:
+    phases = report.phases[: report.phase_count]
+    return StageResult(
+        out, report.vertex_count, report.edge_count, report.row_bytes, report.feature_bytes,
+        report.bytes_written, report.memory_bytes, report.seconds, STAGE_PLANS[report.plan],
+        bool(report.in_place), bool(report.resumed),
+        {text(phase.name): phase.seconds for phase in phases}, bool(report.already_staged))
+
+
+def _run(given: SimpleNamespace) -> StageResult:
+    """stage() of these arguments of it."""
+    out = os.path.abspath(os.fsdecode(given.out))
+    half_done = out + ".partial"
+    opts, report = StageOpts(), StageReport()
+    sources = _Sources(out)
+    shown = _Progress(given.progress)
+    # half-done work that is not ours alone to throw away
+    kept = bool(given.stripe) or os.path.lexists(half_done)
+    try:
+        opts.out_dir, opts.progress = string(out, "out"), shown.function
+        _set_sources(opts, sources, given)
+        _set_score(opts, given)
+        _set_work(opts, given)
+        with shown:
+            status = lib.rung_stage(byref(opts), byref(report))
+        if shown.error is not None:
+            raise shown.error
+        check(status)
+    except (BusyError, ExistsError):   # another's
+        raise
+    except BaseException:
+        # it is of files that go now: nothing could go on with it
+        if sources.folder is not None and not kept:
+            _throw_away(half_done)
+        raise
+    finally:
+        shown.error = None   # it leads to this frame, and that to all arrays
+        sources.remove()
+    if report.old_left:
+        said = text(lib.rung_last_error())
+        warnings.warn(said, RuntimeWarning, stacklevel=3)   # where stage() was called
+    return _result(out, report)
+
+
 def stage(out: Union[str, os.PathLike], *, features: Source,
           graph: Union[Source, Sequence[Source], None] = None, labels: Optional[Source] = None,
           splits: Optional[Mapping[str, Source]] = None, arrays: Optional[Mapping[str, Source]] = None, undirected: bool = False,
@@ -240,60 +327,4 @@ def stage(out: Union[str, os.PathLike], *, features: Source,
     BusyError, CanceledError, ReadError, InvalidError, and CorruptError when a file that was
     written, or an input, was changed meanwhile: nothing is published then.
     """
-    out = os.path.abspath(os.fsdecode(out))
-    half_done = out + ".partial"
-    opts, report = StageOpts(), StageReport()
-    sources = _Sources(out)
-    shown = _Progress(progress)
-    kept = bool(stripe) or os.path.lexists(half_done)   # half-done work that is not ours alone to throw away
-    try:
-        graphs = _graph_specs(sources, graph)
-        specs = (c_char_p * max(len(graphs), 1))(*graphs)
-        opts.graph.specs, opts.graph.spec_count = ctypes.cast(specs, POINTER(c_char_p)), len(graphs)
-        opts.graph.undirected, opts.graph.dedup = bool(undirected), bool(dedup)
-        opts.graph.vertex_count = whole_number(vertex_count, "vertex_count", 2**63 - 1)
-        opts.out_dir = string(out, "out")
-        opts.labels = sources.spec(labels, "labels") if labels is not None else None
-        opts.splits, opts.split_count = _named(sources, splits, "split")
-        opts.arrays, opts.array_count = _named(sources, arrays, "array")
-        opts.score_spec = sources.spec(score_source, "score_source") if score_source is not None else None
-        if in_place and not isinstance(features, (str, os.PathLike)):
-            raise InvalidError("in_place: the features have to be in a file that stays: give its path")
-        opts.features = sources.spec(features, "features")
-        method = c_int()
-        if score is not None and score_source is not None:
-            raise InvalidError(f"score={score!r} and score_source: both rank the rows; give one")
-        score = "blend" if score is None else score
-        check(lib.rung_score_method_parse(string(score, "score"), byref(method)))
-        opts.score.method, opts.score.draws = method.value, choice(draws, DRAWS, "draws")
-        opts.score.seed = whole_number(seed, "seed", 2**63 - 1)
-        hops = fanout_array(fanouts)
-        opts.fanouts, opts.fanout_count = hops, len(hops)
-        opts.batch_size = whole_number(batch_size, "batch_size")
-        opts.threads, opts.memory_bytes = whole_number(threads, "threads", 4096), size_bytes(memory, name="memory")
-        opts.force, opts.resume, opts.dry_run, opts.in_place = bool(force), bool(resume), bool(dry_run), bool(in_place)
-        opts.plan, opts.pad = choice(plan, STAGE_PLANS, "plan"), choice(pad, STAGE_PADS, "pad")
-        folders = (c_char_p * max(len(stripe), 1))(*[string(folder, "stripe") for folder in stripe])
-        opts.stripe_dirs, opts.stripe_count = ctypes.cast(folders, POINTER(c_char_p)), len(stripe)
-        opts.progress = shown.function
-        with shown:
-            status = lib.rung_stage(byref(opts), byref(report))
-        if shown.error is not None:
-            raise shown.error
-        check(status)
-    except (BusyError, ExistsError):   # another's
-        raise
-    except BaseException:
-        if sources.folder is not None and not kept:   # it is of files that go now: nothing could go on with it
-            _throw_away(half_done)
-        raise
-    finally:
-        shown.error = None   # it leads to this frame, and that to all arrays
-        sources.remove()
-    if report.old_left:
-        warnings.warn(text(lib.rung_last_error()), RuntimeWarning, stacklevel=2)
-    return StageResult(out, report.vertex_count, report.edge_count, report.row_bytes, report.feature_bytes, report.bytes_written, report.memory_bytes,
-                       report.seconds, STAGE_PLANS[report.plan], bool(report.in_place), bool(report.resumed),
-                       {text(phase.name): phase.seconds
-                        for phase in report.phases[: report.phase_count]},
-                       bool(report.already_staged))
+    return _run(SimpleNamespace(**locals()))

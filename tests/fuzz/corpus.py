@@ -369,11 +369,7 @@ def in_place_seeds():
         seed("manifest", "bad-in-place-" + name, in_place(**change))
 
 
-def manifest_seeds():
-    text = manifest_text(base())
-    seed("manifest", "ok-base", text)
-    seed("manifest", "ok-end", text + '\n "checksum": "%s"\n}\n' % ("0" * 16))
-    seed("manifest", "ok-without-draws", changed("draws", value=KeyError))
+def further_array_seeds():
     arrays = base()
     arrays["arrays"] = ["year", "A-1"]
     for name, dtype, shape, size in (("year", "i16", [5], 10), ("A-1", "f64", [5, 2, 2], 160)):
@@ -385,7 +381,9 @@ def manifest_seeds():
     for name, value in (("twice", ["year", "year"]), ("path", ["year", "../a"]), ("fewer", ["year"]), ("order", ["A-1", "year"]), ("number", 5),
                         ("null", None), ("many", ["a%d" % i for i in range(65)])):
         seed("manifest", "bad-arrays-" + name, manifest_text(dict(arrays, arrays=value)))
-    seed("manifest", "ok-more-keys", changed("another", value={"of": ["any", "kind", 1e300]}))
+
+
+def two_file_seeds():
     root = base()
     root["features"].update(files=["features.%03d.npy" % f for f in range(2)], block_rows=2)
     root["files"][0].update(bytes=4096 + 36, shape=[3, 3])
@@ -394,7 +392,9 @@ def manifest_seeds():
         file["first_block"] = i
     root["checksums"]["bytes"] += 8
     seed("manifest", "ok-two-files", manifest_text(root))
-    in_place_seeds()
+
+
+def wrong_type_seeds():
     for key in list(base()):
         if key != "draws":
             seed("manifest", "bad-without-" + key, changed(key, value=KeyError))
@@ -402,6 +402,9 @@ def manifest_seeds():
                             ("object", {}), ("lists", [[[]]])):
             if (key, name) not in (("producer", "text"), ("fanouts", "list"), ("edges", "number")):
                 seed("manifest", "bad-%s-is-%s" % (key, name), changed(key, value=value))
+
+
+def wrong_value_seeds():
     for name, path, value in (
             ("version", ("version",), 2), ("vertices-0", ("vertices",), 0), ("vertices-max", ("vertices",), (1 << 63) - 1),
             ("edges", ("edges",), (1 << 62) + 5), ("index-bytes", ("index_bytes",), 8), ("shape", ("features", "shape"), [5, 3, 1 << 62, 4]),
@@ -420,6 +423,12 @@ def manifest_seeds():
             ("sums", ("checksums", "blocks"), []), ("sums-many", ("checksums", "blocks"), ["0" * 16] * 2), ("sum-short", ("checksums", "blocks"), ["0"]),
             ("sum-upper", ("checksums", "blocks"), ["A" * 16]), ("algorithm", ("checksums", "algorithm"), "md5")):
         seed("manifest", "bad-" + name, changed(*path, value=value))
+    big = base()   # files of 2^60 bytes: 2^40 checksums, for which there is neither room nor a list
+    big["vertices"], big["features"]["shape"] = 1 << 57, [1 << 57, 3]
+    seed("manifest", "bad-room", manifest_text(big))
+
+
+def wrong_text_seeds(text):
     for name, value in (("nan", "NaN"), ("infinity", "-Infinity"), ("large-real", "1e999"), ("large-integer", "9" * 400), ("hex", "0x5"),
                         ("leading-0", "05"), ("plus", "+5"), ("2-to-63", str(1 << 63)), ("exponent", "5e0"), ("single-quotes", "'5'"), ("bare", "five")):
         seed("manifest", "bad-number-" + name, text.replace('"vertices": 5', '"vertices": ' + value))
@@ -434,9 +443,20 @@ def manifest_seeds():
     seed("manifest", "bad-long-key", '{"%s": 1,' % ("k" * 60000))
     for cut in (0, 1, 10, len(text) // 3, len(text) - 1):
         seed("manifest", "bad-cut-%d" % cut, text[:cut])
-    big = base()   # files of 2^60 bytes: 2^40 checksums, for which there is neither room nor a list
-    big["vertices"], big["features"]["shape"] = 1 << 57, [1 << 57, 3]
-    seed("manifest", "bad-room", manifest_text(big))
+
+
+def manifest_seeds():
+    text = manifest_text(base())
+    seed("manifest", "ok-base", text)
+    seed("manifest", "ok-end", text + '\n "checksum": "%s"\n}\n' % ("0" * 16))
+    seed("manifest", "ok-without-draws", changed("draws", value=KeyError))
+    seed("manifest", "ok-more-keys", changed("another", value={"of": ["any", "kind", 1e300]}))
+    further_array_seeds()
+    two_file_seeds()
+    in_place_seeds()
+    wrong_type_seeds()
+    wrong_value_seeds()
+    wrong_text_seeds(text)
 
 
 def make(target, folder):

@@ -145,11 +145,33 @@ static void compare_with_naive_loop(const gather_case &c, const memory &out, con
 		CHECK(out.at[k] == rows[k], "byte %zu of row %zu", k % stride, k / stride);
 }
 
-/** Run one gather and compare. `seen` gets what was accessed. */
-static void run_case(gather_case c, gather_seen *seen = nullptr)
+static uint64_t out_stride(const gather_case &c)
 {
-	std::vector<memory> memories;
-	struct rung__cuda_gather g = {};
+	return c.row_bytes + c.out_stride_more;
+}
+
+/* What the kernel writes. `counts` is left as it was, and so is `report` where there are no ids. */
+struct gather_output {
+	memory rows, miss_ranks, miss_rows, report, counts, word;
+
+	gather_output(const gather_case &c, size_t n)
+	    : rows(n ? (n - 1) * out_stride(c) + c.row_bytes : 0, c.out_misaligned, true),
+	      miss_ranks(n * 8, 0, true), miss_rows(n * 4, 4, true),
+	      report(sizeof(struct rung__cuda_report), 8, true),
+	      counts(sizeof(struct rung__cuda_counts), 8, true), word(4, 4, true)
+	{
+		memset(rows.at, 0xee, rows.bytes);
+		memset(report.at, n ? 0x77 : 0, report.bytes);
+		memset(counts.at, 0, counts.bytes);
+		memset(word.at, 0, word.bytes);
+	}
+};
+
+/* Tiers in memory, the first that is lent. @return by memory, whether it is over a link */
+static std::vector<bool> place_tiers(gather_case &c, struct rung__cuda_gather &g,
+                                     std::vector<memory> &memories)
+{
+	std::vector<bool> over_link;
 	uint64_t rank_first = 0;
 
 	memories.reserve(64);
@@ -161,61 +183,65 @@ static void run_case(gather_case c, gather_seen *seen = nullptr)
 		c.row_count += c.row_count % 7 == 0;
 	}
 	g.view_count = (uint32_t)c.tiers.size();
-	std::vector<bool> over_link;   /* by memory */
 	for (size_t v = 0; v < c.tiers.size(); v++) {
 		place_tier(c, c.tiers[v], rank_first, &g.views[v], memories);
 		over_link.resize(memories.size(), c.tiers[v].over_link);
 		rank_first += c.tiers[v].rows;
 	}
-	const size_t tier_memories = lanes::lent.size();
-	const memory ids = place_ids(c), map = place_map(c);
-	const uint64_t stride = c.row_bytes + c.out_stride_more, n = c.ids.size();
-	const memory out(n ? (n - 1) * stride + c.row_bytes : 0, c.out_misaligned, true);
-	const memory miss_ranks(n * 8, 0, true), miss_rows(n * 4, 4, true), report(sizeof(struct rung__cuda_report), 8, true);
-	const memory counts(sizeof(struct rung__cuda_counts), 8, true), word(4, 4, true);
+	return over_link;
+}
 
-	memset(out.at, 0xee, out.bytes);
-	memset(report.at, n ? 0x77 : 0, report.bytes);   /* without ids it stays as it is */
-	memset(counts.at, 0, counts.bytes);
-	memset(word.at, 0, word.bytes);
-	g.end = { (uint32_t *)word.at, 77 };
+static void describe(const gather_case &c, const memory &ids, const memory &map,
+                     const gather_output &out, struct rung__cuda_gather &g)
+{
+	g.end = { (uint32_t *)out.word.at, 77 };
 	g.ids = ids.at;
-	g.id_count = n;
+	g.id_count = c.ids.size();
 	g.id_dtype = c.dtype;
 	g.map_bytes = c.map_bytes;
 	g.rank_of_vertex = c.map_bytes ? map.at - (uint64_t)c.window_first * c.map_bytes : nullptr;
 	g.row_count = c.row_count;
 	g.row_bytes = c.row_bytes;
 	g.link_bytes = c.link_bytes;
-	g.out = out.at;
-	g.out_stride = stride;
-	g.miss_ranks = (uint64_t *)miss_ranks.at;
-	g.miss_rows = (uint32_t *)miss_rows.at;
-	g.counts = (struct rung__cuda_counts *)counts.at;
-	g.report = (struct rung__cuda_report *)report.at;
-	if (seen) {
-		*seen = {};
-		const std::vector<lanes::region> lent = lanes::lent;
-		const uintptr_t out_begin = (uintptr_t)out.at, out_end = out_begin + out.bytes;
-		const uintptr_t miss_counter = (uintptr_t)counts.at + offsetof(struct rung__cuda_counts, miss_count);
-		seen->out_begin = out_begin;
-		lanes::watch = [=](const lanes::access &a) {
-			seen->atomics += a.kind == lanes::ATOMIC && a.at == miss_counter;
-			bool row = a.kind == lanes::STORE && a.at >= out_begin && a.at < out_end;
-			if (row)
-				seen->stores.push_back(a);
-			const bool load = a.kind == lanes::LOAD;
-			for (size_t m = 0; m < tier_memories && load && !row; m++) {
-				row = a.at >= lent[m].begin && a.at < lent[m].end;
-				if (row && over_link[m])
-					seen->link_loads.push_back(a);
-			}
-			if (row && a.kind == lanes::LOAD)
-				seen->row_loads.push_back(a);
-			if (row)
-				seen->in_order.push_back(a);
-		};
-	}
+	g.out = out.rows.at;
+	g.out_stride = out_stride(c);
+	g.miss_ranks = (uint64_t *)out.miss_ranks.at;
+	g.miss_rows = (uint32_t *)out.miss_rows.at;
+	g.counts = (struct rung__cuda_counts *)out.counts.at;
+	g.report = (struct rung__cuda_report *)out.report.at;
+}
+
+/* The tiers' memories are the first that were lent. */
+static void watch_accesses(const gather_output &out, const std::vector<bool> &over_link,
+                           gather_seen *seen)
+{
+	const std::vector<lanes::region> lent = lanes::lent;
+	const uintptr_t out_begin = (uintptr_t)out.rows.at, out_end = out_begin + out.rows.bytes;
+	const uintptr_t miss_counter =
+		(uintptr_t)out.counts.at + offsetof(struct rung__cuda_counts, miss_count);
+
+	*seen = {};
+	seen->out_begin = out_begin;
+	lanes::watch = [=](const lanes::access &a) {
+		seen->atomics += a.kind == lanes::ATOMIC && a.at == miss_counter;
+		bool row = a.kind == lanes::STORE && a.at >= out_begin && a.at < out_end;
+		if (row)
+			seen->stores.push_back(a);
+		const bool load = a.kind == lanes::LOAD;
+		for (size_t m = 0; m < over_link.size() && load && !row; m++) {
+			row = a.at >= lent[m].begin && a.at < lent[m].end;
+			if (row && over_link[m])
+				seen->link_loads.push_back(a);
+		}
+		if (row && load)
+			seen->row_loads.push_back(a);
+		if (row)
+			seen->in_order.push_back(a);
+	};
+}
+
+static void launch(const gather_case &c, const struct rung__cuda_gather &g)
+{
 	lanes::blocks_started = 0;
 	const int rc = rung__cuda_gather_launch(&g, c.block_count, nullptr);
 	lanes::watch = nullptr;
@@ -225,20 +251,42 @@ static void run_case(gather_case c, gather_seen *seen = nullptr)
 	});
 	const unsigned blocks_max = std::max(c.block_count, link ? 2u : 1u);
 	CHECK(lanes::blocks_started <= blocks_max, "%u blocks", lanes::blocks_started);
-	CHECK(*g.end.word == (n ? 77u : 0u));
-	compare_with_naive_loop(c, out, g);
-	for (size_t k = 0; k < counts.bytes; k++)
-		CHECK(counts.at[k] == 0, "byte %zu of the counts is left for the next gather", k);
-	if (seen) {
-		uint64_t loaded = 0, stored = 0, hits;
-		seen->misses = g.report->miss_count;
-		hits = n - seen->misses - g.report->bad_count;
-		for (const lanes::access &a : seen->row_loads)
-			loaded += a.bytes;
-		for (const lanes::access &a : seen->stores)
-			stored += a.bytes;
-		CHECK(loaded == hits * c.row_bytes && stored == loaded, "every byte is read once and written once");
-	}
+	CHECK(*g.end.word == (g.id_count ? 77u : 0u));
+}
+
+static void check_bytes(const gather_case &c, const struct rung__cuda_gather &g, gather_seen *seen)
+{
+	uint64_t loaded = 0, stored = 0, hits;
+
+	seen->misses = g.report->miss_count;
+	hits = g.id_count - seen->misses - g.report->bad_count;
+	for (const lanes::access &a : seen->row_loads)
+		loaded += a.bytes;
+	for (const lanes::access &a : seen->stores)
+		stored += a.bytes;
+	CHECK(loaded == hits * c.row_bytes && stored == loaded,
+	      "every byte is read once and written once");
+}
+
+/** Run one gather and compare. `seen` gets what was accessed. */
+static void run_case(gather_case c, gather_seen *seen = nullptr)
+{
+	std::vector<memory> memories;
+	struct rung__cuda_gather g = {};
+	const std::vector<bool> over_link = place_tiers(c, g, memories);
+	const memory ids = place_ids(c), map = place_map(c);
+	const gather_output out(c, c.ids.size());
+
+	describe(c, ids, map, out, g);
+	if (seen)
+		watch_accesses(out, over_link, seen);
+	launch(c, g);
+	compare_with_naive_loop(c, out.rows, g);
+	for (size_t k = 0; k < out.counts.bytes; k++)
+		CHECK(out.counts.at[k] == 0, "byte %zu of the counts is left for the next gather",
+		      k);
+	if (seen)
+		check_bytes(c, g, seen);
 }
 
 #endif

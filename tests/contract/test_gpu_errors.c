@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stores on simulated GPUs when CUDA calls fail, and what they may not do: wait, allocate, leave something behind. Which tiers there
- * are is in RUNG_TEST_DEVICE, as in the contract tests.
+ * Stores on simulated GPUs when CUDA calls fail: which requests fail, with which message, and that
+ * nothing is left behind.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -9,59 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dataset.h"
 #include "fault_tier.h"
 #include "rung/gpu_sampler.h"
-#include "sim.h"
-#include "store_fixture.h"
-
-#define ROWS 2000
-#define WIDTH 400
-#define ASKED 600
-
-static struct store_fixture f;
-static uint64_t ids[ASKED];
-static struct rung_ids list;   /* they, in memory of the store */
-
-static void set_up(void)
-{
-	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 3, .batch_rows_max = 1000, .vertex_ids = 1 };
-
-	fixture_open(&f, ROWS, WIDTH, ROWS * WIDTH / 4, &opts, NULL);
-	fixture_random_ids(&f, ids, ASKED, 5);
-	list = fixture_ids(&f, ids, ASKED, RUNG_U64, RUNG_RANKS);
-}
-
-static void tear_down(void)
-{
-	fixture_close(&f);
-	if (sim_live() > 0) {
-		sim_leaks(stderr);
-		abort();
-	}
-}
+#include "sim_store_fixture.h"
 
 TestSuite(gpu_errors, .init = set_up, .fini = tear_down);
-
-/* There is no tear-down behind a skip, and the store goes with the process. */
-#define SKIP(why)                          \
-	do {                               \
-		support_remove(f.parent);  \
-		cr_skip_test(why);         \
-	} while (0)
-
-/* From here on nothing that was put on a GPU runs. */
-static void hold(void)
-{
-	if (getenv("CUDA_LAUNCH_BLOCKING"))
-		SKIP("CUDA_LAUNCH_BLOCKING: launches would wait for ever");
-	sim_hold(true);
-}
-
-static void gather_is_right(void)
-{
-	fixture_gather_and_check(&f, ids, ASKED);
-}
 
 /* ---- opening ---- */
 
@@ -257,14 +209,6 @@ Test(gpu_errors, a_gpu_that_is_not_there_is_named)
 
 /* ---- gathering ---- */
 
-static struct rung_request *submit(unsigned char *out, struct CUstream_st *stream)
-{
-	struct rung_request *request = NULL;
-
-	cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, stream, &request), 0, "%s", rung_last_error());
-	return request;
-}
-
 Test(gpu_errors, a_launch_that_fails_fails_its_request_alone)
 {
 	unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
@@ -394,137 +338,5 @@ Test(gpu_errors, reads_that_fail_fail_their_request_and_lose_no_slot)
 		cr_assert(strstr(rung_last_error(), "row of rank"), "%s", rung_last_error());
 		support_fault.kind = SUPPORT_FAULT_NONE;
 		gather_is_right();
-	}
-}
-
-/* ---- streams ---- */
-
-/* A caller's own work behind the rows, on another stream, without waiting for them on the host. */
-Test(gpu_errors, work_on_another_stream_sees_the_rows)
-{
-	cudaStream_t mine, theirs;
-	unsigned char *host;
-
-	cr_assert_eq(cudaStreamCreateWithFlags(&mine, cudaStreamNonBlocking), cudaSuccess);
-	cr_assert_eq(cudaStreamCreateWithFlags(&theirs, cudaStreamNonBlocking), cudaSuccess);
-	cr_assert_eq(cudaHostAlloc((void **)&host, ASKED * WIDTH, 0), cudaSuccess);
-	for (unsigned round = 0; round < 20; round++) {
-		unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
-		struct rung_request *request = submit(out, round % 2 ? mine : RUNG_STREAM_OWN);
-
-		cr_assert_eq(rung_request_wait_stream(request, theirs), 0, "%s", rung_last_error());
-		cr_assert_eq(cudaMemcpyAsync(host, out, ASKED * WIDTH, cudaMemcpyDeviceToHost, theirs), cudaSuccess);
-		rung_request_put(request);
-		cr_assert_eq(cudaStreamSynchronize(theirs), cudaSuccess);
-		cr_assert_eq(rung_store_copy(f.store, out, host, ASKED * WIDTH), 0);
-		fixture_check(&f, ids, ASKED, out, WIDTH);
-	}
-	cr_assert_eq(cudaFreeHost(host), cudaSuccess);
-	cr_assert_eq(cudaStreamDestroy(mine), cudaSuccess);
-	cr_assert_eq(cudaStreamDestroy(theirs), cudaSuccess);
-}
-
-static const char *const waits[] = { "cudaEventSynchronize", "cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaMemcpy", "cudaMalloc",
-	                             "cudaFree", "cudaHostRegister",
-	                             "cudaStreamCreateWithPriority", "cudaEventCreateWithFlags" };
-
-static unsigned long calls_of_waits(void)
-{
-	unsigned long calls = 0;
-
-	for (unsigned i = 0; i < RUNG__ARRAY_LEN(waits); i++)
-		calls += sim_calls(waits[i]);
-	return calls;
-}
-
-static uint64_t host_waits(void)
-{
-	struct rung_store_stats stats = { .size = sizeof(stats) };
-
-	rung_store_stats(f.store, &stats);
-	return stats.host_waits;
-}
-
-static uint64_t hits(void)
-{
-	struct rung_store_stats stats = { .size = sizeof(stats) };
-	uint64_t all = 0;
-
-	rung_store_stats(f.store, &stats);
-	for (unsigned t = 0; t < stats.tier_count; t++)
-		all += stats.tiers[t].hits;
-	return all;
-}
-
-/* Submit, order, put: with every row in a kernel's reach the host waits for nothing, whatever the GPU does meanwhile. */
-Test(gpu_errors, a_batch_of_hits_makes_the_host_wait_for_nothing)
-{
-	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 4, .batch_rows_max = 1000 };
-	int gpus[3];
-	struct rung_plan_opts plan_opts = fixture_plan_opts(ROWS * WIDTH, RUNG_BYTES_MAX, gpus);
-	cudaStream_t theirs;
-	unsigned long before;
-	unsigned char *out;
-
-	fixture_free_memories(&f);
-	cr_assert_eq(rung_store_close(f.store), 0);
-	rung_plan_destroy(f.plan);
-	cr_assert_eq(rung_plan_create(f.ds, &plan_opts, &f.plan), 0);
-	cr_assert_eq(rung_store_open(f.ds, f.plan, &opts, &f.store), 0, "%s", rung_last_error());
-	out = fixture_memory(&f, ASKED * WIDTH);
-	list = fixture_ids(&f, ids, ASKED, RUNG_U64, RUNG_RANKS);
-	cr_assert_eq(cudaStreamCreateWithFlags(&theirs, cudaStreamNonBlocking), cudaSuccess);
-	before = calls_of_waits();
-	hold();   /* nothing ends meanwhile: who waits, waits for ever */
-	for (unsigned i = 0; i < 4; i++) {
-		struct rung_request *request;
-
-		cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, NULL, &request), 0, "%s", rung_last_error());
-		cr_assert_eq(rung_request_wait_stream(request, theirs), 0);
-		cr_assert_eq(rung_request_poll(request), 0);
-		rung_request_put(request);
-	}
-	cr_assert_eq(calls_of_waits(), before);
-	cr_assert_eq(host_waits(), 0);
-	sim_hold(false);
-	for (unsigned i = 0; i < 50; i++) {   /* more than there are requests: those put early come back */
-		struct rung_request *request;
-
-		cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, NULL, &request), 0, "%s", rung_last_error());
-		rung_request_put(request);
-	}
-	cr_assert_eq(cudaDeviceSynchronize(), cudaSuccess);
-	cr_assert_eq(hits(), 54 * ASKED);   /* also of those that nobody asked after */
-	gather_is_right();
-	cr_assert_eq(cudaStreamDestroy(theirs), cudaSuccess);
-}
-
-Test(gpu_errors, nothing_is_allocated_after_open)
-{
-	unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
-	unsigned long before = calls_of_waits();
-
-	rung__alloc_limit(0);
-	for (unsigned i = 0; i < 10; i++)
-		cr_assert_eq(rung_gather(f.store, &list, out, 0), 0, "%s", rung_last_error());
-	rung__alloc_limit(-1);
-	cr_assert_eq(calls_of_waits(), before);
-}
-
-/* A wait with a limit ends, and the request goes on. */
-Test(gpu_errors, a_wait_has_a_bound_while_the_gpu_is_silent)
-{
-	unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
-	struct rung_request *request;
-
-	for (unsigned round = 0; round < 3; round++) {   /* the same request each time */
-		hold();
-		request = submit(out, NULL);
-		cr_assert_eq(rung_request_wait(request, 1000000), RUNG_E_TIMEDOUT);
-		cr_assert_eq(rung_request_poll(request), 0);
-		sim_hold(false);
-		cr_assert_eq(rung_request_wait(request, -1), 0, "%s", rung_last_error());
-		fixture_check(&f, ids, ASKED, out, WIDTH);
-		rung_request_put(request);
 	}
 }

@@ -146,7 +146,7 @@ if [ $all = yes ]; then
 	# simulated GPUs run the kernels there, so nvcc need not compile them once more
 	check "clang" build-clang -DCMAKE_C_COMPILER=clang -DRUNG_CUDA=OFF \
 		-- --label-regex "unit|contract|stress|fuzz" \
-		--exclude-regex "in-place$|share_refusals"
+		--exclude-regex "in-place$|share_(refusals|users)"
 	# the host code is that of one GPU, and the lane tests check kernels' accesses to peers
 	repeated='sim/.*-(cuda-host|cuda-peer|late|one-queue|stream.*|two-gpus)'
 	slow='cli/test_(bench|bench_scripts|bench_share|damage|numa|train)'
@@ -155,7 +155,7 @@ if [ $all = yes ]; then
 		-- --exclude-regex "^(gpu|structure)/|$repeated|$slow"
 	check "race programs under ThreadSanitizer" build-tsan -DRUNG_SANITIZE=thread "${debug[@]}"
 	check "every option off" build-minimal "${off[@]}" -- --label-regex "unit|contract|cli" \
-		--exclude-regex "in-place$|share_refusals|cli/test_(bench|bench_scripts|bench_share|damage|train|verify|trace|score|stage_kill)"
+		--exclude-regex "in-place$|share_(refusals|users)|cli/test_(bench|bench_scripts|bench_share|damage|train|verify|trace|score|stage_kill)"
 	check "src/ alone, every option off" build-core "${off[@]}" -DRUNG_CORE_ONLY=ON
 	target=fuzz
 	check "parsers under libFuzzer" build-fuzz "${debug[@]}" -DCMAKE_C_COMPILER=clang \

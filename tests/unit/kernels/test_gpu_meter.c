@@ -19,10 +19,31 @@ static void nothing_is_left(void)
 
 TestSuite(gpu_meter, .fini = nothing_is_left);
 
+enum { ROWS = 256, BYTES = 256, PICKED = 70 };
+
+/* One after the other, each list of the ids. */
+static void gather_lists(struct rung__meter *meter, const struct rung__meter_gather *gather,
+                         const uint64_t *ids)
+{
+	const struct rung__meter_ops *ops = rung__device_find(RUNG_DEVICE_CUDA)->meter;
+	const unsigned char *rows = gather->table;
+	unsigned char got[PICKED * BYTES];
+	double seconds = 0;
+
+	for (int list = 0; list < 2; list++) {
+		cr_assert_eq(ops->gather(meter, gather, 1, &seconds), 0, "%s", rung_last_error());
+		cr_assert_gt(seconds, 0);
+		cr_assert_eq(cudaMemcpy(got, gather->out, sizeof(got), cudaMemcpyDeviceToHost),
+		             cudaSuccess);
+		for (int i = 0; i < PICKED; i++)
+			cr_assert_arr_eq(got + i * BYTES, rows + ids[list * PICKED + i] * BYTES,
+			                 BYTES, "list %d, row %d", list, i);
+	}
+}
+
 Test(gpu_meter, a_meter_copies_and_gathers_what_it_times)
 {
 	const struct rung__meter_ops *ops = rung__device_find(RUNG_DEVICE_CUDA)->meter;
-	enum { ROWS = 256, BYTES = 256, PICKED = 70 };
 	uint64_t ids[2 * PICKED], bytes = (uint64_t)ROWS * BYTES;
 	struct rung__meter_gather gather = {
 		.table_rows = ROWS, .row_bytes = BYTES, .over_link = 1, .row_count = PICKED,
@@ -48,18 +69,7 @@ Test(gpu_meter, a_meter_copies_and_gathers_what_it_times)
 	gather.table = host;
 	gather.ids = ids_on_gpu;
 	gather.out = buffer;
-	for (int list = 0; list < 2; list++) {
-		unsigned char *got = malloc(PICKED * BYTES);
-
-		cr_assert_eq(ops->gather(meter, &gather, 1, &seconds), 0, "%s", rung_last_error());
-		cr_assert_gt(seconds, 0);
-		cr_assert_eq(cudaMemcpy(got, buffer, PICKED * BYTES, cudaMemcpyDeviceToHost),
-		             cudaSuccess);
-		for (int i = 0; i < PICKED; i++)
-			cr_assert_arr_eq(got + i * BYTES, host + ids[list * PICKED + i] * BYTES,
-			                 BYTES, "list %d, row %d", list, i);
-		free(got);
-	}
+	gather_lists(meter, &gather, ids);
 	copy.to = buffer;
 	copy.from = host;
 	/* more than are put on a stream at once */

@@ -6,7 +6,7 @@
 
 #include <sys/mman.h>
 
-#include "../lanes/cuda_language.h"
+#include "../../lanes/cuda_language.h"
 #include "runtime.h"
 
 using namespace sim;

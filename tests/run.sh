@@ -154,8 +154,9 @@ if [ $all = yes ]; then
 		-DRUNG_SANITIZE=address,undefined \
 		-- --exclude-regex "^(gpu|structure)/|$repeated|$slow"
 	check "race programs under ThreadSanitizer" build-tsan -DRUNG_SANITIZE=thread "${debug[@]}"
+	slow="cli/test_(bench|bench_scripts|bench_share|damage|train|verify|trace|score|stage_kill)"
 	check "every option off" build-minimal "${off[@]}" -- --label-regex "unit|contract|cli" \
-		--exclude-regex "in-place$|share_(refusals|users)|cli/test_(bench|bench_scripts|bench_share|damage|train|verify|trace|score|stage_kill)"
+		--exclude-regex "in-place$|share_(refusals|users)|$slow"
 	check "src/ alone, every option off" build-core "${off[@]}" -DRUNG_CORE_ONLY=ON
 	target=fuzz
 	check "parsers under libFuzzer" build-fuzz "${debug[@]}" -DCMAKE_C_COMPILER=clang \

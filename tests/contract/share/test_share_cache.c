@@ -51,7 +51,8 @@ static void *gather_all(void *arg)
 		rung_store_copy(side->store, ids, ranks, sizeof(ranks));
 		if (rung_gather(side->store, &list, out, 0) < 0)
 			side->wrong++;
-		side->wrong += fixture_wrong_rows(&base, ranks, BATCH, out, (size_t)s.base.row_bytes);
+		side->wrong += fixture_wrong_rows(&base, ranks, BATCH, out,
+		                                  (size_t)s.base.row_bytes);
 	}
 	rung_store_free(side->store, ids);
 	rung_store_free(side->store, out);
@@ -113,7 +114,8 @@ Test(share_cache, processes_killed_at_any_moment_spoil_nothing)
 	for (unsigned round = 0; round < 6; round++) {
 		struct share_child child;
 
-		cr_assert_eq(share_child_start(&child, "attach", s.path, s.base.dir), 0, "%s", child.line);
+		cr_assert_eq(share_child_start(&child, "attach", s.path, s.base.dir), 0, "%s",
+		             child.line);
 		cr_assert_eq(share_child_ask(&child, "go"), 0);
 		share_fixture_check(&s, creator, round);
 		share_child_kill(&child);

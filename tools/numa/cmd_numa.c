@@ -244,17 +244,6 @@ static int report(const char *name, const struct numa_args *args, const struct r
 	return TOOL_DONE;
 }
 
-static int any_value(const struct rung_numa_report *report)
-{
-	const struct rung_numa_result *result;
-
-	for (size_t i = 0; (result = rung_numa_report_result(report, i)) != NULL; i++) {
-		if (!result->absent)
-			return 1;
-	}
-	return 0;
-}
-
 static int draw(const char *name, const struct numa_measured *measured, struct tool_out *svg)
 {
 	if (!svg->path)
@@ -294,7 +283,7 @@ static int measure(const char *name, struct numa_args *args, const struct rung_t
 	code = report(name, args, topology, policy, &measured);
 	if (code == TOOL_DONE)
 		code = draw(name, &measured, &svg);
-	if (code == TOOL_DONE && !any_value(numa_report))
+	if (code == TOOL_DONE && !numa_any_value(numa_report, RUNG_NUMA_ALL))
 		code = TOOL_NO_HARDWARE;
 	tool_out_abandon(&svg);
 	rung_numa_report_destroy(numa_report);

@@ -26,22 +26,8 @@ struct numa_measured {
 	size_t node_count;
 };
 
-/** Result for nodes at these positions that has matrix, kind, row_bytes, level and all_cores of `like`; NULL: none. */
-const struct rung_numa_result *numa_find(const struct numa_measured *measured, const struct rung_numa_result *like, size_t cpu_idx,
-					 size_t memory_idx);
-
-/** Result of the same GPUs and node that has this kind and row_bytes; NULL: none. Of `like` nothing else is looked at but its matrix. */
-const struct rung_numa_result *numa_find_gpu(const struct numa_measured *measured, const struct rung_numa_result *like, const char *kind,
-					     uint64_t row_bytes);
-
-/** "GPU0" as in the topology, its bus id where it is not there, "-" where neither is known. Into `text`, TOOL_TEXT_BYTES. */
-const char *numa_gpu_text(char *text, int gpu, const char *bus_id);
-
-/** "all", "one" or NULL. */
-const char *numa_cores_text(const struct rung_numa_result *result);
-
-/** Key of a result's per_s. */
-const char *numa_per_s_name(enum rung_numa_matrix matrix);
+/** Whether anything was measured of these matrices. */
+int numa_any_value(const struct rung_numa_report *report, uint32_t matrices);
 
 void numa_results_json(json_t *root, const struct numa_measured *measured);
 

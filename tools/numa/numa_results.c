@@ -1,146 +1,303 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finding results, and the results as a table of lines (CSV). */
+/* What each kind of result has, and finding results. docs/PROFILE.md says what each key is. */
 #include <math.h>
 #include <string.h>
 
-#include "numa/numa.h"
+#include "numa/numa_results.h"
 
-const char *numa_cores_text(const struct rung_numa_result *result)
+static const char *matrix_of(const struct rung_numa_result *result)
+{
+	return rung_numa_matrix_name(result->matrix);
+}
+
+/* The rung that a GPU gathers from. */
+static const char *rung_of(const struct rung_numa_result *result)
+{
+	if (result->matrix == RUNG_NUMA_GPU)
+		return "host";
+	return numa_alike(result->gpu_bus_id, result->to_gpu_bus_id) ? "gpu" : "peer";
+}
+
+static const char *cores_of(const struct rung_numa_result *result)
 {
 	return result->all_cores < 0 ? NULL : result->all_cores ? "all" : "one";
 }
 
-const char *numa_per_s_name(enum rung_numa_matrix matrix)
+#define WORDS(function) NUMA_WORDS, 0, 0, function
+#define TEXT(member) NUMA_TEXT, NUMA_AT(member), 0, NULL
+#define NODE(member) NUMA_NODE, NUMA_AT(member), 0, NULL
+#define U32(member, zero) NUMA_U32, NUMA_AT(member), zero, NULL
+#define U64(member, zero) NUMA_U64, NUMA_AT(member), zero, NULL
+#define DOUBLE(member) NUMA_REAL, NUMA_AT(member), 0, NULL
+#define VALUE(member) NUMA_VALUE, NUMA_AT(member), 0, NULL
+#define GPUS (RUNG_NUMA_GPU | RUNG_NUMA_PEER)
+#define COSTS (RUNG_NUMA_TOUCH | RUNG_NUMA_REGISTER)
+
+const struct numa_field numa_fields[] = {
+	{ "matrix", RUNG_NUMA_ALL, WORDS(matrix_of) },
+	{ "kind", RUNG_NUMA_ALL, TEXT(kind) },
+	{ "cpu_node", RUNG_NUMA_ALL, NODE(cpu_node) },
+	{ "memory_node", RUNG_NUMA_ALL, NODE(memory_node) },
+	{ "cores", RUNG_NUMA_ALL, WORDS(cores_of) },
+	{ "threads", RUNG_NUMA_ALL, U32(threads, NUMA_ZERO_THREADS) },
+	{ "buffer_bytes", RUNG_NUMA_ALL, U64(buffer_bytes, 0) },
+	{ "advised_bytes", RUNG_NUMA_ALL, U64(advised_bytes, 0) },
+	{ "placed_share", RUNG_NUMA_ALL, DOUBLE(placed_share) },
+	{ "huge_share", RUNG_NUMA_ALL, DOUBLE(huge_share) },
+	{ "absent", RUNG_NUMA_ALL, TEXT(absent) },
+	{ "level", RUNG_NUMA_LOADED, U32(level, NUMA_ZERO_NUMBER) },
+	{ "row_bytes", RUNG_NUMA_GATHER, U64(row_bytes, NUMA_ZERO_JSON) },
+	{ "of_copy", RUNG_NUMA_GATHER, DOUBLE(of_copy) },
+	{ "rows_in_flight", RUNG_NUMA_GATHER, DOUBLE(rows_in_flight) },
+	{ "lines_in_flight", RUNG_NUMA_GATHER, DOUBLE(lines_in_flight) },
+	{ "gpu", GPUS, NODE(gpu) },
+	{ "gpu_bus_id", GPUS, TEXT(gpu_bus_id) },
+	{ "to_gpu", RUNG_NUMA_PEER, NODE(to_gpu) },
+	{ "to_gpu_bus_id", RUNG_NUMA_PEER, TEXT(to_gpu_bus_id) },
+	{ "from", 0, WORDS(rung_of) },
+	{ "drive", RUNG_NUMA_NVME, TEXT(drive) },
+	{ "file", RUNG_NUMA_NVME, TEXT(file) },
+	{ "row_bytes", GPUS | RUNG_NUMA_NVME, U64(row_bytes, 0) },
+	{ "queue_depth", RUNG_NUMA_NVME, U32(queue_depth, 0) },
+	{ "engine", RUNG_NUMA_NVME, TEXT(engine) },
+	{ "page_bytes", COSTS, U64(page_bytes, NUMA_ZERO_JSON) },
+	{ "bytes_per_s", RUNG_NUMA_ALL, VALUE(bytes_per_s) },
+	{ "reads_per_s", RUNG_NUMA_NVME, VALUE(per_s) },
+	{ "rows_per_s", RUNG_NUMA_ALL & ~RUNG_NUMA_NVME, VALUE(per_s) },
+	{ "latency_ns", RUNG_NUMA_ALL, VALUE(latency_ns) },
+	{ "seconds_per_gib", RUNG_NUMA_ALL, VALUE(seconds_per_gib) },
+	{ 0 },
+};
+
+const struct numa_field *numa_field(enum rung_numa_matrix matrix, const char *key, size_t length)
 {
-	return matrix == RUNG_NUMA_NVME ? "reads_per_s" : "rows_per_s";
+	for (const struct numa_field *field = numa_fields; field->key; field++) {
+		if ((!field->matrices || (field->matrices & matrix)) &&
+		    strlen(field->key) == length && strncmp(field->key, key, length) == 0)
+			return field;
+	}
+	return NULL;
 }
 
-static int alike(const char *a, const char *b)
+struct numa_datum numa_datum(const struct numa_field *field, const struct rung_numa_result *result)
+{
+	const void *at = numa_at(result, field->offset);
+	struct numa_datum datum = { 0 };
+
+	switch (field->form) {
+	case NUMA_WORDS:
+	case NUMA_TEXT:
+		datum.word = field->word ? field->word(result) : *(const char *const *)at;
+		datum.is = datum.word ? NUMA_WORD : NUMA_NOTHING;
+		break;
+	case NUMA_NODE:
+		datum.number = (uint64_t)*(const int *)at;
+		datum.is = *(const int *)at < 0 ? NUMA_NOTHING : NUMA_NUMBER;
+		break;
+	case NUMA_U32:
+	case NUMA_U64:
+		datum.number = field->form == NUMA_U32 ? *(const uint32_t *)at
+						       : *(const uint64_t *)at;
+		datum.is = datum.number || field->zero ? NUMA_NUMBER : NUMA_NOTHING;
+		break;
+	case NUMA_REAL:
+	case NUMA_VALUE:
+		datum.real = field->form == NUMA_REAL ? *(const double *)at
+				: ((const struct rung_numa_value *)at)->median;
+		datum.is = isfinite(datum.real) ? NUMA_DOUBLE : NUMA_NOTHING;
+		break;
+	}
+	return datum;
+}
+
+/* ---- lists ---- */
+
+#define KEYS (const struct numa_list_key[])
+#define SAME(field) { field, field, NULL }
+
+const struct numa_list numa_lists[] = {
+	{ "nvme_read", RUNG_NUMA_NVME, NULL, 0, KEYS {
+	    SAME("drive"), SAME("file"), SAME("cpu_node"), SAME("row_bytes"),
+	    SAME("queue_depth"), SAME("engine"), SAME("reads_per_s"), SAME("bytes_per_s"),
+	    { 0 } } },
+	{ "gpu_copy", RUNG_NUMA_GPU, "to_gpu", 1, KEYS {
+	    SAME("gpu"), SAME("gpu_bus_id"), SAME("memory_node"),
+	    { "to_gpu_bytes_per_s", "bytes_per_s", "to_gpu" },
+	    { "from_gpu_bytes_per_s", "bytes_per_s", "from_gpu" },
+	    { "both_bytes_per_s", "bytes_per_s", "both" }, { 0 } } },
+	{ "gpu_peer", RUNG_NUMA_PEER, "copy", 0, KEYS {
+	    { "from_gpu", "gpu", NULL }, { "from_gpu_bus_id", "gpu_bus_id", NULL },
+	    SAME("to_gpu"), SAME("to_gpu_bus_id"), SAME("bytes_per_s"), { 0 } } },
+	{ "gpu_gather", RUNG_NUMA_GPU, "gather", 0, KEYS {
+	    SAME("gpu"), SAME("gpu_bus_id"), SAME("from"), SAME("memory_node"),
+	    { "from_gpu", "to_gpu", NULL }, { "from_gpu_bus_id", "to_gpu_bus_id", NULL },
+	    SAME("row_bytes"), SAME("rows_per_s"), SAME("bytes_per_s"), { 0 } } },
+	{ "gpu_gather", RUNG_NUMA_PEER, "gather", 0, KEYS {
+	    { "gpu", "to_gpu", NULL }, { "gpu_bus_id", "to_gpu_bus_id", NULL },
+	    SAME("from"), SAME("memory_node"), { "from_gpu", "gpu", NULL },
+	    { "from_gpu_bus_id", "gpu_bus_id", NULL }, SAME("row_bytes"),
+	    SAME("rows_per_s"), SAME("bytes_per_s"), { 0 } } },
+	{ 0 },
+};
+
+/* ---- tables ---- */
+
+#define CPUS    { "CPUs", NUMA_CELL_NODE, NUMA_AT(cpu_node), NULL, 0 }
+#define MEMORY  { "memory", NUMA_CELL_NODE, NUMA_AT(memory_node), NULL, 0 }
+#define THREADS(heading) { heading, NUMA_CELL_COUNT, NUMA_AT(threads), NULL, 0 }
+#define ROW     { "row", NUMA_CELL_BYTES, NUMA_AT(row_bytes), NULL, 0 }
+#define PER_S   { "rows/s", NUMA_CELL_PER_S, NUMA_AT(per_s), NULL, 0 }
+#define RATE(heading) { heading, NUMA_CELL_RATE, NUMA_AT(bytes_per_s), NULL, 0 }
+#define OTHER(heading, kind) { heading, NUMA_CELL_OTHER, NUMA_AT(bytes_per_s), kind, 0 }
+#define SPREADS(heading) { heading, NUMA_CELL_SPREADS, 0, NULL, 0 }
+#define SPREAD(member) { "+-", NUMA_CELL_SPREAD, NUMA_AT(member), NULL, 0 }
+#define REAL(heading, member, format, factor) \
+	{ heading, NUMA_CELL_REAL, NUMA_AT(member), format, factor }
+#define SHARE(heading, member) REAL(heading, member, "%.0f %%", 100)
+#define COLUMNS (const struct numa_column[])
+
+static const struct numa_column cost_columns[] = {
+	MEMORY, { "pages", NUMA_CELL_BYTES, NUMA_AT(page_bytes), NULL, 0 }, THREADS("threads"),
+	REAL("a GiB takes", seconds_per_gib.median, "%.1f ms", 1000), SPREAD(seconds_per_gib),
+	{ 0 },
+};
+
+const struct numa_table numa_tables[] = {
+	{ RUNG_NUMA_BANDWIDTH, "read", 0,
+	  "bandwidth, bytes counted as STREAM does (a copy of n bytes is 2 n)", COLUMNS {
+	    CPUS, MEMORY, THREADS("threads"), OTHER("read", "read"),
+	    OTHER("write", "write"), OTHER("copy", "copy"), OTHER("triad", "triad"),
+	    SPREADS("+-"), SHARE("there", placed_share), { 0 } } },
+	{ RUNG_NUMA_LATENCY, NULL, 0,
+	  "latency of one dependent load, nothing else running", COLUMNS {
+	    CPUS, MEMORY, REAL("latency", latency_ns.median, "%.1f ns", 1),
+	    REAL("least", latency_ns.min, "%.1f", 1),
+	    REAL("most", latency_ns.max, "%.1f", 1), SHARE("huge pages", huge_share), { 0 } } },
+	{ RUNG_NUMA_LOADED, NULL, 0,
+	  "latency of one core's dependent loads while others read", COLUMNS {
+	    CPUS, MEMORY, THREADS("cores that read"), RATE("they read"),
+	    REAL("latency", latency_ns.median, "%.1f ns", 1), SPREAD(latency_ns), { 0 } } },
+	{ RUNG_NUMA_GATHER, NULL, 0,
+	  "rows gathered from random places, counted as a copy; in flight: rows a second of a "
+	  "thread x idle latency (a thread asks\n8 KiB ahead, 16 or 32 rows at most, and a core "
+	  "waits for some tens of lines of 64 bytes at a time: what small rows lose by)", COLUMNS {
+	    CPUS, MEMORY, ROW, THREADS("threads"), PER_S, RATE("bandwidth"),
+	    REAL("of copy", of_copy, "%.2f", 1), SPREAD(bytes_per_s),
+	    REAL("rows in flight", rows_in_flight, "%.1f", 1),
+	    REAL("lines in flight", lines_in_flight, "%.1f", 1), { 0 } } },
+	{ RUNG_NUMA_GPU, "to_gpu", 1,
+	  "pinned memory and GPUs: copy engines, and a kernel that reads it in sequence; bytes "
+	  "that cross the link, of both ways the sum", COLUMNS {
+	    { "GPU", NUMA_CELL_GPU, 0, NULL, 0 }, MEMORY, OTHER("to the GPU", "to_gpu"),
+	    OTHER("from it", "from_gpu"), OTHER("both at once", "both"),
+	    OTHER("read by a kernel", "read"), SPREADS("+- at most"),
+	    SHARE("on node", placed_share), { 0 } } },
+	{ RUNG_NUMA_GPU, "gather", 0,
+	  "rows that a GPU gathers from random places of pinned memory, counted once", COLUMNS {
+	    { "GPU", NUMA_CELL_GPU, 0, NULL, 0 }, MEMORY, ROW, PER_S, RATE("bandwidth"),
+	    SPREAD(bytes_per_s), { 0 } } },
+	{ RUNG_NUMA_PEER, "copy", 0,
+	  "copies between GPUs, by the one they go to; from a GPU to itself they are read and "
+	  "written there", COLUMNS {
+	    { "from", NUMA_CELL_GPU, 0, NULL, 0 }, { "to", NUMA_CELL_TO_GPU, 0, NULL, 0 },
+	    RATE("copy"), SPREAD(bytes_per_s), { 0 } } },
+	{ RUNG_NUMA_PEER, "gather", 0,
+	  "rows that a GPU gathers from random places of a GPU's memory, counted once", COLUMNS {
+	    { "GPU", NUMA_CELL_TO_GPU, 0, NULL, 0 },
+	    { "memory", NUMA_CELL_GPU, 0, NULL, 0 }, ROW, PER_S, RATE("bandwidth"),
+	    SPREAD(bytes_per_s), { 0 } } },
+	{ RUNG_NUMA_NVME, NULL, 0, "random reads a second", NULL },
+	{ RUNG_NUMA_TOUCH, NULL, 0, "first touch of fresh memory", cost_columns },
+	{ RUNG_NUMA_REGISTER, NULL, 0, "registering memory with io_uring", cost_columns },
+	{ 0 },
+};
+
+/* ---- heat maps ---- */
+
+#define NODES NUMA_CPUS, NUMA_MEMORY, NUMA_AT(bytes_per_s), 0
+#define GPU_NODES NUMA_GPUS, NUMA_MEMORY, NUMA_AT(bytes_per_s), 0
+#define GPU_PAIRS NUMA_FROM_GPUS, NUMA_TO_GPUS, NUMA_AT(bytes_per_s), 0
+
+const struct numa_map numa_maps[] = {
+	{ RUNG_NUMA_BANDWIDTH, NULL, "%s, all cores", NODES },
+	{ RUNG_NUMA_LATENCY, NULL, "latency, idle",
+	  NUMA_CPUS, NUMA_MEMORY, NUMA_AT(latency_ns), 1 },
+	{ RUNG_NUMA_GATHER, NULL, "rows of %s gathered, all cores", NODES },
+	{ RUNG_NUMA_GPU, "to_gpu", "copies from pinned memory to GPUs", GPU_NODES },
+	{ RUNG_NUMA_GPU, "from_gpu", "copies from GPUs to pinned memory", GPU_NODES },
+	{ RUNG_NUMA_GPU, "both", "copies both ways at once, the sum", GPU_NODES },
+	{ RUNG_NUMA_GPU, "read", "pinned memory read in sequence by a kernel", GPU_NODES },
+	{ RUNG_NUMA_GPU, "gather", "rows of %s gathered by GPUs from pinned memory", GPU_NODES },
+	{ RUNG_NUMA_PEER, "copy", "copies between GPUs", GPU_PAIRS },
+	{ RUNG_NUMA_PEER, "gather", "rows of %s gathered by GPUs from GPU memory", GPU_PAIRS },
+	{ 0 },
+};
+
+/* ---- finding ---- */
+
+int numa_alike(const char *a, const char *b)
 {
 	return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-const struct rung_numa_result *numa_find(const struct numa_measured *measured, const struct rung_numa_result *like, size_t cpu_idx,
-					 size_t memory_idx)
+int numa_is_of(const struct rung_numa_result *result, enum rung_numa_matrix matrix,
+	       const char *kind, int absent_too)
 {
-	const int cpu = (int)rung_topology_node(measured->topology, cpu_idx)->node;
-	const int memory = (int)rung_topology_node(measured->topology, memory_idx)->node;
+	return result->matrix == matrix && (absent_too || !result->absent) &&
+	       (!kind || numa_alike(result->kind, kind));
+}
+
+const struct rung_numa_result *numa_find(const struct numa_measured *measured,
+					 const struct rung_numa_result *like)
+{
 	const struct rung_numa_result *result;
 
 	for (size_t i = 0; (result = rung_numa_report_result(measured->report, i)) != NULL; i++) {
-		if (result->matrix == like->matrix && result->cpu_node == cpu && result->memory_node == memory && alike(result->kind, like->kind) &&
-		    result->row_bytes == like->row_bytes && result->all_cores == like->all_cores && result->level == like->level)
+		if (result->matrix == like->matrix && numa_alike(result->kind, like->kind) &&
+		    result->cpu_node == like->cpu_node &&
+		    result->memory_node == like->memory_node &&
+		    result->row_bytes == like->row_bytes && result->level == like->level &&
+		    result->all_cores == like->all_cores &&
+		    numa_alike(result->gpu_bus_id, like->gpu_bus_id) &&
+		    numa_alike(result->to_gpu_bus_id, like->to_gpu_bus_id))
 			return result;
 	}
 	return NULL;
 }
 
-const struct rung_numa_result *numa_find_gpu(const struct numa_measured *measured, const struct rung_numa_result *like, const char *kind,
-					     uint64_t row_bytes)
+int numa_any_value(const struct rung_numa_report *report, uint32_t matrices)
 {
 	const struct rung_numa_result *result;
 
-	for (size_t i = 0; (result = rung_numa_report_result(measured->report, i)) != NULL; i++) {
-		if (result->matrix == like->matrix && alike(result->kind, kind) && result->row_bytes == row_bytes &&
-		    result->memory_node == like->memory_node && alike(result->gpu_bus_id, like->gpu_bus_id) &&
-		    alike(result->to_gpu_bus_id, like->to_gpu_bus_id))
-			return result;
+	for (size_t i = 0; (result = rung_numa_report_result(report, i)) != NULL; i++) {
+		if ((result->matrix & matrices) && !result->absent)
+			return 1;
 	}
-	return NULL;
+	return 0;
 }
 
-const char *numa_gpu_text(char *text, int gpu, const char *bus_id)
+size_t numa_count_reads(const struct numa_measured *measured, size_t first, size_t *depth_count_out)
+{
+	const struct rung_numa_result *begin = rung_numa_report_result(measured->report, first);
+	const struct rung_numa_result *result;
+	size_t count = 0;
+
+	*depth_count_out = 0;
+	while ((result = rung_numa_report_result(measured->report, first + count)) != NULL &&
+	       numa_is_of(result, begin->matrix, NULL, 0) &&
+	       result->cpu_node == begin->cpu_node && strcmp(result->file, begin->file) == 0) {
+		if (*depth_count_out == count && result->row_bytes == begin->row_bytes)
+			++*depth_count_out;
+		count++;
+	}
+	return count;
+}
+
+const char *numa_gpu_text(char text[TOOL_TEXT_BYTES], int gpu, const char *bus_id)
 {
 	if (gpu >= 0)
 		snprintf(text, TOOL_TEXT_BYTES, "GPU%d", gpu);
 	else
 		snprintf(text, TOOL_TEXT_BYTES, "%s", bus_id ? bus_id : "-");
 	return text;
-}
-
-/* ---- CSV ---- */
-
-static void text_field(const char *text)
-{
-	putchar(',');
-	if (!text)
-		return;
-	if (!strpbrk(text, ",\"\n\r")) {
-		fputs(text, stdout);
-		return;
-	}
-	putchar('"');
-	for (; *text; text++)
-		printf(*text == '"' ? "\"\"" : "%c", *text);
-	putchar('"');
-}
-
-static void number_field(double number)
-{
-	if (isfinite(number))
-		printf(",%.9g", number);
-	else
-		putchar(',');
-}
-
-/* -1 and 0 are what plays no part. */
-static void count_field(uint64_t number, int there)
-{
-	if (there)
-		printf(",%llu", (unsigned long long)number);
-	else
-		putchar(',');
-}
-
-static void line(const struct rung_numa_result *result, const char *unit, size_t sample, double value)
-{
-	fputs(rung_numa_matrix_name(result->matrix), stdout);
-	text_field(result->kind);
-	count_field((uint64_t)result->cpu_node, result->cpu_node >= 0);
-	count_field((uint64_t)result->memory_node, result->memory_node >= 0);
-	text_field(numa_cores_text(result));
-	count_field(result->threads, result->all_cores >= 0);
-	count_field(result->level, result->matrix == RUNG_NUMA_LOADED);
-	count_field(result->row_bytes, result->row_bytes != 0);
-	count_field(result->page_bytes, result->page_bytes != 0);
-	count_field(result->queue_depth, result->queue_depth != 0);
-	count_field((uint64_t)result->gpu, result->gpu >= 0);
-	text_field(result->gpu_bus_id);
-	count_field((uint64_t)result->to_gpu, result->to_gpu >= 0);
-	text_field(result->to_gpu_bus_id);
-	text_field(result->drive);
-	text_field(result->file);
-	text_field(result->engine);
-	count_field(result->buffer_bytes, result->buffer_bytes != 0);
-	number_field(result->placed_share);
-	number_field(result->huge_share);
-	text_field(unit);
-	count_field(sample, unit != NULL);
-	number_field(value);
-	text_field(result->absent);
-	count_field(result->advised_bytes, result->advised_bytes != 0);
-	putchar('\n');
-}
-
-static void lines(const struct rung_numa_result *result, const char *unit, const struct rung_numa_value *value)
-{
-	for (size_t i = 0; i < value->count; i++)
-		line(result, unit, i, value->samples[i]);
-}
-
-int numa_results_csv(const struct numa_measured *measured)
-{
-	const struct rung_numa_result *result;
-
-	puts("matrix,kind,cpu_node,memory_node,cores,threads,level,row_bytes,page_bytes,queue_depth,gpu,gpu_bus_id,to_gpu,to_gpu_bus_id,drive,file,engine,"
-	     "buffer_bytes,placed_share,huge_share,unit,sample,value,absent,advised_bytes");
-	for (size_t i = 0; (result = rung_numa_report_result(measured->report, i)) != NULL; i++) {
-		lines(result, "bytes_per_s", &result->bytes_per_s);
-		lines(result, numa_per_s_name(result->matrix), &result->per_s);
-		lines(result, "latency_ns", &result->latency_ns);
-		lines(result, "seconds_per_gib", &result->seconds_per_gib);
-		if (result->absent)
-			line(result, NULL, 0, NAN);
-	}
-	return fflush(stdout) == 0 && !ferror(stdout) ? 0 : -1;
 }

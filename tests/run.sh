@@ -149,7 +149,7 @@ if [ $all = yes ]; then
 		--exclude-regex "in-place$|share_(refusals|users)"
 	# the host code is that of one GPU, and the lane tests check kernels' accesses to peers
 	repeated='sim/.*-(cuda-host|cuda-peer|late|one-queue|stream.*|two-gpus)'
-	slow='cli/test_(bench|bench_scripts|bench_share|damage|numa|train)'
+	slow='cli/test_(bench|bench_scripts|bench_share|damage|numa|numa_measure|train)'
 	check "AddressSanitizer and UBSan" build-asan "${debug[@]}" \
 		-DRUNG_SANITIZE=address,undefined \
 		-- --exclude-regex "^(gpu|structure)/|$repeated|$slow"

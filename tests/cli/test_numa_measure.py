@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rung numa: what measuring prints of this machine's memory and drives, and of simulated GPUs."""
+import csv
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from clitest import RUNG, SIM, main
+from machine import FIXTURES
+from numatest import NumaTest
+
+# These keep runs short, whatever caches the machine has
+QUICK = ("--quick", "--samples", "2", "--seconds", "0.001", "--memory", "160MiB")
+MIB = 1 << 20
+
+
+class Measuring(NumaTest):
+    """What is printed of what was measured. That figures are figures is checked; how large they
+    are depends on the machine.
+    """
+
+    def profile(self, *more, code=0):
+        return self.json_of("numa", *QUICK, *more, "--quiet", code=code)
+
+    def file_of(self, name, size):
+        with open(self.path(name), "wb") as file:
+            for at in range(0, size, MIB):
+                file.write(os.urandom(min(MIB, size - at)))
+        return self.path(name)
+
+    def check_value(self, value, samples=2):
+        self.assertEqual(set(value), {"median", "min", "max", "samples"})
+        self.assertEqual(len(value["samples"]), samples)
+        self.assertGreater(value["min"], 0)
+        self.assertEqual((value["min"], value["max"]),
+                         (min(value["samples"]), max(value["samples"])))
+        self.assertLessEqual(value["min"], value["median"])
+        self.assertLessEqual(value["median"], value["max"])
+
+    def test_the_profile_has_the_shape_of_the_example(self):
+        with open(os.path.join(FIXTURES, "profile-example.json"), encoding="ascii") as file:
+            example = json.load(file)
+        top = self.profile("--nvme", self.file_of("reads", 16 * MIB))
+        self.assertEqual(list(top), list(example))
+        for part in ("machine", "measured", "bandwidth"):
+            self.assertEqual(list(top[part]), list(example[part]), part)
+        keys = {}
+        for result in example["results"]:
+            if not result["absent"]:
+                keys[result["matrix"]] = set(result)
+        common = ["matrix", "kind", "cpu_node", "memory_node", "cores", "threads", "buffer_bytes",
+                  "advised_bytes", "placed_share", "huge_share", "absent"]
+        for result in top["results"]:
+            self.assertEqual(list(result)[:len(common)], common)
+            if not result["absent"] and result.get("level") != 0:   # nobody reads meanwhile
+                self.assertEqual(set(result), keys[result["matrix"]], result["matrix"])
+        self.assertEqual(top["measured"]["matrices"], ["bandwidth", "latency", "loaded", "gather",
+                                                       "gpu", "peer", "nvme", "touch", "register"])
+        order = [top["measured"]["matrices"].index(result["matrix"]) for result in top["results"]]
+        self.assertEqual(order, sorted(order), "results come matrix by matrix")
+        self.assertEqual(set(order), set(range(9)), "each matrix has a result, be it an absent one")
+        for read in top["nvme_read"]:
+            self.assertEqual(list(read), list(example["nvme_read"][0]))
+
+    def test_figures(self):
+        top = self.profile("--only", "bandwidth,latency,gather", "--rows", "100,1536,4096")
+        count = len(top["nodes"])
+        for name in ("read", "write", "copy", "triad"):
+            self.assertEqual([len(row) for row in top["bandwidth"][name]], [count] * count)
+        self.assertEqual([len(row) for row in top["latency_ns"]], [count] * count)
+        self.assertEqual([gather["row_bytes"] for gather in top["bandwidth"]["gather"]],
+                         [64, 100, 256, 1024, 1536, 4096], "each once, ascending")
+        medians = {}
+        arrays = max(result["buffer_bytes"] for result in top["results"]
+                     if result["matrix"] == "bandwidth")
+        for result in top["results"]:
+            if result["absent"]:
+                continue
+            for key in ("bytes_per_s", "rows_per_s", "latency_ns"):
+                if key in result:
+                    self.check_value(result[key])
+            if result["matrix"] == "gather":
+                for bytes_s, rows_s in zip(result["bytes_per_s"]["samples"],
+                                           result["rows_per_s"]["samples"]):
+                    self.assertAlmostEqual(bytes_s / rows_s, 2 * result["row_bytes"])
+                self.assertGreater(result["of_copy"], 0)
+                self.assertGreaterEqual(result["buffer_bytes"], 2 * arrays)
+            if result["matrix"] == "bandwidth" and result["cores"] == "all":
+                medians[result["kind"], result["cpu_node"],
+                        result["memory_node"]] = result["bytes_per_s"]["median"]
+        self.assertTrue(medians)
+        numbers = [node["node"] for node in top["nodes"]]
+        for (kind, cpu, memory), median in medians.items():
+            self.assertEqual(top["bandwidth"][kind][numbers.index(cpu)][numbers.index(memory)],
+                             median)
+
+    def test_what_lies_where_is_told(self):
+        top = self.profile("--only", "latency")
+        for result in top["results"]:
+            if top["placement"]["can_look"] and not result["absent"]:
+                self.assertGreaterEqual(result["placed_share"], 0.95)
+            elif not top["placement"]["can_look"]:
+                self.assertIsNone(result["placed_share"])
+
+    def test_reads_of_a_file(self):
+        size = 24 * MIB
+        top = self.profile("--only", "nvme", "--nvme", self.file_of("reads", size), "--rows",
+                           "1536,1000", "--depths", "1,7")
+        results = [result for result in top["results"] if not result["absent"]]
+        if not results:
+            self.assertIn("page cache", top["results"][0]["absent"])
+            self.skipTest("this file system does no direct reads")
+        self.assertEqual({result["buffer_bytes"] for result in results}, {size})
+        sizes = list(dict.fromkeys(result["row_bytes"] for result in results))
+        self.assertEqual(len(sizes), len(set(sizes)))
+        self.assertTrue({4096, 16384, 65536, 131072} <= set(sizes))
+        self.assertFalse([bytes_ for bytes_ in sizes if bytes_ % 512], "whole sectors")
+        for result in results:
+            self.check_value(result["reads_per_s"])
+            bytes_a_read = result["bytes_per_s"]["median"] / result["reads_per_s"]["median"]
+            self.assertAlmostEqual(bytes_a_read, result["row_bytes"])
+        self.assertEqual(len(top["nvme_read"]), len(results))
+        self.assertEqual({read["queue_depth"] for read in top["nvme_read"]}, {1, 7})
+
+    def test_a_folder_is_left_as_it_was(self):
+        os.mkdir(self.path("disk"))
+        top = self.profile("--only", "nvme", "--dir", self.path("disk"), "--dir-size", "16MiB")
+        self.assertEqual(os.listdir(self.path("disk")), [])
+        self.assertEqual({result["file"] for result in top["results"]}, {self.path("disk")})
+        self.assertEqual({result["buffer_bytes"] for result in top["results"]}, {16 * MIB})
+
+    def test_files_that_say_nothing_of_a_disk(self):
+        small = self.file_of("small", MIB)
+        self.fails("numa", "--nvme", small, code=2,
+                   says=[small, "1048576 bytes", "16777216 at least"])
+        with open(self.path("holes"), "wb") as file:
+            file.truncate(64 * MIB)
+        self.fails("numa", "--nvme", self.path("holes"), code=2,
+                   says=["holes", "67108864 bytes are on the disk", "written through"])
+        self.fails("numa", "--nvme", self.path("none"), code=1,
+                   says=[self.path("none"), "No such file"])
+        self.fails("numa", "--nvme", self.path(), code=2,
+                   says=["neither a file nor a block device", "--dir"])
+        self.fails("numa", "--nvme", "/dev/null", code=2,
+                   says=["neither a file nor a block device"])
+        self.fails("numa", "--dir", self.path("none"), code=1,
+                   says=[self.path("none"), "No such file"])
+        self.fails("numa", "--dir", self.path(), "--dir-size", "1MiB", code=1,
+                   says=["too small", "16777216 at least"])
+
+    def test_too_little_memory_is_a_reason(self):
+        top = self.profile("--only", "bandwidth,latency,touch", "--memory", "1MiB", code=77)
+        self.assertEqual({result["matrix"] for result in top["results"]},
+                         {"bandwidth", "latency", "touch"})
+        for result in top["results"]:
+            self.assertRegex(result["absent"],
+                             "do not fit into the 1 MiB that may be taken of node|has no")
+        for row in top["latency_ns"] + top["bandwidth"]["copy"]:
+            self.assertEqual(set(row), {None})
+
+    def test_one_processor_has_none_to_load_it(self):
+        mine = sorted(os.sched_getaffinity(0))
+        done = subprocess.run([RUNG, "numa", *QUICK, "--only", "loaded,latency", "--json"],
+                              capture_output=True, text=True, check=True,
+                              preexec_fn=lambda: os.sched_setaffinity(0, mine[-1:]))
+        top = json.loads(done.stdout)
+        whys = {result["absent"] for result in top["results"] if result["matrix"] == "loaded"}
+        self.assertTrue(any("one core that may be used" in why for why in whys), whys)
+        self.assertEqual({result["threads"] for result in top["results"] if not result["absent"]},
+                         {1})
+
+    def test_threads_are_bounded(self):
+        top = self.profile("--only", "bandwidth", "--threads", "1")
+        self.assertEqual({result["threads"] for result in top["results"] if not result["absent"]},
+                         {1})
+
+    def test_hardware_that_is_absent(self):
+        top = self.json_of("numa", "--topology")
+        if top["gpus"]:
+            self.skipTest("there is a GPU")
+        done = self.run_rung("numa", "--only", "gpu,peer", code=77)
+        why = "cuda: looking for GPUs: |device cuda is not built in: "
+        self.assertRegex(done.stdout, r"\n  gpu: no GPU \((%s)" % why)
+        self.assertRegex(done.stdout, r"\n  peer: no GPU \((%s)" % why)
+        measured = self.json_of("numa", "--only", "gpu", code=77)
+        self.assertEqual(len(measured["results"]), 1)
+        self.assertRegex(measured["results"][0]["absent"], r"^no GPU \((%s)" % why)
+        of_gpus = [measured["gpu_" + key] for key in ("copy", "peer", "gather")]
+        self.assertEqual(of_gpus + measured["nvme_read"], [[], [], []])
+
+    def test_tables(self):
+        said = self.run_rung("numa", *QUICK, "--quiet", "--nvme",
+                             self.file_of("reads", 16 * MIB)).stdout
+        for what in ("bandwidth, bytes counted as STREAM does", "latency of one dependent load",
+                     "rows gathered from random places",
+                     "first touch of fresh memory", "not measured:",
+                     "medians of 2 samples of 0.001 s; quick"):
+            self.assertIn(what, said)
+        self.assertFalse([line for line in said.splitlines() if line.endswith(" ")])
+
+    def test_little_memory_gives_figures_and_what_is_smaller_than_advised_is_listed(self):
+        top = self.profile("--only", "latency,gather", "--memory", "64MiB")
+        there = [result for result in top["results"] if not result["absent"]]
+        self.assertEqual({result["matrix"] for result in there}, {"latency", "gather"})
+        for result in there:
+            self.assertLess(result["buffer_bytes"], 64 * MIB)
+        small = {result["matrix"] for result in there
+                 if result["buffer_bytes"] < result["advised_bytes"]}
+        said = self.run_rung("numa", *QUICK, "--quiet", "--only", "latency,gather",
+                             "--memory", "64MiB").stdout
+        for matrix in ("latency", "gather"):
+            line = r"\n  %s, memory of node \d+: \S+ MiB; \S+ [MG]iB or more is advised\n" % matrix
+            (self.assertRegex if matrix in small else self.assertNotRegex)(said, line)
+
+    def test_csv_has_every_sample(self):
+        done = self.run_rung("numa", *QUICK, "--quiet", "--only", "latency,touch,gpu", "--csv")
+        lines = list(csv.DictReader(done.stdout.splitlines()))
+        for number in (0, 1):
+            self.assertTrue([line for line in lines
+                             if line["matrix"] == "latency" and line["sample"] == str(number)])
+        for line in lines:
+            self.assertNotIn(None, line, "as many fields as headings")
+            self.assertEqual(line["value"] == "", line["absent"] != "")
+
+    def test_heat_maps(self):
+        picture = self.path("heat.svg")
+        self.run_rung("numa", *QUICK, "--quiet", "--svg", picture, "--nvme",
+                      self.file_of("reads", 16 * MIB))
+        root = xml.etree.ElementTree.parse(picture).getroot()
+        texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+        for what in ("read, all cores", "latency, idle", "rows of 4.00 KiB gathered, all cores"):
+            self.assertIn(what, texts)
+        self.fails("numa", "--svg", self.path("none", "heat.svg"), code=1, says=self.path("none"))
+
+
+class Gpus(NumaTest):
+    """Simulated GPUs, which this machine's kernel knows nothing of: what there is of them. Their
+    figures mean nothing.
+    """
+    command = SIM
+    ROWS = [64, 256, 1024, 4096]
+    SMALL = ("--quick", "--samples", "1", "--seconds", "0.000001", "--memory", "16MiB")
+
+    def setUp(self):
+        super().setUp()
+        if not SIM:
+            self.skipTest("RUNG_SIM names no command on simulated GPUs")
+        self.gpus(2)
+
+    def gpus(self, count, **variables):
+        self.variables = {"RUNG_SIM_GPUS": str(count), "RUNG_SIM_GPU_BYTES": str(8 << 30),
+                          **variables}
+        return ["0000:%x:00.0" % (16 + i) for i in range(count)]
+
+    def test_json(self):
+        ids = self.gpus(2)
+        top = self.json_of("numa", *self.SMALL, "--only", "gpu,peer")
+        nodes = [node["node"] for node in top["nodes"]]
+        kinds = [("to_gpu", None), ("from_gpu", None), ("both", None), ("read", None)]
+        kinds += [("gather", row) for row in self.ROWS]
+        results = {key: [result for result in top["results"] if result["matrix"] == key]
+                   for key in ("gpu", "peer")}
+        self.assertEqual([(r["gpu_bus_id"], r["memory_node"], r["kind"], r["row_bytes"])
+                          for r in results["gpu"]],
+                         [(gpu, node, *kind) for gpu in ids for node in nodes for kind in kinds])
+        self.assertEqual([(r["gpu_bus_id"], r["to_gpu_bus_id"], r["kind"], r["row_bytes"])
+                          for r in results["peer"]],
+                         [(gpu, to, *kind) for gpu in ids for to in ids
+                          for kind in [("copy", None)] + kinds[4:]])
+        there = [result for result in top["results"] if not result["absent"]]
+        for result in there:
+            self.assertEqual((result["gpu"], result["cpu_node"], result["cores"]),
+                             (None, None, None))
+            values = {"bytes_per_s"} | ({"rows_per_s"} if result["kind"] == "gather" else set())
+            self.assertEqual({key for key, value in result.items() if isinstance(value, dict)},
+                             values)
+            for key in values:
+                self.assertEqual(len(result[key]["samples"]), 1)
+                self.assertGreater(result[key]["min"], 0)
+            if result["matrix"] == "gpu" and top["placement"]["can_look"]:
+                self.assertGreaterEqual(result["placed_share"], 0.95)
+        median = {(r["matrix"], r["gpu_bus_id"], r.get("to_gpu_bus_id"), r["memory_node"],
+                   r["kind"], r["row_bytes"]): r for r in there}
+        for copy in top["gpu_copy"]:
+            for kind in ("to_gpu", "from_gpu", "both"):
+                result = median.get(("gpu", copy["gpu_bus_id"], None, copy["memory_node"], kind,
+                                     None))
+                self.assertEqual(copy[kind + "_bytes_per_s"],
+                                 result and result["bytes_per_s"]["median"])
+        self.assertEqual(len(top["gpu_copy"]), 2 * len(nodes))
+        self.assertEqual([(peer["from_gpu_bus_id"], peer["to_gpu_bus_id"])
+                          for peer in top["gpu_peer"]], [(a, b) for a in ids for b in ids])
+        for gather in top["gpu_gather"]:
+            self.assertEqual(gather["from"], "host" if gather["memory_node"] is not None else
+                             "gpu" if gather["from_gpu_bus_id"] == gather["gpu_bus_id"] else "peer")
+            key = ("peer", gather["from_gpu_bus_id"], gather["gpu_bus_id"], None)
+            if gather["from"] == "host":
+                key = ("gpu", gather["gpu_bus_id"], None, gather["memory_node"])
+            self.assertEqual(gather["rows_per_s"],
+                             median[(*key, "gather", gather["row_bytes"])]["rows_per_s"]["median"])
+        self.assertEqual(len(top["gpu_gather"]), len([r for r in there if r["kind"] == "gather"]))
+
+    def test_tables_and_heat_maps(self):
+        self.gpus(1)
+        picture = self.path("heat.svg")
+        said = self.run_rung("numa", *self.SMALL, "--only", "gpu,peer", "--quiet", "--svg",
+                             picture).stdout
+        self.assertRegex(said,
+                         r"\nGPU +memory +to the GPU +from it +both at once +read by a kernel")
+        self.assertRegex(said, r"\n0000:10:00.0 +node \d+ +[\d.]+ [KMGT]iB/s")
+        self.assertRegex(said, r"\n0000:10:00.0  0000:10:00.0 +64 B ")
+        self.assertFalse([line for line in said.splitlines() if line.endswith(" ")])
+        root = xml.etree.ElementTree.parse(picture).getroot()
+        texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+        for what in ("copies from pinned memory to GPUs",
+                     "rows of 64 B gathered by GPUs from pinned memory", "copies between GPUs",
+                     "0000:10:00.0",
+                     "from 0000:10:00.0", "to 0000:10:00.0"):
+            self.assertIn(what, texts)
+
+    def test_csv(self):
+        self.gpus(1)
+        done = self.run_rung("numa", *self.SMALL, "--quiet", "--only", "peer", "--csv")
+        lines = list(csv.DictReader(done.stdout.splitlines()))
+        self.assertEqual(len(lines), 1 + 2 * len(self.ROWS))
+        for line in lines:
+            self.assertNotIn(None, line, "as many fields as headings")
+            self.assertEqual((line["gpu_bus_id"], line["to_gpu_bus_id"], line["gpu"],
+                              line["absent"]), ("0000:10:00.0", "0000:10:00.0", "", ""))
+
+    def test_gpus_that_do_not_reach_each_other(self):
+        first, second = self.gpus(2, RUNG_SIM_PEERS="0")
+        top = self.json_of("numa", *self.SMALL, "--only", "peer")
+        for result in top["results"]:
+            if result["gpu_bus_id"] == result["to_gpu_bus_id"]:
+                self.assertIsNone(result["absent"])
+            else:
+                self.assertRegex(result["absent"],
+                                 r"letting GPU \d read the memory of GPU \d: "
+                                 r".*cudaErrorPeerAccessUnsupported")
+        self.assertEqual([(peer["from_gpu_bus_id"], peer["to_gpu_bus_id"])
+                          for peer in top["gpu_peer"]], [(first, first), (second, second)])
+        self.assertEqual({gather["from"] for gather in top["gpu_gather"]}, {"gpu"})
+
+    def test_gpus_that_are_full_or_not_there(self):
+        self.gpus(1, RUNG_SIM_GPU_BYTES="100000")
+        top = self.json_of("numa", *self.SMALL, "--only", "gpu,peer", code=77)
+        whys = {result["absent"] for result in top["results"]}
+        full = "bytes to measure with: out of memory (cudaErrorMemoryAllocation)"
+        self.assertTrue(any(full in why for why in whys), whys)
+        self.assertEqual((top["gpu_peer"], top["gpu_gather"]), ([], []))
+        self.assertEqual({copy["to_gpu_bytes_per_s"] for copy in top["gpu_copy"]}, {None})
+        for count, why in (("0", "cudaErrorNoDevice"), ("none", "cudaErrorInsufficientDriver")):
+            self.gpus(1, RUNG_SIM_GPUS=count)
+            self.assertRegex(self.run_rung("numa", "--only", "gpu", code=77).stdout,
+                             r"\n  gpu: no GPU \(cuda: looking for GPUs: .*%s" % why)
+
+
+if __name__ == "__main__":
+    main()

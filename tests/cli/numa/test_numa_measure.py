@@ -7,7 +7,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
 from clitest import RUNG, SIM, main
 from machine import FIXTURES
 from numatest import NumaTest

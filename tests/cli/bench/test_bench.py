@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
 from clitest import RUNG, SANITIZED, CliTest, Graph, main, read_npy
 
 WIDTHS = (1, 4, 100, 400, 512, 1200, 1536, 4096, 5000)

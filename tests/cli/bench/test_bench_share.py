@@ -9,7 +9,7 @@ import struct
 import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
 from clitest import CliTest, Graph, main
 
 THREADS = 80   # of an attacher that is to be seen gathering: more than the engine starts when the store is only looked at

@@ -119,7 +119,8 @@ check_python() {
 	local what="Python with torch and PyG" start=$SECONDS tests
 	# the tests without torch, or with the stand-in for it, passed in build/; test_layout checks
 	# the library in the wheel
-	mapfile -t tests < <(grep -L '"standin"' $(grep -l torch python/tests/test_*.py)
+	mapfile -t tests < <(grep -lr --include='test_*.py' torch python/tests |
+		xargs grep -L '"standin"'
 		echo python/tests/test_layout.py)
 	printf '\n== build-python: %s\n' "$what"
 	if ! wait "$installing"; then

@@ -5,6 +5,7 @@ import os
 
 import numpy as np
 import pytest
+from conftest import SOURCE
 
 import rung
 
@@ -15,7 +16,7 @@ from torch_geometric.data import Data, TensorAttr   # noqa: E402
 from torch_geometric.loader import NodeLoader   # noqa: E402
 from torch_geometric.nn import SAGEConv   # noqa: E402
 
-CORA = os.path.join(os.path.dirname(__file__), "..", "..", "..", "shared", "data", "cora.npz")
+CORA = os.path.join(SOURCE, "..", "shared", "data", "cora.npz")
 
 
 def made_graph(vertices=1200):

@@ -22,9 +22,8 @@ from .dtypes import BY_CODE, DType
 from .errors import ClosedError, ForkError, InvalidError
 from .forks import watch
 from .gather import Flight, Gather
-from .ids import Listed, list_ids, torch_of
+from .operands import Listed, list_ids, make_rows, store_memory, torch_of
 from .owned import Folder, Owned, Running, statuses
-from .rows import make_rows, store_memory
 from .sizes import Size, choice, size_bytes, size_share, whole_number
 from .stats import Stats, read_stats
 from .streams import Stream, stream_of

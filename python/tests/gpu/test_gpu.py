@@ -12,7 +12,7 @@ import numpy as np
 import rung
 from rung import _library
 from rung.arrays import Foreign
-from rung.rows import store_memory
+from rung.operands import store_memory
 
 path = sys.argv[1]
 expected = np.load(sys.argv[2])

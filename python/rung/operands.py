@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a gather is given. Lists of ids: torch, numpy, lists and whatever speaks DLPack, as the
+library takes them. Where their rows go: new tensors and arrays, memory of the store's own, or what
+the caller gave."""
+
+from __future__ import annotations
+
+import sys
+from ctypes import byref
+from typing import TYPE_CHECKING, Any, Optional
+
+import numpy as np
+
+from ._library import Ids, check, lib
+from .arrays import CPU, CUDA, HOST_READABLE, Array, Foreign, device_name
+from .dtypes import ID_DLPACK, ID_NUMPY, ID_TORCH, numpy_dtype
+from .errors import InvalidError
+from .owned import Owned, Running
+
+if TYPE_CHECKING:
+    from .store import Store
+    from .streams import Stream
+
+_ID_CURE = "ids are int32, uint32, int64 or uint64, in one dimension"
+
+
+class Listed:
+    """A list of ids as the library takes it, and what keeps its memory.
+
+    Attributes: `kind` is what the rows come back as. `kept`: a GPU may still read the ids when
+    this is gone, since torch keeps them for its streams, or since they are read at submission.
+    """
+
+    __slots__ = ("ids", "keeps", "kind", "device", "kept")
+
+    def __init__(self, ids: Ids, keeps: Any, kind: str, device: tuple[int, int] = (CPU, 0),
+                 kept: bool = False):
+        self.ids, self.keeps, self.kind, self.device = ids, keeps, kind, device
+        self.kept = kept
+
+
+def torch_of(value: Any):
+    """torch when `value` is one of its tensors: then it was imported, else it is left alone."""
+    torch = sys.modules.get("torch")
+    return torch if torch is not None and isinstance(value, torch.Tensor) else None
+
+
+def _torch_device(tensor) -> tuple[int, int]:
+    return (CUDA, tensor.device.index or 0) if tensor.device.type == "cuda" else (CPU, 0)
+
+
+def list_ids(ids: Any, space: int, stream: Optional[int] = None) -> Listed:
+    """A list of ids as the library takes it.
+
+    Args:
+        stream: handle of a CUDA stream, on which the library will read ids that a GPU has
+    """
+    torch = torch_of(ids)
+    if torch is not None:
+        if ids.dtype == torch.bool and ids.dim() == 1:
+            raise InvalidError("ids are a mask: give mask.nonzero().flatten()")
+        code = ID_TORCH.get(str(ids.dtype))
+        if (code is None or ids.dim() != 1 or ids.device.type not in ("cpu", "cuda")
+                or ids.layout != torch.strided):
+            raise InvalidError(f"ids {list(ids.shape)} {ids.dtype} on {ids.device}: {_ID_CURE}, "
+                               "on the CPU or a CUDA device")
+        given, ids = ids, ids.contiguous()
+        listed = Ids(ids.data_ptr(), ids.shape[0], code, space)
+        # record_stream() is for memory of a GPU: a GPU reads pinned ids, and torch would not wait
+        kept = stream is not None and not (ids.device.type == "cpu" and ids.is_pinned())
+        return Listed(listed, (given, ids), "torch", _torch_device(ids), kept)
+    if not isinstance(ids, (np.ndarray, list, tuple, range)) and hasattr(ids, "__dlpack__"):
+        foreign = Foreign(ids, stream)
+        code = ID_DLPACK.get(foreign.dtype.dlpack) if foreign.dtype else None
+        if code is None or len(foreign.shape) != 1 or not foreign.contiguous:
+            raise InvalidError(f"ids {list(foreign.shape)}: {_ID_CURE}, without gaps")
+        if foreign.device[0] not in (*HOST_READABLE, CUDA):
+            raise InvalidError(f"ids are on {device_name(foreign.device)}: "
+                               "give host or CUDA memory")
+        return Listed(Ids(foreign.data, foreign.shape[0], code, space), foreign, "rung",
+                      foreign.device)
+    try:
+        array = np.asarray(ids)
+    except ValueError as error:   # lists of lists
+        raise InvalidError(f"ids: {error}; {_ID_CURE}") from None
+    if array.size == 0 and array.ndim == 1 and not isinstance(ids, np.ndarray):
+        array = array.astype(np.int64)
+    code = ID_NUMPY.get(array.dtype)
+    if code is None or array.ndim != 1:
+        raise InvalidError(f"ids {list(array.shape)} {array.dtype}: {_ID_CURE}")
+    array = np.ascontiguousarray(array)
+    return Listed(Ids(array.ctypes.data, array.shape[0], code, space), array, "numpy")
+
+
+def store_memory(store: Store, size: int) -> Running:
+    """Memory of the store's device, which keeps the store until nothing refers to it."""
+    found: list[Running] = []
+
+    def alloc(memory: Owned) -> int:
+        found.append(Running(lib.rung_store_free, memory.pointer, of=(memory,)))
+        return lib.rung_store_alloc(memory, max(size, 1), byref(found[0].pointer))
+
+    check(store._call(alloc))
+    return found[0]
+
+
+def _told(out: Any) -> str:
+    """What somebody gave, in a few words."""
+    if not hasattr(out, "shape"):
+        return f"of type {type(out).__name__}"
+    return f"{list(out.shape)} {getattr(out, 'dtype', '')}".strip()
+
+
+def _place(out: Any) -> str:
+    return f" on {out.device}" if hasattr(out, "device") else ""
+
+
+def make_rows(store: Store, listed: Listed, out: Any,
+              on: Optional[Stream] = None) -> tuple[Any, int]:
+    """Rows to be, and their address; `out` when it is as it has to be.
+
+    Args:
+        on: the stream of a gather on a GPU
+    """
+    shape = (listed.ids.count, *store.shape[1:])
+    if store.gpu < 0 and listed.device[0] == CUDA:
+        why = f" ({store.why_cpu})" if store.why_cpu else ""
+        raise InvalidError(f"ids are on cuda:{listed.device[1]}, the store gathers on the "
+                           f"CPU{why}: give them on the CPU, as ids.cpu(), or open it with gpu=...")
+    place = listed.device if on is None else (CUDA, store.gpu)
+    if listed.device[0] == CUDA and listed.device != place:   # no later CUDA call would work
+        raise InvalidError(f"ids are on {device_name(listed.device)}, the store gathers on "
+                           f"{store.device}: move them there, or attach a store to their GPU")
+    if listed.kind == "torch":
+        torch = sys.modules["torch"]
+        device = torch.device("cuda", store.gpu) if on is not None else listed.keeps[0].device
+        if out is None:
+            out = torch.empty(shape, dtype=getattr(torch, store.dtype.torch), device=device)
+        elif (not isinstance(out, torch.Tensor) or tuple(out.shape) != shape
+              or str(out.dtype) != "torch." + store.dtype.torch or out.device != device
+              or not out.is_contiguous()):
+            raise InvalidError(f"out {_told(out)}{_place(out)}: wanted a contiguous tensor "
+                               f"{list(shape)} torch.{store.dtype.torch} on {device}")
+        return out, out.data_ptr()
+    if listed.kind == "numpy" and on is None:
+        dtype = numpy_dtype(store.dtype)
+        if out is None:
+            out = np.empty(shape, dtype)
+        elif (not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype
+              or not out.flags.c_contiguous or not out.flags.writeable):
+            raise InvalidError(f"out {_told(out)}: wanted a numpy array {list(shape)} {dtype}, "
+                               "in C order and writeable")
+        return out, out.ctypes.data
+    if out is None:
+        memory = store_memory(store, listed.ids.count * store.row_bytes)
+        data = memory.pointer.value or 0
+        device = (CPU, 0) if store.gpu < 0 else (CUDA, store.gpu)
+        return Array(data, shape, store.dtype, memory, device), data
+    wanted = (f"wanted {list(shape)} {store.dtype.name} on {device_name(place)}, "
+              "contiguous and writeable")
+    if not hasattr(out, "__dlpack__"):
+        raise InvalidError(f"out {_told(out)}: {wanted}")
+    foreign = Foreign(out, None if on is None else on.handle)
+    if (foreign.shape != shape or foreign.dtype != store.dtype or foreign.device != place
+            or not foreign.contiguous or foreign.read_only):
+        raise InvalidError(f"out {_told(out)} on {device_name(foreign.device)}: {wanted}")
+    listed.keeps = (listed.keeps, foreign)
+    return out, foreign.data

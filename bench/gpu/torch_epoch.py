@@ -8,7 +8,7 @@ GraphSAGE, interference, and two processes on one store.
 
 Each part is a process with its own time limit, on a data set that `rung stage` makes in a temporary
 folder: rows that follow from their vertex, so that the GPU can compute what it must be given. What
-cannot run is reported as skipped, with the reason. torch_parts.py lists the parts.
+cannot run is reported as skipped, with the reason. parts/torch_parts.py lists the parts.
 
 Exit: 0 done, 1 a part failed or did not end in time, 2 usage, 77 no part could run.
 """
@@ -266,7 +266,7 @@ def write(record, out):
 
 def main(words):
     args = make_parser().parse_args(words)
-    sys.path.insert(0, HERE)
+    sys.path.insert(0, os.path.join(HERE, "parts"))
     if args.run:
         from torch_parts import run_part   # pylint: disable=import-outside-toplevel
 

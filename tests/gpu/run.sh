@@ -83,7 +83,8 @@ programs=(rung bench/rung_gpu_bench tests/stress_test_gather_race
 	tests/test_store tests/test_store_faults tests/test_store_cache tests/test_store_timeouts
 	tests/test_gpu_sampler tests/test_loader tests/test_share_gpu)
 scripts=(tests/gpu/run.sh tests/gpu/report.py
-	bench/gpu/{index_select,torch_epoch,torch_order,torch_parts,torch_run,torch_train}.py)
+	bench/gpu/{index_select,torch_epoch}.py
+	bench/gpu/parts/torch_{order,parts,run,train}.py)
 
 # ---- building, packing ----
 

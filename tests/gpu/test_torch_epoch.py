@@ -23,7 +23,8 @@ SMALL = ["--features-bytes", "256KiB", "--row-bytes", "256", "--batch-size", "16
          "--batch-rows", "100"]
 MARK = "987653"   # seconds that a hanging part sleeps, to find it by
 
-sys.path.insert(0, os.path.join(SOURCE, "bench/gpu"))
+PARTS_FOLDER = os.path.join(SOURCE, "bench/gpu/parts")
+sys.path[:0] = [os.path.dirname(SCRIPT), PARTS_FOLDER]
 
 
 def environment(library=LIBRARY, **more):
@@ -128,7 +129,7 @@ with rung.Dataset(sys.argv[1]) as dataset:
     assert len(dataset.split("train")) == 51 and dataset.batch_size == 16
 """
         subprocess.run([sys.executable, "-B", "-c", code, os.path.join(self.folder, "data"),
-                        os.path.dirname(SCRIPT)], env=environment(), check=True)
+                        PARTS_FOLDER], env=environment(), check=True)
         self.assertEqual(options.row_bytes, 256)
 
     def test_a_record_of_the_cpu(self):

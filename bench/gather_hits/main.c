@@ -22,7 +22,7 @@
 #include <immintrin.h>
 #endif
 
-#include "common.h"
+#include "../common.h"
 
 #define THREADS_MAX 64u
 #define LINE 64u

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common.h"
+#include "../common.h"
 
 #define CHECKED_BATCHES 3u
 

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common.h"
+#include "../common.h"
 
 #define COPIES 8
 #define THREADS_MAX 256

@@ -23,7 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common.h"
+#include "../common.h"
 
 #define DAMPING 0.85
 #define READ_BYTES (UINT64_C(8) << 20)

@@ -3,7 +3,7 @@
 #ifndef RUNG_IO_ENGINE_H
 #define RUNG_IO_ENGINE_H
 
-#include "tier/tier.h"
+#include "tier/reader.h"
 
 struct rung__engine;
 
@@ -53,7 +53,7 @@ extern const struct rung__engine_ops rung__engine_nvme, rung__engine_io_uring_po
 #endif
 extern const struct rung__engine_ops rung__engine_pread;
 
-/** The tier of feature files: an engine for each of them. nvme_tier.c */
+/** The tier of feature files: an engine for each of them. file_reader.c */
 extern const struct rung__tier_ops rung__nvme_tier;
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef RUNG_IO_GAP_H
 #define RUNG_IO_GAP_H
 
-#include "engine/ladder.h"
+#include "engine/file_reader.h"
 
 #define RUNG__GAP_DEFAULT 16384u
 

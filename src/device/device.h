@@ -19,7 +19,7 @@
 #include "rung/device.h"
 #include "rung/sampler.h"
 #include "device/meter.h"
-#include "tier/tier.h"
+#include "tier/reader.h"
 
 #define RUNG__DEVICE_ABI 1
 #define RUNG__SCATTERS_MAX 4u      /* of one request on their way at a time */

@@ -6,7 +6,7 @@
 #ifndef RUNG_LOAD_H
 #define RUNG_LOAD_H
 
-#include "tier/tier.h"
+#include "tier/reader.h"
 
 #define RUNG__LOAD_BYTES (4u << 20)   /* one read: large enough for any disk's full rate */
 

@@ -3,7 +3,7 @@
 #ifndef RUNG_TIER_LIST_H
 #define RUNG_TIER_LIST_H
 
-#include "tier/tier.h"
+#include "tier/reader.h"
 
 #define RUNG__TIER_LIST(X)        \
 	X(RUNG__TIER_GPU, "gpu")   \

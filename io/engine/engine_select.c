@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/ladder.h"
+#include "engine/file_reader.h"
 
 #define PROBE_WAIT_NS 30000000000ull   /* a sleeping disk may take seconds to answer */
 

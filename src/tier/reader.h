@@ -4,7 +4,7 @@
  *
  * An *addressable* tier gives the gather a view, and the gather copies from it. A *fetchable* tier takes reads into staging slots
  * and reports them done; only the refill thread drives it. The gather knows views, refill knows submit and reap; which tiers
- * there are stands in tier_list.h alone.
+ * there are stands in tier.h alone.
  */
 #ifndef RUNG_TIER_H
 #define RUNG_TIER_H

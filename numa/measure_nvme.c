@@ -18,7 +18,7 @@
 #include "file/block_device.h"
 #include "file/direct.h"
 #include "measure.h"
-#include "tier/tier_list.h"
+#include "tier/tier.h"
 
 #define DEPTH_MAX RUNG__MEASURE_DEPTH_MAX
 #define READ_BYTES_MAX (1u << 20)

@@ -14,7 +14,7 @@
 #include "file/file.h"
 #include "engine/engine.h"
 #include "engine/gap.h"
-#include "tier/tier_list.h"
+#include "tier/tier.h"
 
 #define WHY_BYTES 1024
 #define READ_BYTES_MAX 131072u   /* of a merged read: larger ones bring no more rows, and others wait behind them */

@@ -11,7 +11,7 @@ from .errors import InvalidError
 from .owned import Owned
 
 
-TIERS = ("gpu", "peer", "host", "nvme")   # src/tier/tier_list.h
+TIERS = ("gpu", "peer", "host", "nvme")   # src/tier/tier.h
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@
 #include "rung/plan.h"
 #include "device/device.h"
 #include "place/place.h"
-#include "tier/tier_list.h"
+#include "tier/tier.h"
 
 #define RUNG__SLOT_COUNT_MAX 8192u
 #define RUNG__QUEUE_DEPTH_MAX (RUNG__SLOT_COUNT_MAX / 2)   /* two slots a read in flight */

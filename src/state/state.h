@@ -26,7 +26,7 @@
 #include "gather/gather.h"
 #include "place/place.h"
 #include "state/segment.h"
-#include "tier/tier_list.h"
+#include "tier/tier.h"
 
 enum rung__request_state {
 	RUNG__REQUEST_FREE,

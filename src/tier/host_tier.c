@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The host tier: the hottest rows in memory, one after the other as in the file. */
 #include "tier/load.h"
-#include "tier/tier_list.h"
+#include "tier/tier.h"
 
 struct rung__tier {
 	struct rung__view view;

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 
 #include "engine/engine.h"
-#include "tier/tier_list.h"
+#include "tier/tier.h"
 
 enum support_fault_kind {
 	SUPPORT_FAULT_NONE,

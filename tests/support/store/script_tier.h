@@ -13,7 +13,7 @@
 
 #include <stdatomic.h>
 
-#include "tier/tier_list.h"
+#include "tier/tier.h"
 
 /** A read that is sent. */
 struct script_read {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random reads of drives, by the tier that the store reads cold rows with: the same engines, registered memory, and groups in which reads
- * are sent and reaped. One thread, on the cores of each node in turn, with its buffers there. The queue is kept full.
+ * Random reads of drives, by the reader that the store reads cold rows with: the same engines,
+ * registered memory, and groups in which reads are sent and reaped. One thread, on the cores of
+ * each node in turn, with its buffers there. The queue is kept full.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +19,7 @@
 #include "file/block_device.h"
 #include "file/direct.h"
 #include "measure.h"
-#include "tier/tier.h"
+#include "tier/reader.h"
 
 #define DEPTH_MAX RUNG__MEASURE_DEPTH_MAX
 #define READ_BYTES_MAX (1u << 20)
@@ -51,7 +52,7 @@ struct nvme_reader {
 	uint32_t read_bytes, depth;
 	double seconds;
 	/* by the thread that reads */
-	struct rung__tier *tier;
+	struct rung__reader *reader;
 	bool started;
 	uint64_t drawn, ended;
 	double took;
@@ -73,7 +74,7 @@ static void reader_open(void *ctx, uint32_t rank, uint32_t count, uint64_t passe
 {
 	struct nvme_reader *reader = ctx;
 	struct rung__features features = { .layout = { .file_count = 1, .file_bytes = { reader->target->bytes } } };
-	struct rung__tier_args args = {
+	struct rung__reader_args args = {
 		.features = &features, .pool = reader->pool, .pool_bytes = reader->pool_bytes, .probe_bytes = reader->pool_bytes,
 		.token_count = DEPTH_MAX, .queue_depth = DEPTH_MAX, .gap_bytes = RUNG_GAP_NONE,
 	};
@@ -83,9 +84,9 @@ static void reader_open(void *ctx, uint32_t rank, uint32_t count, uint64_t passe
 	(void)passes;
 	features.files[0].path = (char *)(uintptr_t)reader->target->file;   /* only looked at */
 	features.files[0].fd = reader->target->fd;
-	keep_error(reader, rung__registry_files()->open(&args, &reader->tier));
+	keep_error(reader, rung__registry_reader()->open(&args, &reader->reader));
 	if (reader->rc == 0)
-		keep_error(reader, rung__registry_files()->start(reader->tier));
+		keep_error(reader, rung__registry_reader()->start(reader->reader));
 	reader->started = reader->rc == 0;
 }
 
@@ -97,9 +98,9 @@ static void reader_close(void *ctx, uint32_t rank, uint32_t count, uint64_t pass
 	(void)count;
 	(void)passes;
 	if (reader->started)
-		rung__registry_files()->stop(reader->tier);
-	if (reader->tier)
-		rung__registry_files()->close(reader->tier);
+		rung__registry_reader()->stop(reader->reader);
+	if (reader->reader)
+		rung__registry_reader()->close(reader->reader);
 }
 
 static int send(struct nvme_reader *reader, uint32_t token)
@@ -112,7 +113,7 @@ static int send(struct nvme_reader *reader, uint32_t token)
 		.token = token,
 	};
 
-	return rung__registry_files()->submit(reader->tier, &fetch);
+	return rung__registry_reader()->submit(reader->reader, &fetch);
 }
 
 static int failed(const struct nvme_reader *reader, int err)
@@ -136,7 +137,8 @@ static int read_for(struct nvme_reader *reader)
 		in_flight += err == 0;
 	}
 	while (in_flight > 0) {
-		const int count = rung__registry_files()->reap(reader->tier, RUNG__MIN(group, in_flight), WAIT_NS, fetched, DEPTH_MAX);
+		const int count = rung__registry_reader()->reap(
+			reader->reader, RUNG__MIN(group, in_flight), WAIT_NS, fetched, DEPTH_MAX);
 		const uint64_t now_ns = rung__now_ns();
 
 		if (count <= 0)   /* what is in flight is lost with the engine, which waits for it when it is closed */
@@ -256,7 +258,7 @@ static int measure_values(struct nvme_reader *reader, struct rung__team *team, c
 	struct rung__geometry geometry;
 	int rc = 0;
 
-	rung__registry_files()->geometry(reader->tier, &geometry);
+	rung__registry_reader()->geometry(reader->reader, &geometry);
 	for (size_t i = 0; (reader->read_bytes = size_at(reader->m, i, geometry.align)) != 0 && rc == 0; i++) {
 		if (comes_earlier(reader->m, i, geometry.align))
 			continue;
@@ -268,12 +270,12 @@ static int measure_values(struct nvme_reader *reader, struct rung__team *team, c
 	return rc;
 }
 
-/* With the tier open. Through the page cache nothing is learned of the drive. */
+/* With the reader open. Through the page cache nothing is learned of the drive. */
 static int measure_open(struct nvme_reader *reader, struct rung__team *team, struct rung_numa_result *like, uint32_t group)
 {
 	struct rung__engine_state state;
 
-	rung__registry_files()->engine(reader->tier, &state);
+	rung__registry_reader()->engine(reader->reader, &state);
 	like->engine = rung__measure_text(reader->m, "%s", state.name);
 	if (!state.direct)
 		return rung__measure_absent(reader->m, like, group, rung__measure_text(reader->m, "%s: %s", reader->target->file, state.why));

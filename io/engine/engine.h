@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Engines: ways of having many reads of one file in flight. The NVMe tier takes the best that works (ladder.h). */
+/**
+ * Engines: ways of having many reads of one file in flight. The reader of files takes the best that
+ * works.
+ */
 #ifndef RUNG_IO_ENGINE_H
 #define RUNG_IO_ENGINE_H
 
@@ -37,7 +40,8 @@ struct rung__engine_ops {
 	 */
 	int (*open)(const struct rung__engine_args *args, struct rung__engine **engine_out, struct rung__engine_report *report);
 	void (*close)(struct rung__engine *engine);
-	int (*submit)(struct rung__engine *engine, const struct rung__fetch *fetch);   /* as in rung__tier_ops */
+	/* as in rung__reader_ops */
+	int (*submit)(struct rung__engine *engine, const struct rung__fetch *fetch);
 	int (*reap)(struct rung__engine *engine, uint32_t want, uint64_t timeout_ns, struct rung__fetched *fetched, uint32_t max);
 };
 
@@ -53,7 +57,7 @@ extern const struct rung__engine_ops rung__engine_nvme, rung__engine_io_uring_po
 #endif
 extern const struct rung__engine_ops rung__engine_pread;
 
-/** The tier of feature files: an engine for each of them. file_reader.c */
-extern const struct rung__tier_ops rung__nvme_tier;
+/** The reader of features files, with an engine for each of them. file_reader.c */
+extern const struct rung__reader_ops rung__file_reader;
 
 #endif

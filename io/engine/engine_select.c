@@ -22,24 +22,27 @@ static const struct rung__engine_ops *const engines[] = {
 
 /* ---- probe ---- */
 
-static int read_through(const struct rung__ladder *ladder, const struct rung__fetch *fetch, int32_t *result_out)
+static int read_through(const struct rung__reader *reader, const struct rung__fetch *fetch,
+			int32_t *result_out)
 {
 	struct rung__fetched fetched = { 0, 0 };
-	int rc = ladder->ops->submit(ladder->engine, fetch);
+	int rc = reader->ops->submit(reader->engine, fetch);
 
 	if (rc < 0)
 		return rc;
-	rc = ladder->ops->reap(ladder->engine, 1, PROBE_WAIT_NS, &fetched, 1);
+	rc = reader->ops->reap(reader->engine, 1, PROBE_WAIT_NS, &fetched, 1);
 	*result_out = fetched.result;
 	return rc < 0 ? rc : rc == 0 ? -ETIMEDOUT : 0;
 }
 
-static int probe_at(const struct rung__ladder *ladder, const struct rung__tier_args *args, const struct rung__ladder_file *file,
+static int probe_at(const struct rung__reader *reader,
                     uint64_t offset, struct rung__engine_report *report)
 {
 	_Alignas(RUNG__PAGE_BYTES) unsigned char expected[RUNG__PAGE_BYTES];
-	struct rung__fetch fetch = { .offset = offset, .to = args->probe_at, .bytes = RUNG__MAX(file->align, 512u) };
-	ssize_t got = pread(file->fd, expected, fetch.bytes, (off_t)offset);
+	struct rung__fetch fetch = { .offset = offset,
+				     .to = reader->args.probe_at,
+				     .bytes = RUNG__MAX(reader->geometry.align, 512u) };
+	ssize_t got = pread(reader->fd, expected, fetch.bytes, (off_t)offset);
 	int32_t result = 0;
 	int rc;
 
@@ -47,78 +50,85 @@ static int probe_at(const struct rung__ladder *ladder, const struct rung__tier_a
 		return 0;   /* a bad block is no engine's fault, and no reason not to serve the others */
 	if (got < 0)
 		return rung__engine_refuse(report, -errno, "its first bytes cannot be read");
-	rc = read_through(ladder, &fetch, &result);
+	rc = read_through(reader, &fetch, &result);
 	if (rc == 0 && result < 0)
 		rc = result;
-	if (rc == -EOPNOTSUPP && ladder->ops->unsupported)
-		return rung__engine_refuse(report, rc, "%s", ladder->ops->unsupported);
+	if (rc == -EOPNOTSUPP && reader->ops->unsupported)
+		return rung__engine_refuse(report, rc, "%s", reader->ops->unsupported);
 	if (rc < 0)
 		return rung__engine_refuse(report, rc, "its first read failed");
-	if (result != got || memcmp(args->pool + args->probe_at, expected, (size_t)got) != 0)
+	if (result != got ||
+	    memcmp(reader->args.pool + reader->args.probe_at, expected, (size_t)got) != 0)
 		return rung__engine_refuse(report, -EIO, "its first read brought something else than the file's bytes");
 	return 0;
 }
 
-static int probe(const struct rung__ladder *ladder, const struct rung__tier_args *args, const struct rung__ladder_file *file,
+static int probe(const struct rung__reader *reader,
                  struct rung__engine_report *report)
 {
-	const uint64_t offsets[] = { 0, rung__align_down(file->bytes / 2, RUNG__PAGE_BYTES),
-	                             rung__align_down(file->bytes - (file->bytes > 0), RUNG__PAGE_BYTES) };
+	const uint64_t offsets[] = {
+		0, rung__align_down(reader->geometry.file_bytes / 2, RUNG__PAGE_BYTES),
+		rung__align_down(reader->geometry.file_bytes - (reader->geometry.file_bytes > 0),
+				 RUNG__PAGE_BYTES)
+	};
 	int rc = 0;
 
-	for (unsigned i = 0; i < (ladder->ops->maps ? RUNG__ARRAY_LEN(offsets) : 1) && rc == 0; i++)
-		rc = probe_at(ladder, args, file, offsets[i], report);
+	for (unsigned i = 0; i < (reader->ops->maps ? RUNG__ARRAY_LEN(offsets) : 1) && rc == 0; i++)
+		rc = probe_at(reader, offsets[i], report);
 	return rc;
 }
 
 /* ---- steps ---- */
 
-static int try(struct rung__ladder *ladder, const struct rung__engine_ops *ops, const struct rung__tier_args *args,
-               const struct rung__ladder_file *file, struct rung__engine_report *report)
+static int try(struct rung__reader *reader, const struct rung__engine_ops *ops,
+               struct rung__engine_report *report)
 {
-	struct rung__engine_args engine_args = { file->fd, args->pool, args->pool_bytes, args->queue_depth };
+	struct rung__engine_args engine_args = { reader->fd, reader->args.pool,
+						 reader->args.pool_bytes,
+						 reader->args.queue_depth };
 	int rc;
 
-	if (ops->direct && !file->direct)
+	if (ops->direct && !reader->direct)
 		return rung__engine_refuse(report, -ENOTSUP, "it reads past the page cache, and reads go through it");
-	rc = ops->open(&engine_args, &ladder->engine, report);
+	rc = ops->open(&engine_args, &reader->engine, report);
 	if (rc < 0)
 		return rc;
-	ladder->ops = ops;
-	rc = probe(ladder, args, file, report);
+	reader->ops = ops;
+	rc = probe(reader, report);
 	if (rc < 0)
-		rung__ladder_stop(ladder);
+		rung__engine_end(reader);
 	return rc;
 }
 
-static void add_step(struct rung__ladder *ladder, const char *name, const char *why)
+static void add_step(struct rung__reader *reader, const char *name, const char *why)
 {
-	ladder->steps[ladder->step_count++] = (struct rung_engine_step){ name, why };
+	reader->steps[reader->step_count++] = (struct rung_engine_step){ name, why };
 }
 
 /* A step that was to be tried and does not work: with its reason, and what the kernel said. */
-static void add_failed(struct rung__ladder *ladder, const char *name, int rc, const char *reason)
+static void add_failed(struct rung__reader *reader, const char *name, int rc, const char *reason)
 {
-	char *why = ladder->whys[ladder->step_count], *err = strerror(-rc);
+	char *why = reader->whys[reader->step_count], *err = strerror(-rc);
 
 	snprintf(why, RUNG__WHY_BYTES, "%.*s (%s)", (int)(RUNG__WHY_BYTES - strlen(err) - 4), reason, err);
-	rung__why_add(ladder->why, sizeof(ladder->why), why);
-	add_step(ladder, name, why);
+	rung__why_add(reader->engine_why, sizeof(reader->engine_why), why);
+	add_step(reader, name, why);
 }
 
 /* What is in use, and what it has to do without. */
-static void add_used(struct rung__ladder *ladder, enum rung_engine asked, const struct rung__engine_report *report)
+static void add_used(struct rung__reader *reader, enum rung_engine asked,
+		     const struct rung__engine_report *report)
 {
 	if (asked == RUNG_ENGINE_PREAD)
-		rung__why_add(ladder->why, sizeof(ladder->why), "pread asked for");
-	add_step(ladder, ladder->ops->name, "");
-	ladder->report = *report;
+		rung__why_add(reader->engine_why, sizeof(reader->engine_why), "pread asked for");
+	add_step(reader, reader->ops->name, "");
+	reader->report = *report;
 	for (uint32_t i = 0; i < report->part_count; i++) {
 		char why[RUNG__WHY_BYTES];
 
 		if (report->parts[i].why[0]) {
 			snprintf(why, sizeof(why), "no %s: %s", report->parts[i].name, report->parts[i].why);
-			rung__why_add(ladder->why, sizeof(ladder->why), why);
+			rung__why_add(reader->engine_why, sizeof(reader->engine_why), why);
 		}
 	}
 }
@@ -129,48 +139,57 @@ static bool is_wanted(const struct rung__engine_ops *ops, enum rung_engine asked
 	return asked == RUNG_ENGINE_AUTO ? !ops->unasked : ops->id == asked;
 }
 
-static int give_up(const struct rung__ladder *ladder, enum rung_engine asked, const struct rung__ladder_file *file, int rc)
+static int give_up(const struct rung__reader *reader, int rc)
 {
+	const enum rung_engine asked = reader->args.engine;
+
 	if (rc == 0)   /* nothing was tried */
-		return rung__fail(RUNG_E_NOSUP, "%s: the engine asked for needs io_uring, which is not built in: " RUNG_WHY_IO_URING
-		                  ": use engine auto or pread", file->path);
+		return rung__fail(RUNG_E_NOSUP, "%s: the engine asked for needs io_uring, which is "
+		                  "not built in: " RUNG_WHY_IO_URING ": use engine auto or pread",
+		                  reader->path);
 	if (asked == RUNG_ENGINE_AUTO || asked == RUNG_ENGINE_PREAD)
-		return rung__fail(RUNG_E_IO, "%s: no way of reading works: %s", file->path, ladder->why);
-	return rung__fail(RUNG_E_NOSUP, "%s: engine %s: %s: use engine auto or pread", file->path,
-	                  ladder->steps[ladder->step_count - 1].name, ladder->why);
+		return rung__fail(RUNG_E_IO, "%s: no way of reading works: %s", reader->path,
+		                  reader->engine_why);
+	return rung__fail(RUNG_E_NOSUP, "%s: engine %s: %s: use engine auto or pread",
+	                  reader->path, reader->steps[reader->step_count - 1].name,
+	                  reader->engine_why);
 }
 
-int rung__ladder_start(struct rung__ladder *ladder, const struct rung__tier_args *args, const struct rung__ladder_file *file)
+int rung__engine_select(struct rung__reader *reader)
 {
+	const enum rung_engine asked = reader->args.engine;
 	int rc = 0;
 
-	if (!RUNG_HAVE_IO_URING && args->engine == RUNG_ENGINE_AUTO) {
-		rung__why_add(ladder->why, sizeof(ladder->why), "io_uring is not built in: " RUNG_WHY_IO_URING);
-		add_step(ladder, "io_uring", ladder->why);
+	if (!RUNG_HAVE_IO_URING && asked == RUNG_ENGINE_AUTO) {
+		rung__why_add(reader->engine_why, sizeof(reader->engine_why),
+		              "io_uring is not built in: " RUNG_WHY_IO_URING);
+		add_step(reader, "io_uring", reader->engine_why);
 	}
 	for (unsigned i = 0; i < RUNG__ARRAY_LEN(engines); i++) {
 		const struct rung__engine_ops *ops = engines[i];
 		struct rung__engine_report report = { .part_count = 0 };
 
-		if (!is_wanted(ops, args->engine)) {
-			add_step(ladder, ops->name, ops->unasked ? ops->unasked : "another was asked for");
+		if (!is_wanted(ops, asked)) {
+			add_step(reader, ops->name,
+			         ops->unasked ? ops->unasked : "another was asked for");
 			continue;
 		}
-		rc = try(ladder, ops, args, file, &report);
+		rc = try(reader, ops, &report);
 		if (rc == 0) {
-			add_used(ladder, args->engine, &report);
+			add_used(reader, asked, &report);
 			return 0;
 		}
-		add_failed(ladder, ops->name, rc, report.why);
-		if (args->engine != RUNG_ENGINE_AUTO || rc == -ETIMEDOUT)   /* a read that is late may still write to the pool */
+		add_failed(reader, ops->name, rc, report.why);
+		/* a read that is late may still write to the pool */
+		if (asked != RUNG_ENGINE_AUTO || rc == -ETIMEDOUT)
 			break;
 	}
-	return give_up(ladder, args->engine, file, rc);
+	return give_up(reader, rc);
 }
 
-void rung__ladder_stop(struct rung__ladder *ladder)
+void rung__engine_end(struct rung__reader *reader)
 {
-	if (ladder->engine)
-		ladder->ops->close(ladder->engine);
-	ladder->engine = NULL;
+	if (reader->engine)
+		reader->ops->close(reader->engine);
+	reader->engine = NULL;
 }

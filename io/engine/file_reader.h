@@ -1,39 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The ladder of engines: from the best down to one that works. */
-#ifndef RUNG_IO_LADDER_H
-#define RUNG_IO_LADDER_H
+/**
+ * The reader of features files, and how it comes by its engine. Private to io/engine and its tests.
+ *
+ * file_reader.c opens the file and is the table of functions, engine_select.c tries engines from
+ * the best down to one that works, gap.c measures what a read may skip.
+ */
+#ifndef RUNG_IO_FILE_READER_H
+#define RUNG_IO_FILE_READER_H
 
 #include "engine/engine.h"
 
-struct rung__ladder {
-	const struct rung__engine_ops *ops;                     /* of the one in use */
-	struct rung__engine *engine;                            /* NULL: none is open */
-	struct rung_engine_step steps[RUNG_ENGINE_STEPS_MAX];   /* best first, the one in use last */
-	uint32_t step_count;
-	struct rung__engine_report report;                      /* of the one in use */
-	char whys[RUNG_ENGINE_STEPS_MAX][RUNG__WHY_BYTES];      /* of the others */
-	char why[2 * RUNG__WHY_BYTES];                          /* not a better one, of those that were to be tried */
-};
-
-
-/** The file and the memory that the probe reads with. */
-struct rung__ladder_file {
+struct rung__reader {
+	struct rung__reader_args args;
+	struct rung__geometry geometry;
+	char *path;
 	int fd;
-	const char *path;          /* for messages */
-	uint64_t bytes;
-	uint32_t align;            /* of reads */
 	bool direct;
+	char why[1024];                                         /* not better: file and engine */
+
+	/* from start to stop */
+	const struct rung__engine_ops *ops;                     /* of the engine in use */
+	struct rung__engine *engine;                            /* NULL: none is open */
+	struct rung_engine_step steps[RUNG_ENGINE_STEPS_MAX];   /* best first, it last */
+	uint32_t step_count;
+	struct rung__engine_report report;                      /* its own */
+	char whys[RUNG_ENGINE_STEPS_MAX][RUNG__WHY_BYTES];      /* of the others */
+	char engine_why[2 * RUNG__WHY_BYTES];   /* not a better one, of those to be tried */
 };
 
 /**
- * Open the engine that args->engine asks for, or with AUTO the best one that works: a step counts only when real reads through it
- * have brought what pread() brings. Called by the thread that will use it.
+ * Open the engine that reader->args.engine asks for, or with AUTO the best one that works: an
+ * engine counts only when real reads through it have brought what pread() brings. Called by the
+ * thread that will use it.
  *
- * @param ladder  all zero; its texts live as long as it does
- * @return 0; RUNG_E_NOSUP (the engine asked for does not work here: the reason), RUNG_E_IO (the file's first bytes cannot be read)
+ * @param reader  with its file open; its texts live as long as it does
+ * @return 0; RUNG_E_NOSUP (the engine asked for does not work here: the reason), RUNG_E_IO (the
+ * file's first bytes cannot be read)
  */
-int rung__ladder_start(struct rung__ladder *ladder, const struct rung__tier_args *args, const struct rung__ladder_file *file);
+int rung__engine_select(struct rung__reader *reader);
 
-void rung__ladder_stop(struct rung__ladder *ladder);
+void rung__engine_end(struct rung__reader *reader);
 
 #endif

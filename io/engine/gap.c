@@ -31,7 +31,7 @@ static unsigned kept_count;
 static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct burst {
-	const struct rung__ladder *ladder;
+	const struct rung__reader *reader;
 	uint64_t places;           /* in the file, of `bytes` each */
 	uint64_t at;               /* in the pool */
 	uint64_t drawn;
@@ -49,13 +49,14 @@ static int send(struct burst *burst, uint32_t token)
 		.token = token,
 	};
 
-	return burst->ladder->ops->submit(burst->ladder->engine, &fetch);
+	return burst->reader->ops->submit(burst->reader->engine, &fetch);
 }
 
 /* @return the number of reads that have ended, their tokens in fetched, or -errno */
 static int reap(struct burst *burst, uint32_t want, struct rung__fetched *fetched)
 {
-	int count = burst->ladder->ops->reap(burst->ladder->engine, want, WAIT_NS, fetched, burst->depth);
+	int count = burst->reader->ops->reap(burst->reader->engine, want, WAIT_NS, fetched,
+					     burst->depth);
 
 	for (int i = 0; i < count; i++)
 		burst->failed |= fetched[i].result != (int32_t)burst->bytes;
@@ -98,15 +99,17 @@ static int measure(struct burst *burst, double *rate_out)
 	return rc;
 }
 
-static int rate(const struct rung__ladder *ladder, const struct rung__tier_args *args, const struct rung__ladder_file *file, uint32_t bytes,
+static int rate(const struct rung__reader *reader, uint32_t bytes,
                 double *rate_out)
 {
 	struct burst burst = {
-		.ladder = ladder,
-		.places = file->bytes / bytes,
-		.at = args->probe_at,
+		.reader = reader,
+		.places = reader->geometry.file_bytes / bytes,
+		.at = reader->args.probe_at,
 		.bytes = bytes,
-		.depth = (uint32_t)RUNG__MIN(RUNG__MIN(args->queue_depth, args->probe_bytes / bytes), TOKENS_MAX),
+		.depth = (uint32_t)RUNG__MIN(
+			RUNG__MIN(reader->args.queue_depth, reader->args.probe_bytes / bytes),
+			TOKENS_MAX),
 	};
 
 	*rate_out = 0;
@@ -120,37 +123,40 @@ uint32_t rung__gap_of(double bytes_per_s, double reads_per_s, uint32_t align)
 	return (uint32_t)rung__align_down((uint64_t)RUNG__MIN(gap, GAP_BYTES_MAX), align);
 }
 
-static int measure_both(const struct rung__ladder *ladder, const struct rung__tier_args *args, const struct rung__ladder_file *file,
+static int measure_both(const struct rung__reader *reader,
                         uint32_t read_bytes, uint32_t *gap_out)
 {
 	double reads_per_s = 0, large_per_s = 0;
-	int rc = rate(ladder, args, file, read_bytes, &large_per_s);   /* first: it touches the pool's memory */
+	int rc = rate(reader, read_bytes, &large_per_s);   /* first: it touches the pool's memory */
 
 	if (rc == 0)
-		rc = rate(ladder, args, file, file->align, &reads_per_s);
-	*gap_out = rung__gap_of(large_per_s * read_bytes, reads_per_s, file->align);
+		rc = rate(reader, reader->geometry.align, &reads_per_s);
+	*gap_out = rung__gap_of(large_per_s * read_bytes, reads_per_s, reader->geometry.align);
 	return rc;
 }
 
-int rung__gap_measure(const struct rung__ladder *ladder, const struct rung__tier_args *args, const struct rung__ladder_file *file,
+int rung__gap_measure(const struct rung__reader *reader,
                       uint32_t read_bytes, uint32_t *gap_out)
 {
 	struct stat st;
 	int rc = 0;
 
 	*gap_out = RUNG__GAP_DEFAULT;
-	if (!file->direct || file->bytes < FILE_BYTES_MIN || fstat(file->fd, &st) != 0)
+	if (!reader->direct || reader->geometry.file_bytes < FILE_BYTES_MIN ||
+	    fstat(reader->fd, &st) != 0)
 		return 0;
 	pthread_mutex_lock(&kept_lock);
 	for (unsigned i = 0; i < kept_count; i++) {
-		if (kept[i].device == st.st_dev && kept[i].ops == ladder->ops && kept[i].queue_depth == args->queue_depth) {
+		if (kept[i].device == st.st_dev && kept[i].ops == reader->ops &&
+		    kept[i].queue_depth == reader->args.queue_depth) {
 			*gap_out = kept[i].gap_bytes;
 			goto unlock;
 		}
 	}
-	rc = measure_both(ladder, args, file, read_bytes, gap_out);
+	rc = measure_both(reader, read_bytes, gap_out);
 	if (rc == 0 && kept_count < KEPT_MAX)
-		kept[kept_count++] = (struct kept){ st.st_dev, ladder->ops, args->queue_depth, *gap_out };
+		kept[kept_count++] =
+			(struct kept){ st.st_dev, reader->ops, reader->args.queue_depth, *gap_out };
 unlock:
 	pthread_mutex_unlock(&kept_lock);
 	return rc;

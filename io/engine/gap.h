@@ -16,8 +16,7 @@
  *                    tells nothing (the page cache, reads that fail)
  * @return 0, or -errno when the engine cannot go on
  */
-int rung__gap_measure(const struct rung__ladder *ladder, const struct rung__tier_args *args, const struct rung__ladder_file *file,
-                      uint32_t read_bytes, uint32_t *gap_out);
+int rung__gap_measure(const struct rung__reader *reader, uint32_t read_bytes, uint32_t *gap_out);
 
 /** The budget of a device with so many bytes and reads a second. */
 uint32_t rung__gap_of(double bytes_per_s, double reads_per_s, uint32_t align);

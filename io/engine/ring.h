@@ -23,7 +23,7 @@ struct rung__ring {
  * Make the ring in the thread that will use it, and register.
  *
  * @param fd           of the file to be read
- * @param flags        IORING_SETUP_* beside those of the ladder (IOPOLL, SQE128 …)
+ * @param flags        IORING_SETUP_* besides those that all rings have (IOPOLL, SQE128 …)
  * @param piece_shift  of registered buffers
  * @param report       gets the parts, or on failure the reason
  * @return 0 or -errno

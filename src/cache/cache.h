@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The cold-row cache: rows of the fetchable tier that are kept in *frames*, and the batches to come.
+ * The cold-row cache: rows of the tier "nvme" that are kept in *frames*, and the batches to come.
  *
  * What is kept. Each batch is made known before it is gathered: by rung_prefetch() long before (*announced*), else by its own submission,
  * which is early enough when several are in flight. Of a row's coming uses the nearest counts. While batches are announced a row is kept

@@ -16,8 +16,9 @@ static void learn_geometry(struct rung__refill *refill)
 	const struct rung__layout *layout = &refill->layout;
 	const struct rung__geometry *geometry = &refill->geometry;
 
-	refill->ops->geometry(refill->tier, &refill->geometry);   /* start may have gone from direct to buffered */
-	refill->ops->engine(refill->tier, &refill->engine);
+	/* start may have gone from direct to buffered */
+	refill->ops->geometry(refill->reader, &refill->geometry);
+	refill->ops->engine(refill->reader, &refill->engine);
 	refill->read_bytes_max = RUNG__MIN(refill->slot_bytes, RUNG__MAX(geometry->read_bytes_max, geometry->align));
 	refill->gap_bytes = geometry->gap_bytes;
 	refill->frames_exact = layout->row_stride % geometry->align == 0 && layout->data_offset % geometry->align == 0 &&
@@ -40,8 +41,8 @@ static int begin(struct rung__refill *refill)
 	int rc;
 
 	go_near_drive(refill);
-	rc = refill->ops->start(refill->tier);   /* here: a ring belongs to the thread that made it */
-
+	/* here: a ring belongs to the thread that made it */
+	rc = refill->ops->start(refill->reader);
 	if (rc < 0)
 		return rc;
 	learn_geometry(refill);
@@ -63,7 +64,7 @@ static void *refill_main(void *ctx)
 	pthread_mutex_unlock(&refill->box.lock);
 	if (rc == 0) {
 		rung__refill_run(refill);
-		refill->ops->stop(refill->tier);
+		refill->ops->stop(refill->reader);
 	}
 	rung__end_reach(&refill->end);
 	return NULL;
@@ -90,8 +91,8 @@ static int await_start(struct rung__refill *refill)
 
 static void free_refill(struct rung__refill *refill)
 {
-	if (refill->tier)
-		refill->ops->close(refill->tier);
+	if (refill->reader)
+		refill->ops->close(refill->reader);
 	rung__end_fini(&refill->end);
 	rung__refill_box_fini(&refill->box);
 	rung__free(refill->taken_back);
@@ -122,22 +123,23 @@ static int take_memory(struct rung__refill *refill)
 	return 0;
 }
 
-static int check_ops(const struct rung__tier_ops *ops)
+static int check_ops(const struct rung__reader_ops *ops)
 {
 	if (!ops)
 		return rung__fail(RUNG_E_NOSUP,
 				  "store: rows in files need io/, which this build leaves out; "
 				  "build without RUNG_CORE_ONLY");
-	if (!rung__tier_ops_valid(ops) || ops->kind != RUNG__FETCHABLE)
+	if (!rung__reader_ops_valid(ops))
 		return rung__fail(RUNG_E_INVAL,
-				  "store: the fetchable tier's table of functions is not complete");
+				  "store: the reader's table of functions is not complete");
 	return 0;
 }
 
-int rung__refill_start(struct rung_store *store, uint32_t file_idx, const struct rung__tier_ops *ops, const struct rung__tier_args *args)
+int rung__refill_start(struct rung_store *store, uint32_t file_idx,
+                       const struct rung__reader_ops *ops, const struct rung__reader_args *args)
 {
 	struct rung__refill *refill = rung__zalloc(sizeof(*refill));
-	struct rung__tier_args tier_args = *args;
+	struct rung__reader_args reader_args = *args;
 	uint32_t timeout_ms = store->opts.read_timeout_ms ? store->opts.read_timeout_ms : TIMEOUT_DEFAULT_MS;
 	int rc;
 
@@ -166,12 +168,12 @@ int rung__refill_start(struct rung_store *store, uint32_t file_idx, const struct
 	rc = take_memory(refill);
 	if (rc < 0)
 		goto free_all;
-	tier_args.pool = store->pool.base;
-	tier_args.pool_bytes = store->pool.bytes;
-	tier_args.probe_at = refill->slots_at;
-	tier_args.probe_bytes = (uint64_t)refill->slot_count * refill->slot_bytes;
-	tier_args.token_count = refill->slot_count;
-	rc = ops->open(&tier_args, &refill->tier);
+	reader_args.pool = store->pool.base;
+	reader_args.pool_bytes = store->pool.bytes;
+	reader_args.probe_at = refill->slots_at;
+	reader_args.probe_bytes = (uint64_t)refill->slot_count * refill->slot_bytes;
+	reader_args.token_count = refill->slot_count;
+	rc = ops->open(&reader_args, &refill->reader);
 	if (rc < 0)
 		goto free_all;
 	rc = create_thread(refill);

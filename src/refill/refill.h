@@ -5,8 +5,12 @@
 
 #include "state/state.h"
 
-/** Open the fetchable tier over one file of the features and start the thread; returns when the engine has been probed. */
-int rung__refill_start(struct rung_store *store, uint32_t file_idx, const struct rung__tier_ops *ops, const struct rung__tier_args *args);
+/**
+ * Open a reader over one file of the features and start the thread; returns when the engine has
+ * been probed.
+ */
+int rung__refill_start(struct rung_store *store, uint32_t file_idx,
+                       const struct rung__reader_ops *ops, const struct rung__reader_args *args);
 
 /** Stop the thread after its reads in flight. @return 0 or RUNG_E_TIMEDOUT, in which case memory in use is left alone */
 int rung__refill_stop(struct rung__refill *refill);

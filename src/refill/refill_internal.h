@@ -58,8 +58,8 @@ struct rung__refill {
 	struct rung__cache *cache;       /* NULL: none */
 	uint32_t file_idx;
 	int cpu_node;                    /* on whose CPUs it runs; -1: anywhere */
-	const struct rung__tier_ops *ops;
-	struct rung__tier *tier;
+	const struct rung__reader_ops *ops;
+	struct rung__reader *reader;
 	struct rung__geometry geometry;
 	struct rung__engine_state engine;
 	struct rung__layout layout;

@@ -201,7 +201,8 @@ static void reap(struct rung__refill *refill)
 	uint32_t expected = rung__reads_expected(refill);   /* slow ones must not keep the others waiting, nor what is queued */
 	uint32_t want = expected < group ? 1 : group;
 	uint64_t timeout_ns = expected == 0 ? 0 : refill->elsewhere ? ELSEWHERE_NS : refill->tick_ns;
-	int count = refill->ops->reap(refill->tier, want, timeout_ns, refill->fetched, refill->depth);
+	int count =
+		refill->ops->reap(refill->reader, want, timeout_ns, refill->fetched, refill->depth);
 	uint32_t whole = 0;
 
 	refill->now_ns = rung__now_ns();
@@ -222,7 +223,8 @@ static void reap(struct rung__refill *refill)
 	}
 	issue(refill);
 	if (whole > 0 && refill->in_flight > 0 && !refill->broken) {
-		int rc = refill->ops->reap(refill->tier, 0, 0, NULL, 0);   /* send, so that the device is busy while we copy */
+		/* send, so that the device is busy while we copy */
+		int rc = refill->ops->reap(refill->reader, 0, 0, NULL, 0);
 
 		if (rc < 0)
 			refill->broken = -rc;   /* the next wait for reads says so again and gives them up */

@@ -264,7 +264,7 @@ void rung__read_send(struct rung__refill *refill, uint32_t token)
 		.bytes = read->bytes - read->done,
 		.token = token,
 	};
-	int rc = refill->broken ? -refill->broken : refill->ops->submit(refill->tier, &fetch);
+	int rc = refill->broken ? -refill->broken : refill->ops->submit(refill->reader, &fetch);
 	char text[RUNG__ERROR_BYTES];
 
 	read->busy = true;

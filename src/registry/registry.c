@@ -7,9 +7,9 @@
 
 /* of the core alone it is NULL */
 #if RUNG_CORE_ONLY
-extern const struct rung__tier_ops rung__nvme_tier __attribute__((weak));
+extern const struct rung__reader_ops rung__file_reader __attribute__((weak));
 #else
-extern const struct rung__tier_ops rung__nvme_tier;
+extern const struct rung__reader_ops rung__file_reader;
 #endif
 
 /*
@@ -23,9 +23,9 @@ extern const struct rung__device_ops rung__cuda_device __attribute__((weak));
 #endif
 
 /* Through a pointer, since a compiler takes the address of a name for never NULL. */
-const struct rung__tier_ops *rung__registry_files(void)
+const struct rung__reader_ops *rung__registry_reader(void)
 {
-	const struct rung__tier_ops *volatile ops = &rung__nvme_tier;
+	const struct rung__reader_ops *volatile ops = &rung__file_reader;
 
 	return ops;
 }

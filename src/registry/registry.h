@@ -7,10 +7,10 @@
 #define RUNG_REGISTRY_REGISTRY_H
 
 struct rung__device_ops;
-struct rung__tier_ops;
+struct rung__reader_ops;
 
-/** The tier of feature files. NULL: the core is built alone. */
-const struct rung__tier_ops *rung__registry_files(void);
+/** The reader of features files. NULL: the core is built alone. */
+const struct rung__reader_ops *rung__registry_reader(void);
 
 /** The device "cuda". NULL: it is not built in. */
 const struct rung__device_ops *rung__registry_cuda(void);

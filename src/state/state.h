@@ -198,7 +198,6 @@ struct rung_store {
 	struct rung__segment map_memory;
 	struct rung__segment vertices_memory;
 	struct rung__view host_view;
-	struct rung__tier *host;
 	void *rank_of_vertex;             /* NULL unless opts.vertex_ids */
 	void *vertex_of_rank;             /* NULL unless rows lie by vertex, and are read: see struct rung__layout */
 

@@ -443,7 +443,7 @@ static int fill(const char *path, struct rung_store *store, struct answer *answe
 	if (rc == 0)
 		rc = take_vertices(path, store, answer);
 	if (rc == 0)
-		rc = rung__store_open_tiers(store, rung__registry_files(), alive_fd ? answer->offer.peer_handles : NULL, cache_fd ? *cache_fd : -1);
+		rc = rung__store_open_tiers(store, rung__registry_reader(), alive_fd ? answer->offer.peer_handles : NULL, cache_fd ? *cache_fd : -1);
 	rung__features_close(&store->features);   /* tiers have their own descriptors */
 	return rc;
 }

@@ -7,9 +7,9 @@
 #include "refill/refill.h"
 #include "state/state.h"
 
-/** The same as rung_store_open(), with another table for the fetchable tier: tests put one there that injects faults. */
+/** rung_store_open() with another reader: tests put one there that injects faults. */
 int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan *plan, const struct rung_store_opts *opts,
-                          const struct rung__tier_ops *fetchable, struct rung_store **store_out);
+                          const struct rung__reader_ops *reader_ops, struct rung_store **store_out);
 
 /** A store with its requests, and nothing in it yet. */
 int rung__store_new(const struct rung_store_opts *user_opts, struct rung_store **store_out);
@@ -45,7 +45,7 @@ void rung__store_set_vertices(struct rung_store *store, void *vertex_of_rank);
  * Open the tiers of a store whose shape and features are set; rows are loaded unless host_memory has them, and those of the tier
  * "peer" unless there are handles of them. @param cache_fd  the memory of a cache that is there already, or -1
  */
-int rung__store_open_tiers(struct rung_store *store, const struct rung__tier_ops *fetchable,
+int rung__store_open_tiers(struct rung_store *store, const struct rung__reader_ops *reader_ops,
                            const struct rung__gpu_handle *peer_handles, int cache_fd);
 
 /** rung_gather() on a stream. On the CPU NULL. */

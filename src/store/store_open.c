@@ -7,6 +7,7 @@
 #include "plan/plan.h"
 #include "share/share.h"
 #include "store/store.h"
+#include "tier/load.h"
 #include "base/thread.h"
 
 #define REQUESTS_DEFAULT 8u
@@ -170,39 +171,40 @@ static int take_host(struct rung_store *store, uint64_t rows)
 	return 0;
 }
 
+static int load_host(struct rung_store *store, uint64_t first, uint64_t rows)
+{
+	int rc = take_host(store, rows);
+
+	if (rc < 0)
+		return rc;
+	rung__store_bind(store, store->host_memory.base, &store->shape.places.host);
+	return rung__load_rows(&store->features, first, rows, store->host_memory.base);
+}
+
+/* The host tier: the hottest rows in memory, one after the other as in the file. */
 static int open_host(struct rung_store *store)
 {
-	struct rung__tier_args args = {
-		.features = &store->features,
-		.rank_first = store->shape.tiers[RUNG__TIER_HOST].rank_first,
-		.row_count = store->shape.tiers[RUNG__TIER_HOST].row_count,
-		.loaded = store->attached,
-	};
+	const uint64_t first = store->shape.tiers[RUNG__TIER_HOST].rank_first,
+	               rows = store->shape.tiers[RUNG__TIER_HOST].row_count;
 	int rc = 0;
 
-	if (args.row_count == 0)
+	if (rows == 0)
 		return 0;
 	if (!store->attached)
-		rc = take_host(store, args.row_count);
+		rc = load_host(store, first, rows);
 	if (rc < 0)
 		return rc;
-	if (!store->attached)
-		rung__store_bind(store, store->host_memory.base, &store->shape.places.host);
-	args.memory = store->host_memory.base;
-	rc = rung__host_tier.open(&args, &store->host);
-	if (rc < 0)
-		return rc;
-	rung__host_tier.view(store->host, &store->host_view);
+	store->host_view = (struct rung__view){ store->host_memory.base,
+	                                        (size_t)store->shape.layout.row_stride, first,
+	                                        rows };
 	return store->share ? rung__segment_seal("rung-host", &store->host_memory) : 0;
 }
 
 /* Pool, cache, and a refill thread for each file. */
-static int open_cold(struct rung_store *store, const struct rung__tier_ops *ops, int cache_fd)
+static int open_cold(struct rung_store *store, const struct rung__reader_ops *ops, int cache_fd)
 {
-	struct rung__tier_args args = {
+	struct rung__reader_args args = {
 		.features = &store->features,
-		.rank_first = store->shape.tiers[RUNG__TIER_NVME].rank_first,
-		.row_count = store->shape.tiers[RUNG__TIER_NVME].row_count,
 		.queue_depth = (uint32_t)RUNG__MIN(store->opts.queue_depth, store->shape.slot_count),
 		.engine = store->opts.engine,
 		.buffered = store->opts.buffered,
@@ -210,7 +212,7 @@ static int open_cold(struct rung_store *store, const struct rung__tier_ops *ops,
 	};
 	int rc;
 
-	if (args.row_count == 0)
+	if (store->shape.tiers[RUNG__TIER_NVME].row_count == 0)
 		return 0;
 	rc = rung__pool_open(store, cache_fd);
 	for (uint32_t f = 0; rc == 0 && f < store->shape.layout.file_count; f++) {
@@ -232,7 +234,7 @@ static void init_locks(struct rung_store *store)
 	pthread_cond_init(&store->freed, NULL);
 }
 
-int rung__store_open_tiers(struct rung_store *store, const struct rung__tier_ops *fetchable,
+int rung__store_open_tiers(struct rung_store *store, const struct rung__reader_ops *reader_ops,
                            const struct rung__gpu_handle *peer_handles, int cache_fd)
 {
 	int rc = rung__store_place(store);
@@ -242,7 +244,7 @@ int rung__store_open_tiers(struct rung_store *store, const struct rung__tier_ops
 	if (rc == 0 && store->device_ops)
 		rc = rung__store_open_device(store, peer_handles);
 	if (rc == 0)
-		rc = open_cold(store, fetchable, cache_fd);
+		rc = open_cold(store, reader_ops, cache_fd);
 	if (rc == 0 && store->device && store->refill_count > 0)
 		rc = rung__sorter_start(store);
 	if (rc == 0 && store->sorter)
@@ -264,8 +266,6 @@ static void free_store(struct rung_store *store, bool leave_peer)
 		rung__unmap_pages(store->known_ranks, store->known_bytes);
 	if (store->alive_fd >= 0)
 		close(store->alive_fd);
-	if (store->host)
-		rung__host_tier.close(store->host);
 	rung__features_close(&store->features);
 	if (!store->map_memory.base)
 		rung__free(store->rank_of_vertex);
@@ -328,7 +328,7 @@ static struct rung__shape shape_of(const struct rung_dataset_info *info, const s
 
 /* The place is taken first, because loading takes long, and others are let in last. */
 static int open_all(struct rung_store *store, const struct rung_dataset *ds, const struct rung_plan *plan,
-                    const struct rung__tier_ops *fetchable)
+                    const struct rung__reader_ops *reader_ops)
 {
 	int rc = 0;
 
@@ -348,7 +348,7 @@ static int open_all(struct rung_store *store, const struct rung_dataset *ds, con
 	if (rc == 0)
 		rc = load_vertices(store, ds);
 	if (rc == 0)
-		rc = rung__store_open_tiers(store, fetchable, NULL, -1);
+		rc = rung__store_open_tiers(store, reader_ops, NULL, -1);
 	if (rc == 0 && store->share)
 		return rung__share_start(store->share, store);
 	rung__features_close(&store->features);   /* tiers have their own descriptors */
@@ -356,7 +356,7 @@ static int open_all(struct rung_store *store, const struct rung_dataset *ds, con
 }
 
 int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan *plan, const struct rung_store_opts *user_opts,
-                          const struct rung__tier_ops *fetchable, struct rung_store **store_out)
+                          const struct rung__reader_ops *reader_ops, struct rung_store **store_out)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
@@ -377,7 +377,7 @@ int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan 
 	if (rc < 0)
 		return rc;
 	store->shape = shape_of(info, plan);
-	rc = open_all(store, ds, plan, fetchable);
+	rc = open_all(store, ds, plan, reader_ops);
 	if (rc < 0) {
 		rung_store_close(store);
 		return rc;
@@ -389,7 +389,7 @@ int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan 
 int rung_store_open(const struct rung_dataset *ds, const struct rung_plan *plan, const struct rung_store_opts *opts,
                     struct rung_store **store_out)
 {
-	return rung__store_open_over(ds, plan, opts, rung__registry_files(), store_out);
+	return rung__store_open_over(ds, plan, opts, rung__registry_reader(), store_out);
 }
 
 /* Gathers that were put before they had run, or never. */

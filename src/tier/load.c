@@ -152,3 +152,16 @@ int rung__row_loader_rows(const struct rung__row_loader *loader, uint64_t first,
 	}
 	return rc;
 }
+
+int rung__load_rows(const struct rung__features *features, uint64_t first, uint64_t rows,
+                    unsigned char *to)
+{
+	struct rung__row_loader loader;
+	int rc = rung__row_loader_open(features, &loader);
+
+	if (rc < 0)
+		return rc;
+	rc = rung__row_loader_rows(&loader, first, rows, to);
+	rung__row_loader_close(&loader);
+	return rc;
+}

@@ -6,7 +6,7 @@
 #ifndef RUNG_LOAD_H
 #define RUNG_LOAD_H
 
-#include "tier/reader.h"
+#include "dataset/features.h"
 
 #define RUNG__LOAD_BYTES (4u << 20)   /* one read: large enough for any disk's full rate */
 
@@ -32,6 +32,10 @@ int rung__row_loader_read(const struct rung__row_loader *loader, uint32_t file_i
 int rung__row_loader_rows(const struct rung__row_loader *loader, uint64_t first, uint64_t rows, unsigned char *to);
 
 void rung__row_loader_close(struct rung__row_loader *loader);
+
+/** The same at once, by a loader that lives as long as the call. */
+int rung__load_rows(const struct rung__features *features, uint64_t first, uint64_t rows,
+                    unsigned char *to);
 
 /* ---- load_scattered.c ---- */
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "tier/load.h"
+#include "tier/reader.h"
 #include "registry/registry.h"
 #include "sort/radix.h"
 
@@ -34,7 +35,7 @@ struct read {
 
 struct rung__scattered {
 	const struct rung__features *features;
-	struct rung__tier *tier;
+	struct rung__reader *reader;
 	bool started;
 	struct rung__geometry geometry;
 	unsigned char *pool;
@@ -78,10 +79,10 @@ static int take_memory(struct rung__scattered *s)
 
 static int start(struct rung__scattered *s)
 {
-	struct rung__tier_args args = { .features = s->features };
+	struct rung__reader_args args = { .features = s->features };
 	int rc;
 
-	if (!rung__registry_files())
+	if (!rung__registry_reader())
 		return rung__fail(RUNG_E_NOSUP, "%s: reading it where it is needs io/, which this "
 		                  "build leaves out; build without RUNG_CORE_ONLY",
 		                  s->features->files[0].path);
@@ -91,13 +92,13 @@ static int start(struct rung__scattered *s)
 	args.pool = s->pool;
 	args.pool_bytes = args.probe_bytes = (uint64_t)s->depth * s->slot_bytes;
 	args.token_count = args.queue_depth = s->depth;
-	rc = rung__registry_files()->open(&args, &s->tier);
+	rc = rung__registry_reader()->open(&args, &s->reader);
 	if (rc == 0)
-		rc = rung__registry_files()->start(s->tier);
+		rc = rung__registry_reader()->start(s->reader);
 	if (rc < 0)
 		return rc;
 	s->started = true;
-	rung__registry_files()->geometry(s->tier, &s->geometry);
+	rung__registry_reader()->geometry(s->reader, &s->geometry);
 	s->read_bytes_max = RUNG__MIN(s->slot_bytes, RUNG__MAX(s->geometry.read_bytes_max, s->geometry.align));
 	return 0;
 }
@@ -124,9 +125,9 @@ void rung__scattered_close(struct rung__scattered *s)
 	if (!s)
 		return;
 	if (s->started)
-		rung__registry_files()->stop(s->tier);
-	if (s->tier)
-		rung__registry_files()->close(s->tier);
+		rung__registry_reader()->stop(s->reader);
+	if (s->reader)
+		rung__registry_reader()->close(s->reader);
 	rung__unmap_pages(s->pool, (uint64_t)s->depth * s->slot_bytes);
 	rung__free(s->reads);
 	rung__free(s->fetched);
@@ -155,7 +156,7 @@ static int send(const struct rung__scattered *s, uint32_t token)
 		.bytes = read->bytes - read->done,
 		.token = token,
 	};
-	int rc = rung__registry_files()->submit(s->tier, &fetch);
+	int rc = rung__registry_reader()->submit(s->reader, &fetch);
 
 	return rc == 0 ? 0 : rung__fail_errno(-rc, "%s: reading at offset %" PRIu64, s->geometry.path, fetch.offset);
 }
@@ -217,7 +218,8 @@ static int take(struct rung__scattered *s, const struct rung__fetched *fetched, 
 /* Wait for some. @return how many are over, or a failure, the first of them; in_flight counts down in both cases */
 static int reap(struct rung__scattered *s, uint32_t *in_flight, bool failed, unsigned char *to)
 {
-	int count = rung__registry_files()->reap(s->tier, 1, REAP_NS, s->fetched, s->depth), failure = 0;
+	int count = rung__registry_reader()->reap(s->reader, 1, REAP_NS, s->fetched, s->depth),
+	    failure = 0;
 
 	if (count < 0) {
 		*in_flight = 0;   /* the tier says nothing more of them */

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tiers there are, fastest first: X(enumerator, name). The one list: all else is made from it. */
-#ifndef RUNG_TIER_LIST_H
-#define RUNG_TIER_LIST_H
+/**
+ * The tiers there are, fastest first: X(enumerator, name). All else is made from this list.
+ *
+ * The gather copies from "gpu", "peer" and "host" through views; rows get there by load.h. Rows of
+ * "nvme" come by a reader (reader.h). The first two are a device's own memory (device.h).
+ */
+#ifndef RUNG_TIER_H
+#define RUNG_TIER_H
 
-#include "tier/reader.h"
+#include <stdbool.h>
 
 #define RUNG__TIER_LIST(X)        \
 	X(RUNG__TIER_GPU, "gpu")   \
@@ -23,7 +28,5 @@ static inline unsigned rung__first_tier(bool gpu)
 {
 	return gpu ? RUNG__TIER_GPU : RUNG__TIER_HOST;
 }
-
-extern const struct rung__tier_ops rung__host_tier;   /* "nvme": registry.h; the others are a device's own memory: device.h */
 
 #endif

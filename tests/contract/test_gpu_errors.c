@@ -325,7 +325,7 @@ Test(gpu_errors, reads_that_fail_fail_their_request_and_lose_no_slot)
 
 	tear_down();
 	support_fault_reset();
-	fixture_open(&f, ROWS, WIDTH, 5 * 8192, &opts, &support_fault_tier);
+	fixture_open(&f, ROWS, WIDTH, 5 * 8192, &opts, &support_fault_reader);
 	out = fixture_memory(&f, ASKED * WIDTH);
 	list = fixture_ids(&f, ids, ASKED, RUNG_U64, RUNG_RANKS);
 	for (unsigned first = 1; first < 40; first += 6) {

@@ -96,7 +96,7 @@ static void open_store(uint32_t file_count, uint64_t host_bytes)
 
 	script_reset();
 	script.decide = hold_read;
-	fixture_open_files(&f, file_count, ROWS, WIDTH, host_bytes, &opts, &script_tier);
+	fixture_open_files(&f, file_count, ROWS, WIDTH, host_bytes, &opts, &script_reader);
 }
 
 static void close_store(void)

@@ -25,7 +25,7 @@ static void stage(uint64_t width)
 	struct rung_store_opts opts = { .size = sizeof(opts), .batch_rows_max = 256 };
 
 	support_fault_reset();
-	fixture_open(&f, ROWS, width, HOST_BYTES / WIDTH * width, &opts, &support_fault_tier);
+	fixture_open(&f, ROWS, width, HOST_BYTES / WIDTH * width, &opts, &support_fault_reader);
 	cr_assert_eq(rung_store_close(f.store), 0);
 	f.store = NULL;
 }
@@ -44,7 +44,8 @@ static void open_store(uint64_t kept, struct rung_store_opts opts)
 	cr_assert_eq(rung_plan_create(f.ds, &plan_opts, &f.plan), 0, "%s", rung_last_error());
 	cr_assert_geq(rung_plan_cache(f.plan)->row_count, kept * 3 / 4);
 	cr_assert_leq(rung_plan_cache(f.plan)->row_count, kept * 3 / 2);
-	cr_assert_eq(rung__store_open_over(f.ds, f.plan, &opts, &support_fault_tier, &f.store), 0, "%s", rung_last_error());
+	cr_assert_eq(rung__store_open_over(f.ds, f.plan, &opts, &support_fault_reader, &f.store), 0,
+		     "%s", rung_last_error());
 	atomic_store(&support_fault.seen, 0);
 }
 

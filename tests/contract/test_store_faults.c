@@ -24,7 +24,7 @@ static void open_rows(uint64_t rows, uint64_t width, int no_merge)
 	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 4, .no_merge = no_merge };
 
 	support_fault_reset();
-	fixture_open(&f, rows, width, 20 * RUNG__MAX(width, 4096), &opts, &support_fault_tier);
+	fixture_open(&f, rows, width, 20 * RUNG__MAX(width, 4096), &opts, &support_fault_reader);
 	atomic_store(&support_fault.seen, 0);
 	fixture_random_ids(&f, ids, ASKED, 3);
 	out = fixture_memory(&f, ASKED * width);
@@ -242,7 +242,7 @@ Test(faults, a_device_that_is_gone_with_every_slot_in_flight_hangs_nobody)
 	struct rung_request *requests[3];
 
 	support_fault_reset();
-	fixture_open(&f, ROWS, WIDTH, 4 * 4096, &opts, &support_fault_tier);
+	fixture_open(&f, ROWS, WIDTH, 4 * 4096, &opts, &support_fault_reader);
 	cr_assert_eq(rung_plan_slots(f.plan)->slot_count, 4);
 	fixture_random_ids(&f, ids, ASKED, 3);
 	out = fixture_memory(&f, ASKED * WIDTH);

@@ -65,7 +65,7 @@ Test(reads, short_reads_of_any_length_are_completed)
 	for (uint32_t align = 1; align <= 512; align *= 512) {
 		script_reset();
 		script.align = align;
-		fixture_open(&f, ROWS, WIDTH, SMALL, &opts, &script_tier);
+		fixture_open(&f, ROWS, WIDTH, SMALL, &opts, &script_reader);
 		script.decide = shorten;
 		fixture_random_ids(&f, ids, ASKED, 3);
 		fixture_gather_and_check(&f, ids, ASKED);

@@ -166,7 +166,8 @@ static struct rung_store *open_shared(uint32_t shared_timeout_ms, uint32_t timeo
 	cr_assert_eq(rung_store_close(f.store), 0);
 	snprintf(path, sizeof(path), "%s/share/socket", f.parent);
 	shared_opts.share_path = path;
-	cr_assert_eq(rung__store_open_over(f.ds, f.plan, &shared_opts, &script_tier, &f.store), 0, "%s", rung_last_error());
+	cr_assert_eq(rung__store_open_over(f.ds, f.plan, &shared_opts, &script_reader, &f.store), 0,
+		     "%s", rung_last_error());
 	cr_assert_eq(rung_store_attach(path, &opts, &attached), 0, "%s", rung_last_error());
 	out = fixture_memory(&f, ASKED * WIDTH);
 	script.decide = hold_bad_rank;

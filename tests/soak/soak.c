@@ -278,7 +278,7 @@ static void scripted_store(const struct soak_data *data, const char *folder, uin
 	add_faults(&faults, run.cold_first, data->vertices - run.cold_first, &rng);
 	run.leaves = soak_one_in(&rng, 10);
 	soak_faults_begin(data, &faults, seed);
-	need(rung__store_open_over(data->ds, plan, &opts, &script_tier, &run.store), "open");
+	need(rung__store_open_over(data->ds, plan, &opts, &script_reader, &run.store), "open");
 	if (shared)
 		attach(&run, socket_path);
 	load_store(&run, &rng);

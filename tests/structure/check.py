@@ -33,7 +33,7 @@ COLUMNS = 100
 FOLDER_FILES = 20
 REGISTRY = "src/registry/registry"
 # the state behind a table of functions, which each implementation of the table defines
-STATES = ("rung__engine", "rung__tier")
+STATES = ("rung__engine", "rung__reader")
 PUBLIC_INCLUDES = ("stddef.h", "stdint.h")   # what a public header may include besides public ones
 LICENCE = "SPDX-License-Identifier: Apache-2.0"
 

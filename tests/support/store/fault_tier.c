@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fault tier. Only the refill thread calls submit and reap, so its own state needs no lock. */
+/* The fault reader. Only refill calls submit and reap, so its own state needs no lock. */
 #include <errno.h>
 #include <unistd.h>
 
@@ -28,22 +28,22 @@ void support_fault_reset(void)
 	state.held_count = state.in_flight = 0;
 }
 
-static int fault_start(struct rung__tier *tier)
+static int fault_start(struct rung__reader *reader)
 {
-	int rc = rung__nvme_tier.start(tier);
+	int rc = rung__file_reader.start(reader);
 	struct rung__geometry geometry;
 
-	rung__nvme_tier.geometry(tier, &geometry);
+	rung__file_reader.geometry(reader, &geometry);
 	state.align = geometry.align;
 	return rc;
 }
 
-static int fault_submit(struct rung__tier *tier, const struct rung__fetch *fetch)
+static int fault_submit(struct rung__reader *reader, const struct rung__fetch *fetch)
 {
 	int rc;
 
 	state.sent[fetch->token] = *fetch;
-	rc = rung__nvme_tier.submit(tier, fetch);
+	rc = rung__file_reader.submit(reader, fetch);
 	if (rc == 0)
 		state.in_flight++;
 	return rc;
@@ -96,7 +96,8 @@ static bool let_go(void)
 	return state.held_count == state.in_flight;   /* nothing but what is late is left */
 }
 
-static int fault_reap(struct rung__tier *tier, uint32_t want, uint64_t timeout_ns, struct rung__fetched *fetched, uint32_t max)
+static int fault_reap(struct rung__reader *reader, uint32_t want, uint64_t timeout_ns,
+		      struct rung__fetched *fetched, uint32_t max)
 {
 	uint32_t real = state.in_flight - state.held_count;
 	uint32_t kept = 0;
@@ -106,10 +107,11 @@ static int fault_reap(struct rung__tier *tier, uint32_t want, uint64_t timeout_n
 		return -support_fault.err;
 	while (let_go() && kept < max)
 		fetched[kept++] = state.held[--state.held_count];
-	if (kept == 0 && real == 0) {   /* all held: the real tier has nothing to wait for */
+	if (kept == 0 && real == 0) {   /* all held: the real reader has nothing to wait for */
 		usleep(1000);
 	} else if (kept == 0) {
-		count = rung__nvme_tier.reap(tier, RUNG__MIN(want, real), timeout_ns, fetched, max);
+		count = rung__file_reader.reap(reader, RUNG__MIN(want, real), timeout_ns, fetched,
+					       max);
 		if (count < 0)
 			return count;
 		for (int i = 0; i < count; i++) {
@@ -128,36 +130,37 @@ static int fault_reap(struct rung__tier *tier, uint32_t want, uint64_t timeout_n
 	return (int)kept;
 }
 
-static int fault_open(const struct rung__tier_args *args, struct rung__tier **tier_out)
+static int fault_open(const struct rung__reader_args *args, struct rung__reader **reader_out)
 {
-	return args->token_count > SLOTS_MAX ? rung__fail(RUNG_E_INVAL, "fault tier: too many slots") : rung__nvme_tier.open(args, tier_out);
+	return args->token_count > SLOTS_MAX
+		       ? rung__fail(RUNG_E_INVAL, "fault reader: too many slots")
+		       : rung__file_reader.open(args, reader_out);
 }
 
-static void fault_close(struct rung__tier *tier)
+static void fault_close(struct rung__reader *reader)
 {
-	rung__nvme_tier.close(tier);
+	rung__file_reader.close(reader);
 }
 
-static void fault_stop(struct rung__tier *tier)
+static void fault_stop(struct rung__reader *reader)
 {
-	rung__nvme_tier.stop(tier);
+	rung__file_reader.stop(reader);
 }
 
-static void fault_geometry(const struct rung__tier *tier, struct rung__geometry *geometry_out)
+static void fault_geometry(const struct rung__reader *reader, struct rung__geometry *geometry_out)
 {
-	rung__nvme_tier.geometry(tier, geometry_out);
+	rung__file_reader.geometry(reader, geometry_out);
 }
 
-static void fault_engine(const struct rung__tier *tier, struct rung__engine_state *state_out)
+static void fault_engine(const struct rung__reader *reader, struct rung__engine_state *state_out)
 {
-	rung__nvme_tier.engine(tier, state_out);
+	rung__file_reader.engine(reader, state_out);
 }
 
-const struct rung__tier_ops support_fault_tier = {
-	.abi = RUNG__TIER_ABI,
-	.size = sizeof(struct rung__tier_ops),
+const struct rung__reader_ops support_fault_reader = {
+	.abi = RUNG__READER_ABI,
+	.size = sizeof(struct rung__reader_ops),
 	.name = "fault",
-	.kind = RUNG__FETCHABLE,
 	.open = fault_open,
 	.close = fault_close,
 	.geometry = fault_geometry,

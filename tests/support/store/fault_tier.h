@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A tier around the NVMe tier that spoils reads as told. One store at a time: the settings are global. */
+/** The reader of files with faults as told. One store at a time: the settings are global. */
 #ifndef SUPPORT_FAULT_TIER_H
 #define SUPPORT_FAULT_TIER_H
 
 #include <stdatomic.h>
 
 #include "engine/engine.h"
-#include "tier/tier.h"
+#include "tier/reader.h"
 
 enum support_fault_kind {
 	SUPPORT_FAULT_NONE,
@@ -29,7 +29,7 @@ struct support_fault {
 };
 
 extern struct support_fault support_fault;
-extern const struct rung__tier_ops support_fault_tier;
+extern const struct rung__reader_ops support_fault_reader;
 
 /** Back to no faults. */
 void support_fault_reset(void);

@@ -64,7 +64,7 @@ static inline void open_store(uint64_t host_bytes, struct rung_store_opts opts)
 {
 	opts.size = sizeof(opts);
 	support_fault_reset();
-	fixture_open(&f, ROWS, WIDTH, host_bytes, &opts, &support_fault_tier);
+	fixture_open(&f, ROWS, WIDTH, host_bytes, &opts, &support_fault_reader);
 	cr_assert_eq(rung_dataset_load_graph(f.ds, &graph), 0);
 	for (uint64_t i = 0; i < SEEDS; i++)
 		seeds[i] = (i * 1237 + 11) % ROWS;

@@ -60,7 +60,7 @@ static inline void open_script(uint64_t host_bytes, struct rung_store_opts *opts
 {
 	script_reset();
 	atomic_store(&holding, 0);
-	fixture_open(&f, ROWS, WIDTH, host_bytes, opts, &script_tier);
+	fixture_open(&f, ROWS, WIDTH, host_bytes, opts, &script_reader);
 	fixture_random_ids(&f, ids, ASKED, 3);
 	for (unsigned i = 0; i < ASKED; i++)
 		/* nothing near the bad rank is read along */

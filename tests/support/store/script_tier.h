@@ -1,5 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
+ * A reader that follows a script: it says when each read ends, with which result, and behind which
+ * others it is reported. It reads the file itself, at the moment a read ends, so that one that is
+ * late writes late.
+ *
+ * It watches its caller as well and counts violations: a read with a token that is in flight, more
+ * reads than the depth, misaligned ones, ones outside the file or the pool, and memory of a read in
+ * flight that somebody else writes to or reads into.
+ *
+ * Settings are global, for all stores open over it; each has its own reads.
+ */
+/**
  * A fetchable tier that does as a script says: each read comes back when, with what, and behind which others it is told. It reads the
  * file itself, at the moment a read comes back, so that one that is late writes late.
  *
@@ -13,7 +24,7 @@
 
 #include <stdatomic.h>
 
-#include "tier/tier.h"
+#include "tier/reader.h"
 
 /** A read that is sent. */
 struct script_read {
@@ -49,7 +60,7 @@ struct script_settings {
 };
 
 extern struct script_settings script;
-extern const struct rung__tier_ops script_tier;
+extern const struct rung__reader_ops script_reader;
 
 /** No faults, sectors of 512 bytes, counters at zero. */
 void script_reset(void);

@@ -126,20 +126,21 @@ void fixture_free_memories(struct store_fixture *f)
 
 /* Rings of tests that run at the same time, by the same user, share one RLIMIT_MEMLOCK. */
 static int open_store(struct store_fixture *f, const struct rung_store_opts *opts,
-                      const struct rung__tier_ops *fetchable)
+                      const struct rung__reader_ops *reader_ops)
 {
 	uint64_t until_ns = rung__now_ns() + MEMORY_WAIT_NS;
 	int rc;
 
 	do
-		rc = rung__store_open_over(f->ds, f->plan, opts, fetchable, &f->store);
+		rc = rung__store_open_over(f->ds, f->plan, opts, reader_ops, &f->store);
 	while (rc == RUNG_E_NOSUP && strstr(rung_last_error(), "RLIMIT_MEMLOCK") &&
 	       rung__now_ns() < until_ns);
 	return rc;
 }
 
-void fixture_open_files(struct store_fixture *f, uint32_t file_count, uint64_t vertices, uint64_t row_bytes, uint64_t host_bytes,
-                        const struct rung_store_opts *opts, const struct rung__tier_ops *fetchable)
+void fixture_open_files(struct store_fixture *f, uint32_t file_count, uint64_t vertices,
+			uint64_t row_bytes, uint64_t host_bytes, const struct rung_store_opts *opts,
+			const struct rung__reader_ops *reader_ops)
 {
 	int gpus[3];
 	struct rung_plan_opts plan_opts = fixture_plan_opts(vertices * row_bytes, host_bytes, gpus);
@@ -167,13 +168,14 @@ void fixture_open_files(struct store_fixture *f, uint32_t file_count, uint64_t v
 	need(rung_dataset_open(f->dir, &f->ds), "opening the dataset");
 	need(rung_dataset_load_ids(f->ds, "vertex_of_rank", &count, &f->vertex_of_rank), "loading the map");
 	need(rung_plan_create(f->ds, &plan_opts, &f->plan), "planning");
-	need(open_store(f, &own, fetchable ? fetchable : &rung__nvme_tier), "opening the store");
+	need(open_store(f, &own, reader_ops ? reader_ops : &rung__file_reader),
+	     "opening the store");
 }
 
 void fixture_open(struct store_fixture *f, uint64_t vertices, uint64_t row_bytes, uint64_t host_bytes, const struct rung_store_opts *opts,
-                  const struct rung__tier_ops *fetchable)
+                  const struct rung__reader_ops *reader_ops)
 {
-	fixture_open_files(f, 1, vertices, row_bytes, host_bytes, opts, fetchable);
+	fixture_open_files(f, 1, vertices, row_bytes, host_bytes, opts, reader_ops);
 }
 
 void fixture_close(struct store_fixture *f)

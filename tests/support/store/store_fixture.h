@@ -37,13 +37,14 @@ bool fixture_in_place(void);
 /** The options of a plan for rows of so many bytes in all. @param gpus  room for the numbers of GPUs, which the options point to */
 struct rung_plan_opts fixture_plan_opts(uint64_t all_bytes, uint64_t host_bytes, int gpus[3]);
 
-/** @param fetchable NULL: the NVMe tier. @param opts NULL: defaults */
+/** @param reader_ops NULL: the NVMe tier. @param opts NULL: defaults */
 void fixture_open(struct store_fixture *f, uint64_t vertices, uint64_t row_bytes, uint64_t host_bytes, const struct rung_store_opts *opts,
-                  const struct rung__tier_ops *fetchable);
+                  const struct rung__reader_ops *reader_ops);
 
 /** With rows dealt over so many files, in blocks of a hundredth of them: each in a folder of its own, DIR.0, DIR.1 and so on. */
-void fixture_open_files(struct store_fixture *f, uint32_t file_count, uint64_t vertices, uint64_t row_bytes, uint64_t host_bytes,
-                        const struct rung_store_opts *opts, const struct rung__tier_ops *fetchable);
+void fixture_open_files(struct store_fixture *f, uint32_t file_count, uint64_t vertices,
+			uint64_t row_bytes, uint64_t host_bytes, const struct rung_store_opts *opts,
+			const struct rung__reader_ops *reader_ops);
 void fixture_close(struct store_fixture *f);
 
 /** Ranks: a third anywhere, a third near the last one, a third copies of earlier ones. */

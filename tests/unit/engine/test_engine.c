@@ -15,6 +15,7 @@
 
 #include "dataset.h"
 #include "file/file.h"
+#include "engine/file_reader.h"
 #include "engine/gap.h"
 #include "engine/ring.h"
 #include "store_fixture.h"
@@ -26,9 +27,31 @@
 static char folder[256], path[300];
 static unsigned char content[FILE_BYTES];
 static unsigned char *pool;
-static struct rung__ladder ladder;
-static struct rung__ladder_file file;
-static struct rung__tier_args args;
+static struct rung__reader reader;
+
+/* The reader's file, as file_reader.c opens it. */
+static void open_reader(void)
+{
+	reader = (struct rung__reader){
+		.args = { .pool = pool, .pool_bytes = POOL_BYTES, .probe_bytes = POOL_BYTES,
+		          .token_count = DEPTH, .queue_depth = DEPTH },
+		.geometry = { .file_bytes = FILE_BYTES, .path = path },
+		.path = path,
+		.fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC),
+		.direct = true,
+	};
+	if (reader.fd < 0) {
+		reader.fd = open(path, O_RDONLY | O_CLOEXEC);
+		reader.direct = false;
+	}
+	reader.geometry.align = rung__dio_align(reader.fd);
+}
+
+static void close_reader(void)
+{
+	rung__engine_end(&reader);
+	close(reader.fd);
+}
 
 static void set_up(void)
 {
@@ -42,22 +65,13 @@ static void set_up(void)
 	cr_assert_eq(support_write_file(path, content, FILE_BYTES), 0);
 	pool = rung__map_pages(POOL_BYTES);
 	cr_assert(pool);
-	ladder = (struct rung__ladder){ .engine = NULL };
-	file = (struct rung__ladder_file){ open(path, O_RDONLY | O_DIRECT | O_CLOEXEC), path, FILE_BYTES, 0, true };
-	if (file.fd < 0) {
-		file.fd = open(path, O_RDONLY | O_CLOEXEC);
-		file.direct = false;
-	}
-	file.align = rung__dio_align(file.fd);
-	args = (struct rung__tier_args){ .pool = pool, .pool_bytes = POOL_BYTES, .probe_bytes = POOL_BYTES, .token_count = DEPTH,
-	                                 .queue_depth = DEPTH };
+	open_reader();
 }
 
 static void tear_down(void)
 {
-	rung__ladder_stop(&ladder);
+	close_reader();
 	rung__unmap_pages(pool, POOL_BYTES);
-	close(file.fd);
 	support_remove(folder);
 }
 
@@ -65,14 +79,14 @@ TestSuite(engine, .init = set_up, .fini = tear_down);
 
 static int start(enum rung_engine engine)
 {
-	args.engine = engine;
-	return rung__ladder_start(&ladder, &args, &file);
+	reader.args.engine = engine;
+	return rung__engine_select(&reader);
 }
 
 /* Random reads of one to eight sectors, as many in flight as there may be. */
 static void check_reads(void)
 {
-	const uint32_t align = file.align, place = 8 * file.align;
+	const uint32_t align = reader.geometry.align, place = 8 * reader.geometry.align;
 	struct rung__fetch fetches[DEPTH];
 	struct rung__fetched fetched[DEPTH];
 	unsigned sent = 0, in_flight = 0;
@@ -88,16 +102,18 @@ static void check_reads(void)
 			if (fetches[t].bytes)
 				continue;
 			fetches[t] = (struct rung__fetch){ draw % (FILE_BYTES / place) * place, (uint64_t)t * place, (uint32_t)(draw >> 40) % 8 * align + align, t };
-			cr_assert_eq(ladder.ops->submit(ladder.engine, &fetches[t]), 0);
+			cr_assert_eq(reader.ops->submit(reader.engine, &fetches[t]), 0);
 			sent++;
 			in_flight++;
 		}
-		count = ladder.ops->reap(ladder.engine, in_flight / 2 + 1, 10000000000u, fetched, DEPTH);
+		count = reader.ops->reap(reader.engine, in_flight / 2 + 1, 10000000000u, fetched,
+					 DEPTH);
 		cr_assert_gt(count, 0);
 		for (int i = 0; i < count; i++) {
 			struct rung__fetch *fetch = &fetches[fetched[i].token];
 
-			cr_assert_eq(fetched[i].result, (int32_t)fetch->bytes, "%s", ladder.ops->name);
+			cr_assert_eq(fetched[i].result, (int32_t)fetch->bytes, "%s",
+				     reader.ops->name);
 			cr_assert_arr_eq(pool + fetch->to, content + fetch->offset, fetch->bytes);
 			fetch->bytes = 0;
 			in_flight--;
@@ -107,9 +123,9 @@ static void check_reads(void)
 
 static const struct rung_engine_step *step(const char *name)
 {
-	for (uint32_t i = 0; i < ladder.step_count; i++) {
-		if (strcmp(ladder.steps[i].name, name) == 0)
-			return &ladder.steps[i];
+	for (uint32_t i = 0; i < reader.step_count; i++) {
+		if (strcmp(reader.steps[i].name, name) == 0)
+			return &reader.steps[i];
 	}
 	return NULL;
 }
@@ -118,9 +134,9 @@ Test(engine, pread_reads_and_says_that_it_was_asked_for)
 {
 	cr_assert_eq(start(RUNG_ENGINE_PREAD), 0, "%s", rung_last_error());
 	check_reads();
-	cr_assert_str_eq(ladder.ops->name, "pread");
+	cr_assert_str_eq(reader.ops->name, "pread");
 	cr_assert_str_eq(step("pread")->why, "");
-	cr_assert_str_eq(ladder.why, "pread asked for");
+	cr_assert_str_eq(reader.engine_why, "pread asked for");
 }
 
 Test(engine, a_read_behind_the_end_is_empty_and_over_it_short)
@@ -128,29 +144,32 @@ Test(engine, a_read_behind_the_end_is_empty_and_over_it_short)
 	const enum rung_engine ids[] = { RUNG_ENGINE_PREAD, RUNG_ENGINE_IO_URING };
 
 	for (unsigned e = 0; e < (fixture_has_io_uring() ? 2 : 1); e++) {
-		struct rung__fetch over = { FILE_BYTES - file.align, 0, 2 * file.align, 1 }, behind = { FILE_BYTES, 0, file.align, 2 };
+		struct rung__fetch over = { FILE_BYTES - reader.geometry.align, 0,
+					    2 * reader.geometry.align, 1 },
+				   behind = { FILE_BYTES, 0, reader.geometry.align, 2 };
 		struct rung__fetched fetched[1];
 
 		cr_assert_eq(start(ids[e]), 0, "%s", rung_last_error());
-		cr_assert_eq(ladder.ops->submit(ladder.engine, &over), 0);
-		cr_assert_eq(ladder.ops->reap(ladder.engine, 1, 10000000000u, fetched, 1), 1);
-		cr_assert_eq(fetched[0].result, (int32_t)file.align);
-		cr_assert_eq(ladder.ops->submit(ladder.engine, &behind), 0);
-		cr_assert_eq(ladder.ops->reap(ladder.engine, 1, 10000000000u, fetched, 1), 1);
+		cr_assert_eq(reader.ops->submit(reader.engine, &over), 0);
+		cr_assert_eq(reader.ops->reap(reader.engine, 1, 10000000000u, fetched, 1), 1);
+		cr_assert_eq(fetched[0].result, (int32_t)reader.geometry.align);
+		cr_assert_eq(reader.ops->submit(reader.engine, &behind), 0);
+		cr_assert_eq(reader.ops->reap(reader.engine, 1, 10000000000u, fetched, 1), 1);
 		cr_assert_eq(fetched[0].result, 0);
-		cr_assert_eq(ladder.ops->reap(ladder.engine, 1, 1000000, fetched, 1), 0, "nothing is in flight: the wait has a bound");
-		rung__ladder_stop(&ladder);
-		ladder = (struct rung__ladder){ .engine = NULL };
+		cr_assert_eq(reader.ops->reap(reader.engine, 1, 1000000, fetched, 1), 0,
+			     "nothing is in flight: the wait has a bound");
+		close_reader();
+		open_reader();
 	}
 }
 
 Test(engine, a_file_that_cannot_be_read_says_so)
 {
-	close(file.fd);
-	file.fd = open(path, O_WRONLY | O_CLOEXEC);
+	close(reader.fd);
+	reader.fd = open(path, O_WRONLY | O_CLOEXEC);
 	cr_assert_eq(start(RUNG_ENGINE_AUTO), RUNG_E_IO);
 	cr_assert(strstr(rung_last_error(), path) && strstr(rung_last_error(), strerror(EBADF)), "%s", rung_last_error());
-	cr_assert_null(ladder.engine);
+	cr_assert_null(reader.engine);
 }
 
 /* ---- io_uring ---- */
@@ -209,9 +228,9 @@ int __wrap_io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uri
 
 static const char *part_why(const char *name)
 {
-	for (uint32_t i = 0; i < ladder.report.part_count; i++) {
-		if (strcmp(ladder.report.parts[i].name, name) == 0)
-			return ladder.report.parts[i].why;
+	for (uint32_t i = 0; i < reader.report.part_count; i++) {
+		if (strcmp(reader.report.parts[i].name, name) == 0)
+			return reader.report.parts[i].why;
 	}
 	return NULL;
 }
@@ -227,12 +246,12 @@ Test(engine, io_uring_is_what_auto_takes)
 	need_io_uring();
 	cr_assert_eq(start(RUNG_ENGINE_AUTO), 0, "%s", rung_last_error());
 	check_reads();
-	cr_assert_str_eq(ladder.ops->name, "io_uring");
-	cr_assert_eq(ladder.step_count, 3);
+	cr_assert_str_eq(reader.ops->name, "io_uring");
+	cr_assert_eq(reader.step_count, 3);
 	cr_assert(strstr(step("nvme")->why, "not asked for"));
 	cr_assert(strstr(step("io_uring_poll")->why, "not asked for"));
 	cr_assert_str_eq(step("io_uring")->why, "");
-	cr_assert_eq(ladder.report.part_count, 4);
+	cr_assert_eq(reader.report.part_count, 4);
 }
 
 Test(engine, io_uring_does_without_what_is_refused)
@@ -259,9 +278,9 @@ Test(engine, io_uring_does_without_what_is_refused)
 		cr_assert_eq(start(RUNG_ENGINE_IO_URING), 0, "%s", rung_last_error());
 		check_reads();
 		cr_assert(strstr(part_why(cases[i].part), cases[i].why), "%s: %s", cases[i].part, part_why(cases[i].part));
-		cr_assert(strstr(ladder.why, cases[i].why), "%s", ladder.why);
-		rung__ladder_stop(&ladder);
-		ladder = (struct rung__ladder){ .engine = NULL };
+		cr_assert(strstr(reader.engine_why, cases[i].why), "%s", reader.engine_why);
+		close_reader();
+		open_reader();
 	}
 }
 
@@ -287,14 +306,14 @@ Test(engine, refused_setup_leads_to_pread_or_to_an_error_with_the_reason)
 	setup_refused = EPERM;
 	cr_assert_eq(start(RUNG_ENGINE_AUTO), 0, "%s", rung_last_error());
 	check_reads();
-	cr_assert_str_eq(ladder.ops->name, "pread");
+	cr_assert_str_eq(reader.ops->name, "pread");
 	cr_assert(strstr(step("io_uring")->why, "seccomp"), "%s", step("io_uring")->why);
-	cr_assert(strstr(ladder.why, "seccomp"));
-	rung__ladder_stop(&ladder);
-	ladder = (struct rung__ladder){ .engine = NULL };
+	cr_assert(strstr(reader.engine_why, "seccomp"));
+	close_reader();
+	open_reader();
 	cr_assert_eq(start(RUNG_ENGINE_IO_URING), RUNG_E_NOSUP);
 	cr_assert(strstr(rung_last_error(), "engine io_uring") && strstr(rung_last_error(), "seccomp"), "%s", rung_last_error());
-	cr_assert_null(ladder.engine);
+	cr_assert_null(reader.engine);
 }
 
 /* The kernel frees a closed ring's memory later: a ring opened at once after that is refused. */
@@ -313,10 +332,10 @@ Test(engine, a_ring_that_never_has_memory_names_the_limit_and_the_cure)
 	setup_refused = ENOMEM;
 	cr_assert_eq(start(RUNG_ENGINE_AUTO), 0, "%s", rung_last_error());
 	check_reads();
-	cr_assert_str_eq(ladder.ops->name, "pread");
-	cr_assert(strstr(ladder.why, "RLIMIT_MEMLOCK"), "%s", ladder.why);
-	rung__ladder_stop(&ladder);
-	ladder = (struct rung__ladder){ .engine = NULL };
+	cr_assert_str_eq(reader.ops->name, "pread");
+	cr_assert(strstr(reader.engine_why, "RLIMIT_MEMLOCK"), "%s", reader.engine_why);
+	close_reader();
+	open_reader();
 	cr_assert_eq(start(RUNG_ENGINE_IO_URING), RUNG_E_NOSUP);
 	cr_assert(strstr(rung_last_error(), "ulimit -l"), "%s", rung_last_error());
 }
@@ -326,7 +345,7 @@ Test(engine, a_step_that_brings_other_bytes_is_not_used)
 	need_io_uring();
 	spoil = true;
 	cr_assert_eq(start(RUNG_ENGINE_AUTO), 0, "%s", rung_last_error());
-	cr_assert_str_eq(ladder.ops->name, "pread");
+	cr_assert_str_eq(reader.ops->name, "pread");
 	cr_assert(strstr(step("io_uring")->why, "something else"), "%s", step("io_uring")->why);
 	check_reads();
 }
@@ -339,7 +358,8 @@ Test(engine, polling_works_or_says_why_not)
 		return;
 	}
 	cr_assert(strstr(rung_last_error(), "engine io_uring_poll"), "%s", rung_last_error());
-	cr_assert(strstr(rung_last_error(), file.direct ? "no queues for polling" : "page cache"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), reader.direct ? "no queues for polling" : "page cache"),
+		  "%s", rung_last_error());
 }
 
 Test(engine, passthrough_says_why_not)
@@ -350,7 +370,7 @@ Test(engine, passthrough_says_why_not)
 		return;
 	}
 	cr_assert(strstr(rung_last_error(), "engine nvme: "), "%s", rung_last_error());
-	cr_assert_null(ladder.engine);
+	cr_assert_null(reader.engine);
 }
 
 Test(ring, a_read_over_the_border_of_registered_pieces_uses_none)
@@ -400,8 +420,8 @@ struct rung__engine {
 static int scripted_submit(struct rung__engine *engine, const struct rung__fetch *fetch)
 {
 	cr_assert_lt(engine->count, 64);
-	cr_assert_leq(fetch->offset + fetch->bytes, file.bytes);
-	cr_assert_leq(fetch->to + fetch->bytes, args.probe_at + args.probe_bytes);
+	cr_assert_leq(fetch->offset + fetch->bytes, reader.geometry.file_bytes);
+	cr_assert_leq(fetch->to + fetch->bytes, reader.args.probe_at + reader.args.probe_bytes);
 	engine->queue[engine->count++] = *fetch;
 	engine->reads++;
 	return 0;
@@ -427,10 +447,10 @@ static uint32_t measured(void)
 {
 	uint32_t gap = 1;
 
-	ladder.ops = &scripted;
-	ladder.engine = &script;
-	cr_assert_eq(rung__gap_measure(&ladder, &args, &file, 131072, &gap), 0);
-	ladder.engine = NULL;   /* it cannot be closed */
+	reader.ops = &scripted;
+	reader.engine = &script;
+	cr_assert_eq(rung__gap_measure(&reader, 131072, &gap), 0);
+	reader.engine = NULL;   /* it cannot be closed */
 	cr_assert_eq(script.count, 0, "reads are left in flight");
 	return gap;
 }
@@ -440,27 +460,27 @@ Test(engine, the_gap_is_measured_once_for_a_large_file)
 	uint64_t reads;
 	uint32_t gap;
 
-	file.bytes = 64u << 20;
-	cr_assert_eq(truncate(path, (off_t)file.bytes), 0);
-	file.direct = true;
+	reader.geometry.file_bytes = 64u << 20;
+	cr_assert_eq(truncate(path, (off_t)reader.geometry.file_bytes), 0);
+	reader.direct = true;
 	gap = measured();
 	reads = script.reads;
 	cr_assert_gt(reads, 0);
 	cr_assert_leq(gap, 65536);
-	cr_assert_eq(gap % file.align, 0);
+	cr_assert_eq(gap % reader.geometry.align, 0);
 	cr_assert_eq(measured(), gap);
 	cr_assert_eq(script.reads, reads, "it was measured again");
 }
 
 Test(engine, the_gap_is_the_default_where_measuring_tells_nothing)
 {
-	file.direct = true;
+	reader.direct = true;
 	cr_assert_eq(measured(), RUNG__GAP_DEFAULT);
-	file.bytes = 64u << 20;
-	file.direct = false;
+	reader.geometry.file_bytes = 64u << 20;
+	reader.direct = false;
 	cr_assert_eq(measured(), RUNG__GAP_DEFAULT);
 	cr_assert_eq(script.reads, 0);
-	file.direct = true;
+	reader.direct = true;
 	script.err = -EIO;
 	cr_assert_eq(measured(), RUNG__GAP_DEFAULT);
 	cr_assert_gt(script.reads, 0);

@@ -146,7 +146,7 @@ static int reopen(const struct rung_plan_opts *opts, const struct rung_store_opt
 	rung_plan_destroy(f.plan);
 	f.plan = plan;
 	bound_count = 0;
-	return rung__store_open_over(f.ds, f.plan, store_opts, &rung__nvme_tier, &f.store);
+	return rung__store_open_over(f.ds, f.plan, store_opts, &rung__file_reader, &f.store);
 }
 
 static struct rung_store_stats stats_of(void)

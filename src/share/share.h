@@ -80,6 +80,25 @@ int rung__share_address(const char *path, struct sockaddr_un *address_out);
 /** True when the process at the other end runs as our user; else *uid_out is who it is. */
 bool rung__share_peer_is_us(int fd, unsigned *uid_out);
 
+/* ---- share_ask.c: the attacher's side ---- */
+
+/** What the creator sent. Unchecked. */
+struct rung__answer {
+	struct rung__offer offer;
+	size_t bytes;                   /* of the message that came */
+	int flags;                      /* of recvmsg() */
+	int fds[RUNG__OFFER_FDS_MAX];   /* [fd_count]; -1: the caller has taken it */
+	unsigned fd_count;
+};
+
+/**
+ * Connect to the creator and wait for its message, 5 s at most.
+ * @param answer_out  to be closed after a failure as well
+ * @return also RUNG_E_NOENT, RUNG_E_TIMEDOUT
+ */
+int rung__share_ask(const char *path, struct rung__answer *answer_out);
+void rung__answer_close(struct rung__answer *answer);
+
 /* ---- share_place.c ---- */
 
 struct rung__place {

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The attacher's side: ask for the offer, check all of it, and open a store on it. */
+/* The attacher's side: check the offer, all of it, and open a store on it. */
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "registry/registry.h"
@@ -14,123 +12,9 @@
 #include "share/share.h"
 #include "store/store.h"
 
-#define ANSWER_WAIT_NS 5000000000ull   /* the answer needs no work on the other side: who is silent so long is stopped or stuck */
-#define CONNECT_PAUSE_NS 10000000      /* while the queue of those who ask is full */
-
-struct answer {
-	struct rung__offer offer;
-	size_t bytes;
-	int flags;
-	int fds[RUNG__OFFER_FDS_MAX];   /* [fd_count] */
-	unsigned fd_count;
-};
-
-/* ---- asking ---- */
-
-static int silent(const char *path)
-{
-	return rung__fail(RUNG_E_TIMEDOUT, "%s: the process that shares the store has not answered for %llu s: it is stopped or stuck; "
-	                  "let it go on, or end it and start it again", path, ANSWER_WAIT_NS / 1000000000u);
-}
-
-static int refused(const char *path, int err)
-{
-	if (err == ENOENT)
-		return rung__fail(RUNG_E_NOENT, "%s: no store is shared there: start the process that shares it, and wait until it has loaded",
-		                  path);
-	if (err == ECONNREFUSED)
-		return rung__fail(RUNG_E_NOENT, "%s: nobody answers there: the process that shared a store is gone; start it again, it "
-		                  "replaces the socket", path);
-	if (err == EPROTOTYPE)
-		return rung__fail(RUNG_E_FORMAT, "%s: is another program's socket, not a shared store", path);
-	return rung__fail_errno(err, "%s: connecting", path);
-}
-
-static int ask(const char *path, uint64_t until_ns, int *fd_out)
-{
-	const struct timespec pause = { .tv_nsec = CONNECT_PAUSE_NS };
-	struct sockaddr_un address;
-	int fd, rc = rung__share_address(path, &address);
-	unsigned uid;
-
-	if (rc < 0)
-		return rc;
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return rung__fail_errno(errno, "%s: making a socket", path);
-	while (rc == 0 && connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
-		if (errno != EAGAIN && errno != EINTR)
-			rc = refused(path, errno);
-		else if (rung__now_ns() > until_ns)
-			rc = silent(path);
-		else
-			nanosleep(&pause, NULL);
-	}
-	if (rc == 0 && !rung__share_peer_is_us(fd, &uid))
-		rc = rung__fail(RUNG_E_INVAL, "%s: shared by user %u, we are user %u: stores are shared with one's own processes only", path,
-		                uid, (unsigned)geteuid());
-	if (rc < 0) {
-		close(fd);
-		return rc;
-	}
-	*fd_out = fd;
-	return 0;
-}
-
-static int await(const char *path, int fd, uint64_t until_ns)
-{
-	for (;;) {
-		uint64_t now = rung__now_ns();
-		struct pollfd ready = { .fd = fd, .events = POLLIN };
-
-		if (now >= until_ns)
-			return silent(path);
-		if (poll(&ready, 1, (int)((until_ns - now) / 1000000u) + 1) > 0)
-			return 0;
-	}
-}
-
-static void take_descriptors(struct msghdr *message, struct answer *answer)
-{
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
-		size_t bytes = c->cmsg_len - CMSG_LEN(0);
-
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t at = 0; at + sizeof(int) <= bytes && answer->fd_count < RUNG__OFFER_FDS_MAX; at += sizeof(int))
-			memcpy(&answer->fds[answer->fd_count++], CMSG_DATA(c) + at, sizeof(int));
-	}
-}
-
-/* The control buffer has room for RUNG__OFFER_FDS_MAX descriptors and no more: the kernel closes what does not fit. */
-static int receive(const char *path, int fd, struct answer *answer)
-{
-	struct iovec part = { .iov_base = &answer->offer, .iov_len = sizeof(answer->offer) };
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_LEN(sizeof(int) * RUNG__OFFER_FDS_MAX)];
-	} control;
-	struct msghdr message = {
-		.msg_iov = &part,
-		.msg_iovlen = 1,
-		.msg_control = control.bytes,
-		.msg_controllen = sizeof(control.bytes),
-	};
-	ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-
-	if (got < 0 && errno == ECONNRESET)   /* not taken from the queue before the socket was closed: an answer of 0 bytes */
-		return 0;
-	if (got < 0)
-		return rung__fail_errno(errno, "%s: receiving the shared store", path);
-	answer->bytes = (size_t)got;
-	answer->flags = message.msg_flags;
-	take_descriptors(&message, answer);
-	return 0;
-}
-
 /* ---- checking ---- */
 
-static int check_answer(const char *path, const struct answer *answer)
+static int check_answer(const char *path, const struct rung__answer *answer)
 {
 	const struct rung__offer *offer = &answer->offer;
 	unsigned wanted = 0;
@@ -285,7 +169,7 @@ static int check_file(const char *path, const struct rung__offer *offer, uint64_
 	return 0;
 }
 
-static int check_files(const char *path, const struct answer *answer)
+static int check_files(const char *path, const struct rung__answer *answer)
 {
 	int rc = 0;
 
@@ -310,7 +194,7 @@ static int check_map(const char *path, const char *what, const void *map, unsign
 /* ---- opening ---- */
 
 /* The descriptor of a kind, the first of the features files; NULL when none comes. */
-static int *descriptor(struct answer *answer, enum rung__offer_fd which)
+static int *descriptor(struct rung__answer *answer, enum rung__offer_fd which)
 {
 	unsigned at = 0;
 
@@ -319,7 +203,7 @@ static int *descriptor(struct answer *answer, enum rung__offer_fd which)
 	return rung__offer_count(&answer->offer.shape, which) > 0 ? &answer->fds[at] : NULL;
 }
 
-static int take_map(const char *path, struct rung_store *store, struct answer *answer)
+static int take_map(const char *path, struct rung_store *store, struct rung__answer *answer)
 {
 	const struct rung__shape *shape = &answer->offer.shape;
 	const int *fd = descriptor(answer, RUNG__OFFER_MAP);
@@ -339,7 +223,7 @@ static int take_map(const char *path, struct rung_store *store, struct answer *a
 	return check_map(path, "map", store->rank_of_vertex, (unsigned)shape->map_bytes, shape->vertex_count);
 }
 
-static int take_vertices(const char *path, struct rung_store *store, struct answer *answer)
+static int take_vertices(const char *path, struct rung_store *store, struct rung__answer *answer)
 {
 	const struct rung__shape *shape = &answer->offer.shape;
 	const int *fd = descriptor(answer, RUNG__OFFER_VERTICES);
@@ -367,7 +251,7 @@ static char *name_of(const struct rung__offer *offer, uint64_t file_idx, int fd)
 	return length < 0 ? rung__format("the features of %s", offer->path) : rung__format("%.*s", (int)length, path);
 }
 
-static int take_features(struct rung_store *store, struct answer *answer)
+static int take_features(struct rung_store *store, struct rung__answer *answer)
 {
 	store->features.layout = store->shape.layout;
 	store->dataset_dir = rung__strdup(answer->offer.path);
@@ -415,7 +299,7 @@ static int take_device(const char *path, struct rung_store *store, int *alive_fd
 	return rung__store_choose_device(store, gpus, (uint32_t)store->shape.gpu_count);
 }
 
-static int fill(const char *path, struct rung_store *store, struct answer *answer)
+static int fill(const char *path, struct rung_store *store, struct rung__answer *answer)
 {
 	const struct rung__shape *shape = &answer->offer.shape;
 	const int *host_fd = descriptor(answer, RUNG__OFFER_HOST), *cache_fd = descriptor(answer, RUNG__OFFER_CACHE);
@@ -443,12 +327,15 @@ static int fill(const char *path, struct rung_store *store, struct answer *answe
 	if (rc == 0)
 		rc = take_vertices(path, store, answer);
 	if (rc == 0)
-		rc = rung__store_open_tiers(store, rung__registry_reader(), alive_fd ? answer->offer.peer_handles : NULL, cache_fd ? *cache_fd : -1);
+		rc = rung__store_open_tiers(store, rung__registry_reader(),
+					    alive_fd ? answer->offer.peer_handles : NULL,
+					    cache_fd ? *cache_fd : -1);
 	rung__features_close(&store->features);   /* tiers have their own descriptors */
 	return rc;
 }
 
-static int open_answer(const char *path, const struct rung_store_opts *opts, struct answer *answer, struct rung_store **store_out)
+static int open_answer(const char *path, const struct rung_store_opts *opts,
+		       struct rung__answer *answer, struct rung_store **store_out)
 {
 	struct rung_store *store = NULL;
 	int rc = check_answer(path, answer);
@@ -474,26 +361,17 @@ static int open_answer(const char *path, const struct rung_store_opts *opts, str
 	return 0;
 }
 
-int rung_store_attach(const char *share_path, const struct rung_store_opts *opts, struct rung_store **store_out)
+int rung_store_attach(const char *share_path, const struct rung_store_opts *opts,
+                      struct rung_store **store_out)
 {
-	uint64_t until_ns = rung__now_ns() + ANSWER_WAIT_NS;
-	struct answer answer = { .fd_count = 0 };
-	int fd = -1, rc;
+	struct rung__answer answer;
+	int rc;
 
 	if (!share_path || !store_out)
 		return rung__fail(RUNG_E_INVAL, "rung_store_attach: NULL given");
-	rc = ask(share_path, until_ns, &fd);
-	if (rc < 0)
-		return rc;
-	rc = await(share_path, fd, until_ns);
-	if (rc == 0)
-		rc = receive(share_path, fd, &answer);
+	rc = rung__share_ask(share_path, &answer);
 	if (rc == 0)
 		rc = open_answer(share_path, opts, &answer, store_out);
-	for (unsigned i = 0; i < answer.fd_count; i++) {
-		if (answer.fds[i] >= 0)
-			close(answer.fds[i]);
-	}
-	close(fd);
+	rung__answer_close(&answer);
 	return rc;
 }

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Asking the process that shares a store for its offer. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "share/share.h"
+
+#define ANSWER_WAIT_NS                                                                             \
+	5000000000ull /* the answer needs no work on the other side: who is silent so long is      \
+			 stopped or stuck */
+#define CONNECT_PAUSE_NS 10000000      /* while the queue of those who ask is full */
+
+static int silent(const char *path)
+{
+	return rung__fail(RUNG_E_TIMEDOUT,
+			  "%s: the process that shares the store has not answered for %llu s: it "
+			  "is stopped or stuck; "
+			  "let it go on, or end it and start it again",
+			  path, ANSWER_WAIT_NS / 1000000000u);
+}
+
+static int refused(const char *path, int err)
+{
+	if (err == ENOENT)
+		return rung__fail(RUNG_E_NOENT,
+				  "%s: no store is shared there: start the process that shares it, "
+				  "and wait until it has loaded",
+				  path);
+	if (err == ECONNREFUSED)
+		return rung__fail(RUNG_E_NOENT,
+				  "%s: nobody answers there: the process that shared a store is "
+				  "gone; start it again, it "
+				  "replaces the socket",
+				  path);
+	if (err == EPROTOTYPE)
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: is another program's socket, not a shared store", path);
+	return rung__fail_errno(err, "%s: connecting", path);
+}
+
+static int ask(const char *path, uint64_t until_ns, int *fd_out)
+{
+	const struct timespec pause = { .tv_nsec = CONNECT_PAUSE_NS };
+	struct sockaddr_un address;
+	int fd, rc = rung__share_address(path, &address);
+	unsigned uid;
+
+	if (rc < 0)
+		return rc;
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return rung__fail_errno(errno, "%s: making a socket", path);
+	while (rc == 0 && connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
+		if (errno != EAGAIN && errno != EINTR)
+			rc = refused(path, errno);
+		else if (rung__now_ns() > until_ns)
+			rc = silent(path);
+		else
+			nanosleep(&pause, NULL);
+	}
+	if (rc == 0 && !rung__share_peer_is_us(fd, &uid))
+		rc = rung__fail(RUNG_E_INVAL,
+				"%s: shared by user %u, we are user %u: stores are shared with "
+				"one's own processes only",
+				path, uid, (unsigned)geteuid());
+	if (rc < 0) {
+		close(fd);
+		return rc;
+	}
+	*fd_out = fd;
+	return 0;
+}
+
+static int await(const char *path, int fd, uint64_t until_ns)
+{
+	for (;;) {
+		uint64_t now = rung__now_ns();
+		struct pollfd ready = { .fd = fd, .events = POLLIN };
+
+		if (now >= until_ns)
+			return silent(path);
+		if (poll(&ready, 1, (int)((until_ns - now) / 1000000u) + 1) > 0)
+			return 0;
+	}
+}
+
+static void take_descriptors(struct msghdr *message, struct rung__answer *answer)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+		size_t bytes = c->cmsg_len - CMSG_LEN(0);
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t at = 0;
+		     at + sizeof(int) <= bytes && answer->fd_count < RUNG__OFFER_FDS_MAX;
+		     at += sizeof(int))
+			memcpy(&answer->fds[answer->fd_count++], CMSG_DATA(c) + at, sizeof(int));
+	}
+}
+
+/* The control buffer has room for RUNG__OFFER_FDS_MAX descriptors and no more: the kernel closes
+ * what does not fit. */
+static int receive(const char *path, int fd, struct rung__answer *answer)
+{
+	struct iovec part = { .iov_base = &answer->offer, .iov_len = sizeof(answer->offer) };
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_LEN(sizeof(int) * RUNG__OFFER_FDS_MAX)];
+	} control;
+	struct msghdr message = {
+		.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes),
+	};
+	ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	if (got < 0 && errno == ECONNRESET) /* not taken from the queue before the socket was
+					       closed: an answer of 0 bytes */
+		return 0;
+	if (got < 0)
+		return rung__fail_errno(errno, "%s: receiving the shared store", path);
+	answer->bytes = (size_t)got;
+	answer->flags = message.msg_flags;
+	take_descriptors(&message, answer);
+	return 0;
+}
+
+int rung__share_ask(const char *path, struct rung__answer *answer_out)
+{
+	const uint64_t until_ns = rung__now_ns() + ANSWER_WAIT_NS;
+	int fd = -1, rc;
+
+	*answer_out = (struct rung__answer){ .bytes = 0 };
+	rc = ask(path, until_ns, &fd);
+	if (rc < 0)
+		return rc;
+	rc = await(path, fd, until_ns);
+	if (rc == 0)
+		rc = receive(path, fd, answer_out);
+	close(fd);
+	return rc;
+}
+
+void rung__answer_close(struct rung__answer *answer)
+{
+	for (unsigned i = 0; i < answer->fd_count; i++) {
+		if (answer->fds[i] >= 0)
+			close(answer->fds[i]);
+	}
+}

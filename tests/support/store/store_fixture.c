@@ -117,8 +117,32 @@ static void free_memories(struct store_fixture *f, unsigned down_to)
 	}
 }
 
+#define SETTLE_NS 10000000000u   /* a hang guard: some tests leave reads that never end */
+
+/*
+ * Memory may be freed once no gather writes there. A request for cold rows that was put early may
+ * have them scattered long afterwards; of others cudaFree() waits for the kernel.
+ */
+static void settle(const struct store_fixture *f)
+{
+	const uint64_t until_ns = rung__now_ns() + SETTLE_NS;
+	struct rung_store_stats stats = { .size = sizeof(stats) };
+
+	while (f->store && fixture_on_cuda() && rung__now_ns() < until_ns) {
+		uint64_t ended = 0;
+
+		need(rung_store_stats(f->store, &stats), "statistics");
+		for (unsigned b = 0; b < RUNG_LATENCY_BUCKETS; b++)
+			ended += stats.latency[b];
+		if (ended >= stats.requests || stats.tiers[stats.tier_count - 1].rows == 0)
+			return;
+		usleep(1000);
+	}
+}
+
 void fixture_free_memories(struct store_fixture *f)
 {
+	settle(f);
 	free_memories(f, 0);
 }
 
@@ -180,7 +204,7 @@ void fixture_open(struct store_fixture *f, uint64_t vertices, uint64_t row_bytes
 
 void fixture_close(struct store_fixture *f)
 {
-	free_memories(f, 0);
+	fixture_free_memories(f);
 	need(rung_store_close(f->store), "closing the store");
 	rung_plan_destroy(f->plan);
 	rung_dataset_close(f->ds);

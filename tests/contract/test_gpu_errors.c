@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fault_tier.h"
+#include "fault_reader.h"
 #include "rung/gpu_sampler.h"
 #include "sim_store_fixture.h"
 

@@ -11,7 +11,7 @@
 
 #include "dataset.h"
 #include "sort/radix.h"
-#include "script_tier.h"
+#include "script_reader.h"
 #include "sim.h"
 #include "store_fixture.h"
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "cache/cache_internal.h"
-#include "fault_tier.h"
+#include "fault_reader.h"
 #include "store_fixture.h"
 
 #define ROWS 4000u

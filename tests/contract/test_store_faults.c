@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fault_tier.h"
+#include "fault_reader.h"
 #include "store_fixture.h"
 
 #define ROWS 3000

@@ -12,7 +12,7 @@
 #define SOAK_H
 
 #include "rung/rung.h"
-#include "script_tier.h"
+#include "script_reader.h"
 #include "store/store.h"
 
 #define SOAK_THREADS_MAX 6u

@@ -5,7 +5,7 @@
 
 #include <criterion/criterion.h>
 
-#include "fault_tier.h"
+#include "fault_reader.h"
 #include "rung/gpu_sampler.h"
 #include "says.h"
 #include "store_fixture.h"

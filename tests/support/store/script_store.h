@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "script_tier.h"
+#include "script_reader.h"
 #include "store_fixture.h"
 
 #define ROWS 3000

@@ -19,8 +19,8 @@
  *
  * Settings are global, for all stores open over it; each has its own reads.
  */
-#ifndef SUPPORT_SCRIPT_TIER_H
-#define SUPPORT_SCRIPT_TIER_H
+#ifndef SUPPORT_SCRIPT_READER_H
+#define SUPPORT_SCRIPT_READER_H
 
 #include <stdatomic.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** The reader of files with faults as told. One store at a time: the settings are global. */
-#ifndef SUPPORT_FAULT_TIER_H
-#define SUPPORT_FAULT_TIER_H
+#ifndef SUPPORT_FAULT_READER_H
+#define SUPPORT_FAULT_READER_H
 
 #include <stdatomic.h>
 

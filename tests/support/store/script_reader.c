@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "file/file.h"
-#include "script_tier.h"
+#include "script_reader.h"
 
 #define IN_FLIGHT_MARK 0xa5   /* fills the memory of a read that is in flight */
 #define FAILED_MARK 0xee      /* and that of one that failed */

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "fault_tier.h"
+#include "fault_reader.h"
 
 #define SLOTS_MAX 16384u
 

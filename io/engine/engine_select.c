@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which engine. Set-up calls succeed in places where reads then fail, and commands to the disk succeed where they read something else
- * than the file: hence the probe.
+ * Which engine. Set-up calls succeed in places where reads then fail, and commands to the disk
+ * succeed where they read something else than the file. Hence the probe.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -47,7 +47,7 @@ static int probe_at(const struct rung__reader *reader,
 	int rc;
 
 	if (got < 0 && offset > 0)
-		return 0;   /* a bad block is no engine's fault, and no reason not to serve the others */
+		return 0;   /* a bad block: no engine's fault, and others can be served */
 	if (got < 0)
 		return rung__engine_refuse(report, -errno, "its first bytes cannot be read");
 	rc = read_through(reader, &fetch, &result);
@@ -59,7 +59,8 @@ static int probe_at(const struct rung__reader *reader,
 		return rung__engine_refuse(report, rc, "its first read failed");
 	if (result != got ||
 	    memcmp(reader->args.pool + reader->args.probe_at, expected, (size_t)got) != 0)
-		return rung__engine_refuse(report, -EIO, "its first read brought something else than the file's bytes");
+		return rung__engine_refuse(report, -EIO, "its first read brought something else "
+		                           "than the file's bytes");
 	return 0;
 }
 
@@ -89,7 +90,8 @@ static int try(struct rung__reader *reader, const struct rung__engine_ops *ops,
 	int rc;
 
 	if (ops->direct && !reader->direct)
-		return rung__engine_refuse(report, -ENOTSUP, "it reads past the page cache, and reads go through it");
+		return rung__engine_refuse(report, -ENOTSUP, "it reads past the page cache, and "
+		                           "reads go through it");
 	rc = ops->open(&engine_args, &reader->engine, report);
 	if (rc < 0)
 		return rc;
@@ -110,7 +112,8 @@ static void add_failed(struct rung__reader *reader, const char *name, int rc, co
 {
 	char *why = reader->whys[reader->step_count], *err = strerror(-rc);
 
-	snprintf(why, RUNG__WHY_BYTES, "%.*s (%s)", (int)(RUNG__WHY_BYTES - strlen(err) - 4), reason, err);
+	snprintf(why, RUNG__WHY_BYTES, "%.*s (%s)", (int)(RUNG__WHY_BYTES - strlen(err) - 4),
+	         reason, err);
 	rung__why_add(reader->engine_why, sizeof(reader->engine_why), why);
 	add_step(reader, name, why);
 }
@@ -127,7 +130,8 @@ static void add_used(struct rung__reader *reader, enum rung_engine asked,
 		char why[RUNG__WHY_BYTES];
 
 		if (report->parts[i].why[0]) {
-			snprintf(why, sizeof(why), "no %s: %s", report->parts[i].name, report->parts[i].why);
+			snprintf(why, sizeof(why), "no %s: %s", report->parts[i].name,
+			         report->parts[i].why);
 			rung__why_add(reader->engine_why, sizeof(reader->engine_why), why);
 		}
 	}

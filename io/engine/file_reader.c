@@ -2,7 +2,8 @@
 /*
  * The reader of features files: in sectors past the page cache, by the best engine that works.
  *
- * O_DIRECT counts only after a real read as well: some file systems accept it at open and refuse at the first read.
+ * O_DIRECT counts only after a real read as well: some file systems accept it at open and refuse
+ * the first read.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +16,8 @@
 #include "engine/file_reader.h"
 #include "engine/gap.h"
 
-#define READ_BYTES_MAX 131072u   /* of a merged read: larger ones bring no more rows, and others wait behind them */
+/* of a merged read: larger ones bring no more rows, and others wait behind them */
+#define READ_BYTES_MAX 131072u
 
 static int reopen_failed(const struct rung__reader *reader)
 {
@@ -58,7 +60,10 @@ static int open_file(struct rung__reader *reader, int from_fd, bool buffered)
 	return 0;
 }
 
-/* What goes to the device in one command: a longer read would only be split, and come back when its last part has. */
+/*
+ * What goes to the device in one command: a longer read would only be split, and end when its last
+ * part does.
+ */
 static uint32_t read_bytes_max(const struct rung__reader *reader)
 {
 	struct rung__block_device device;
@@ -97,7 +102,9 @@ static int file_open(const struct rung__reader_args *args, struct rung__reader *
 		goto close_reader;
 	}
 	reader->geometry = (struct rung__geometry){
-		.gap_bytes = args->gap_bytes == RUNG_GAP_NONE ? 0 : args->gap_bytes ? args->gap_bytes : RUNG__GAP_DEFAULT,
+		.gap_bytes = args->gap_bytes == RUNG_GAP_NONE ? 0
+		             : args->gap_bytes                ? args->gap_bytes
+		                                              : RUNG__GAP_DEFAULT,
 		.file_bytes = layout->file_bytes[args->file_idx],
 		.path = reader->path,
 	};

@@ -2,24 +2,8 @@
 /**
  * What the subcommands share: arguments, failures, progress, opening a store, tables and JSON.
  *
- * A subcommand is `int cmd_NAME(int argc, char **argv)`: argv[0] is "rung NAME", the return value is an exit code. It parses with
- * glibc's argp, so that its help comes from one table, and takes the tables below as children:
- *
- *     static const struct argp_child children[] = {
- *             { &tool_budget_argp, 0, NULL, 0 }, { &tool_common_argp, 0, NULL, 0 }, { 0 },
- *     };
- *     static error_t parse(int key, char *arg, struct argp_state *state)
- *     {
- *             struct args *args = state->input;
- *             switch (key) {
- *             case ARGP_KEY_INIT:
- *                     state->child_inputs[0] = &args->store;
- *                     state->child_inputs[1] = &args->common;
- *                     return 0;
- *             case 'b':
- *                     args->batch = tool_arg_u32(state, "--batch", arg, 1, UINT32_MAX);
- *                     return 0;
- *             ...
+ * A subcommand is `int cmd_NAME(int argc, char **argv)`: argv[0] is "rung NAME", the return value
+ * is an exit code. It reads its options by tables (args/args.h).
  *
  * The tool_arg_* functions do not return when the argument is wrong: they say why and exit with TOOL_USAGE.
  */
@@ -63,9 +47,6 @@ struct tool_size {
 /** "4096", "64KiB", "1.5GiB", "10%", "max". */
 struct tool_size tool_arg_size(const struct argp_state *state, const char *option, const char *arg);
 
-/** What --memory says: bytes, neither a share nor max. `cure` says what to give instead; 0 is 1, since 0 stands for a default. */
-uint64_t tool_arg_memory(const struct argp_state *state, const char *arg, const char *cure);
-
 /** The bytes of a size, `whole` being 100%; RUNG_BYTES_NONE for none at all, since 0 stands for a default in the library. */
 uint64_t tool_size_bytes(const struct tool_size *size, uint64_t whole);
 
@@ -100,24 +81,17 @@ size_t tool_name_length(const char *arg);
 /** Length of NAME in the NAME=SRC of --split. */
 size_t tool_arg_split(const struct argp_state *state, const char *arg);
 
-/** A parser of the one argument DIR, for keys that a subcommand does not know: keeps it, and exits when there is none or another. */
-error_t tool_parse_dir(int key, const char *arg, const struct argp_state *state, const char **dir);
-
 /** Say that an option is not yet available in this version, and exit with TOOL_USAGE. `what` as typed: "--order reader". */
 void tool_not_yet(const struct argp_state *state, const char *what);
 
-/** --json --quiet --threads N: child of every subcommand. */
+/** --json --quiet --threads N, of every subcommand. */
 struct tool_common {
 	int json;
 	int quiet;
 	uint32_t threads;   /**< 0: not given */
 };
-extern const struct argp tool_common_argp;
 
-/**
- * --host --cache --queue-depth --numa-node --profile: child `tool_budget_argp`; --engine --buffered --no-merge --gap: child `tool_engine_argp`; --device --gpu
- * --peers --replicate --gpus: child `tool_gpu_argp`. One input for all of them.
- */
+/** Budgets, engine and GPUs: which rows are where, and how they are read. */
 struct tool_store_args {
 	struct tool_size host, cache;
 	uint32_t queue_depth;      /**< 0: not given */
@@ -125,7 +99,8 @@ struct tool_store_args {
 	int buffered;
 	int no_merge;
 	uint32_t gap_bytes;        /**< as in struct rung_store_opts */
-	const char *device_option; /**< one of those of tool_gpu_argp that was given, as typed; NULL: none was */
+	const char *device_given;  /**< "device" where it was */
+	const char *device_option; /**< an option of GPUs that was given, or that; NULL: none was */
 	enum rung_device device;   /**< CPU without any of them, AUTO without --device */
 	struct tool_size gpu;
 	struct tool_size replicate;
@@ -138,43 +113,37 @@ struct tool_store_args {
 	const char *profile;       /**< of the machine; NULL: not given */
 	int vertex_ids;            /**< set by the subcommand: ids of space RUNG_VERTICES will be used */
 };
-extern const struct argp tool_budget_argp;
-extern const struct argp tool_engine_argp;
-extern const struct argp tool_gpu_argp;
 
-/** --graph --undirected --dedup --vertices: child `tool_graph_argp`. Free specs. */
+/** --graph --undirected --dedup --vertices. Free specs. */
 struct tool_graph_args {
 	struct rung_graph_opts opts;   /**< starts as RUNG_GRAPH_OPTS_INIT */
 	const char **specs;
 	int none;                      /**< nonzero: --graph none, no edges and no specs */
 };
-extern const struct argp tool_graph_argp;
 
 static inline int tool_graph_given(const struct tool_graph_args *args)
 {
 	return args->none || args->opts.spec_count > 0;
 }
 
-/** --ogb-papers100M --ogb-mag240m --igb: child `tool_preset_argp`. Free with tool_preset_free(). */
+/** --ogb-papers100M --ogb-mag240m --igb. Free with tool_preset_free(). */
 struct tool_preset_args {
 	enum rung_preset_kind kind;    /**< 0: none was given */
 	const char *option;            /**< as typed */
 	char *root, *part;             /**< part NULL: not given */
 	struct rung_preset *preset;    /**< after tool_preset_fill() */
 };
-extern const struct argp tool_preset_argp;
 
 /** Take from the data set's folder what `opts` lacks: graph, features, labels, splits. @return a status */
 int tool_preset_fill(struct tool_preset_args *args, struct rung_stage_opts *opts);
 
 void tool_preset_free(struct tool_preset_args *args);
 
-/** --fanout --batch --draws, and what belongs to some methods alone: child `tool_score_argp`. */
+/** --fanout --batch --draws, and what belongs to some methods alone. */
 struct tool_score_args {
 	struct rung_score_opts opts;     /**< starts as RUNG_SCORE_OPTS_INIT; without fanouts */
 	struct tool_fanouts fanouts;
 };
-extern const struct argp tool_score_argp;
 
 /** Nonzero when a method needs fanouts. */
 int tool_score_samples(enum rung_score_method method);

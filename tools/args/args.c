@@ -3,46 +3,86 @@
 #include "args/args.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-#define KEY_FIRST  0x10000   /* no character, and none of the keys of options shared by several */
+#define KEY_FIRST  0x10000   /* no character */
 #define NAME_BYTES 64
+
+/* A command line being read. */
+struct reading {
+	const struct tool_command *command;
+	void *args;
+	struct argp_option *listed;          /* [count], and a row of zeros */
+	struct target {
+		const struct tool_option *option;
+		void *args;                  /* of its set, or of the subcommand */
+	} *targets;                          /* [count] */
+	int count;
+};
+
+static int is_option(const struct tool_option *option)
+{
+	return option->name || option->help;
+}
 
 static int option_count(const struct tool_option *options)
 {
 	int count = 0;
 
-	while (options[count].name)
+	while (options && is_option(&options[count]))
 		count++;
 	return count;
 }
 
-void tool_args_parse(const struct argp *argp, const struct tool_option *options, int argc,
-		     char **argv, void *args)
+static void list(struct reading *reading, const struct tool_option *option, void *args)
 {
-	const int count = option_count(options);
-	struct argp_option *listed = calloc((size_t)count + 1, sizeof(*listed));
-	struct argp with_options = *argp;
-
-	if (!listed)
-		exit(tool_error(argv[0], TOOL_FAILED, "no memory for the options"));
-	for (int i = 0; i < count; i++) {
-		listed[i] = (struct argp_option){
-			.name = options[i].name,
-			.key = KEY_FIRST + i,
-			.arg = options[i].value,
-			.flags = options[i].help ? 0 : OPTION_HIDDEN,
-			.doc = options[i].help,
-			.group = options[i].group,
+	for (; option && is_option(option); option++) {
+		reading->targets[reading->count] = (struct target){ option, args };
+		reading->listed[reading->count] = (struct argp_option){
+			.name = option->name,
+			.key = option->name ? KEY_FIRST + reading->count : 0,
+			.arg = option->value,
+			.flags = option->help ? 0 : OPTION_HIDDEN,
+			.doc = option->help,
+			.group = option->group,
 		};
+		reading->count++;
 	}
-	with_options.options = listed;
-	argp_parse(&with_options, argc, argv, 0, NULL, args);
-	free(listed);
+}
+
+static void *part_args(const struct reading *reading, const struct tool_part *part)
+{
+	return (char *)reading->args + part->offset;
+}
+
+/* ---- values ---- */
+
+static uint64_t arg_bytes(const struct tool_option *option, const struct argp_state *state,
+			  const char *name, const char *arg)
+{
+	const struct tool_size size = tool_arg_size(state, name, arg);
+
+	if (size.share >= 0 || size.bytes == RUNG_BYTES_MAX || size.bytes < option->low)
+		argp_error(state, "%s: '%s' is %s", name, arg, option->wrong);
+	return size.bytes ? size.bytes : 1;   /* too little like any other size */
+}
+
+static unsigned arg_word(const struct tool_option *option, const struct argp_state *state,
+			 const char *name, const char *arg)
+{
+	const struct tool_word *word = option->words;
+
+	while (word->word && strcmp(word->word, arg) != 0)
+		word++;
+	if (!word->word)
+		argp_error(state, "%s: '%s' is %s", name, arg, option->wrong);
+	return word->value;
 }
 
 static void store(const struct tool_option *option, const struct argp_state *state,
 		  const char *arg, void *args)
 {
+	const uint32_t low = (uint32_t)option->low, high = (uint32_t)option->high;
 	void *at = (char *)args + option->offset;
 	char name[NAME_BYTES];
 
@@ -58,8 +98,7 @@ static void store(const struct tool_option *option, const struct argp_state *sta
 		*(const char **)at = arg;
 		break;
 	case TOOL_TYPE_U32:
-		*(uint32_t *)at = tool_arg_u32(state, name, arg, (uint32_t)option->low,
-					       (uint32_t)option->high);
+		*(uint32_t *)at = tool_arg_u32(state, name, arg, low, high);
 		break;
 	case TOOL_TYPE_U64:
 		*(uint64_t *)at = tool_arg_u64(state, name, arg, option->low, option->high);
@@ -68,17 +107,112 @@ static void store(const struct tool_option *option, const struct argp_state *sta
 		*(double *)at = tool_arg_double(state, name, arg, option->real_low,
 						option->real_high, option->bounds);
 		break;
+	case TOOL_TYPE_SIZE:
+		*(struct tool_size *)at = tool_arg_size(state, name, arg);
+		break;
+	case TOOL_TYPE_BYTES:
+		*(uint64_t *)at = arg_bytes(option, state, name, arg);
+		break;
+	case TOOL_TYPE_WORD:
+		*(unsigned *)at = arg_word(option, state, name, arg);
+		break;
+	case TOOL_TYPE_LIST:
+		*(size_t *)((char *)args + option->count_offset) =
+			tool_arg_u32s(state, name, arg, low, high, at, option->room);
+		break;
 	case TOOL_TYPE_FANOUTS:
 		*(struct tool_fanouts *)at = tool_arg_fanouts(state, name, arg);
 		break;
 	}
+	if (option->noted)
+		*(const char **)((char *)args + option->noted) = option->name;
 }
 
-error_t tool_args_option(const struct tool_option *options, int key, char *arg,
-			 const struct argp_state *state, void *args)
+/* ---- the command line ---- */
+
+void tool_need_dir(const struct argp_state *state, const char *dir)
 {
-	if (key < KEY_FIRST || key >= KEY_FIRST + option_count(options))
+	if (!dir)
+		argp_error(state, "DIR is missing: the staged dataset");
+}
+
+static error_t operand(const struct reading *reading, const struct argp_state *state,
+		       const char *arg)
+{
+	const struct tool_command *command = reading->command;
+	const char **dir = (const char **)((char *)reading->args + command->dir);
+
+	if (command->operand) {
+		command->operand(state, reading->args, arg);
+	} else if (command->takes) {
+		if (*dir)
+			argp_error(state, "one folder at a time: '%s' is too many", arg);
+		*dir = arg;
+	} else {
 		return ARGP_ERR_UNKNOWN;
-	store(&options[key - KEY_FIRST], state, arg, args);
+	}
 	return 0;
+}
+
+static void check(const struct reading *reading, const struct argp_state *state)
+{
+	const struct tool_command *command = reading->command;
+	const struct tool_part *part = command->parts;
+
+	while (part->set)
+		part++;
+	while (part-- != command->parts) {
+		if (part->set->check)
+			part->set->check(state, part_args(reading, part));
+	}
+	if (command->takes == TOOL_TAKES_DIR)
+		tool_need_dir(state, *(const char **)((char *)reading->args + command->dir));
+	if (command->check)
+		command->check(state, reading->args);
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	const struct reading *reading = state->input;
+
+	if (key >= KEY_FIRST && key < KEY_FIRST + reading->count) {
+		const struct target *target = &reading->targets[key - KEY_FIRST];
+
+		store(target->option, state, arg, target->args);
+		return 0;
+	}
+	switch (key) {
+	case ARGP_KEY_ARG:
+		return operand(reading, state, arg);
+	case ARGP_KEY_END:
+		check(reading, state);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+void tool_args_parse(const struct tool_command *command, int argc, char **argv, void *args)
+{
+	struct reading reading = { .command = command, .args = args };
+	struct argp argp = { .parser = parse, .args_doc = command->operands, .doc = command->doc };
+	const struct tool_part *part;
+	int count = option_count(command->options);
+
+	for (part = command->parts; part->set; part++)
+		count += option_count(part->set->options);
+	reading.listed = calloc((size_t)count + 1, sizeof(*reading.listed));
+	reading.targets = calloc((size_t)count + 1, sizeof(*reading.targets));
+	if (!reading.listed || !reading.targets)
+		exit(tool_error(argv[0], TOOL_FAILED, "no memory for the options"));
+	list(&reading, command->options, args);
+	for (part = command->parts; part->set; part++) {
+		list(&reading, part->set->options, part_args(&reading, part));
+		if (part->set->begin)
+			part->set->begin(part_args(&reading, part));
+	}
+	argp.options = reading.listed;
+	argp_parse(&argp, argc, argv, 0, NULL, &reading);
+	free(reading.listed);
+	free(reading.targets);
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tool.h"
+#include "args/args.h"
 
 #define SIZE_HELP "give bytes (4096), 64KiB, 1.5GiB, TiB, a share such as 10%%, or max"
 
@@ -82,15 +82,6 @@ struct tool_size tool_arg_size(const struct argp_state *state, const char *optio
 		size_bytes(state, option, arg, length, &size);
 	}
 	return size;
-}
-
-uint64_t tool_arg_memory(const struct argp_state *state, const char *arg, const char *cure)
-{
-	const struct tool_size size = tool_arg_size(state, "--memory", arg);
-
-	if (size.share >= 0 || size.bytes == RUNG_BYTES_MAX)
-		argp_error(state, "--memory: '%s' is not in bytes; %s", arg, cure);
-	return size.bytes ? size.bytes : 1;   /* too little like any other size */
 }
 
 uint64_t tool_size_bytes(const struct tool_size *size, uint64_t whole)
@@ -225,23 +216,6 @@ size_t tool_arg_split(const struct argp_state *state, const char *arg)
 	return length;
 }
 
-error_t tool_parse_dir(int key, const char *arg, const struct argp_state *state, const char **dir)
-{
-	switch (key) {
-	case ARGP_KEY_ARG:
-		if (*dir)
-			argp_error(state, "one folder at a time: '%s' is too many", arg);
-		*dir = arg;
-		return 0;
-	case ARGP_KEY_END:
-		if (!*dir)
-			argp_error(state, "DIR is missing: the staged dataset");
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
 void tool_not_yet(const struct argp_state *state, const char *what)
 {
 	argp_failure(state, TOOL_USAGE, 0, "%s is not yet available in this version", what);
@@ -251,144 +225,107 @@ void tool_not_yet(const struct argp_state *state, const char *what)
 
 #define THREADS_MAX 1024u   /* the library starts no more */
 
-enum { KEY_JSON = 0x4001, KEY_QUIET, KEY_THREADS, KEY_HOST, KEY_CACHE, KEY_QUEUE_DEPTH, KEY_NUMA_NODE, KEY_PROFILE, KEY_ENGINE, KEY_BUFFERED, KEY_NO_MERGE, KEY_GAP };
-
-static const struct argp_option common_options[] = {
-	{ "json", KEY_JSON, NULL, 0, "Print the result as one JSON object", -1 },
-	{ "quiet", KEY_QUIET, NULL, 0, "No progress on stderr", -1 },
-	{ "threads", KEY_THREADS, "N", 0, "Threads to work with (default: one per CPU)", -1 },
+static const struct tool_option common_options[] = {
+	{ "json", NULL, -1, "Print the result as one JSON object",
+	  TOOL_FLAG(struct tool_common, json) },
+	{ "quiet", NULL, -1, "No progress on stderr", TOOL_FLAG(struct tool_common, quiet) },
+	{ "threads", "N", -1,
+	  "Threads to work with (default: one per CPU)",
+	  TOOL_U32(struct tool_common, threads, 1, THREADS_MAX) },
 	{ 0 },
 };
 
-static error_t parse_common(int key, char *arg, struct argp_state *state)
-{
-	struct tool_common *common = state->input;
-
-	switch (key) {
-	case KEY_JSON:
-		common->json = 1;
-		return 0;
-	case KEY_QUIET:
-		common->quiet = 1;
-		return 0;
-	case KEY_THREADS:
-		common->threads = tool_arg_u32(state, "--threads", arg, 1,
-					       THREADS_MAX);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
-const struct argp tool_common_argp = { common_options, parse_common, NULL, NULL, NULL, NULL, NULL };
+const struct tool_option_set tool_common_set = { common_options, NULL, NULL };
 
 /* ---- budgets and engine ---- */
 
-static const struct argp_option budget_options[] = {
-	{ "host", KEY_HOST, "SIZE", 0,
-	  "Host memory for rows, staging slots and cold-row cache: 4096, 64KiB, 1.5GiB, 10% of the features, max (default: half of what is "
-	  "free)", 5 },
-	{ "cache", KEY_CACHE, "SIZE", 0,
-	  "Of --host: for rows of the file that were read and will be wanted again, "
-	  "bytes or 10% of --host (default: an eighth)", 5 },
-	{ "queue-depth", KEY_QUEUE_DEPTH, "N", 0, "Reads in flight on the NVMe tier (default: by --profile, else 64)", 5 },
-	{ "numa-node", KEY_NUMA_NODE, "N|WORD", 0,
-	  "NUMA node that host memory lies on; auto (default): rows near those who read them, what is read from a drive near it; interleave: "
-	  "rows over all nodes; none: where the kernel puts it", 5 },
-	{ "profile", KEY_PROFILE, "FILE", 0,
-	  "What rung numa --json measured on the machine: what other options leave open is chosen by it (default: fixed values)", 5 },
-	{ 0 },
-};
-
-static const struct argp_option engine_options[] = {
-	{ "engine", KEY_ENGINE, "NAME", 0, "How rows are read from the file: auto, nvme, io_uring_poll, io_uring or pread (default: auto)", 6 },
-	{ "buffered", KEY_BUFFERED, NULL, 0, "Read through the page cache instead of O_DIRECT", 6 },
-	{ "no-merge", KEY_NO_MERGE, NULL, 0, "Read neighbouring rows one by one", 6 },
-	{ "gap", KEY_GAP, "SIZE", 0, "Bytes between two rows that are read along in one read (default: by --profile, else as measured)", 6 },
-	{ 0 },
-};
-
-static enum rung_engine arg_engine(const struct argp_state *state, const char *arg)
-{
-	static const char *const names[] = {
-		[RUNG_ENGINE_AUTO] = "auto",
-		[RUNG_ENGINE_IO_URING] = "io_uring",
-		[RUNG_ENGINE_PREAD] = "pread",
-		[RUNG_ENGINE_IO_URING_POLL] = "io_uring_poll",
-		[RUNG_ENGINE_NVME] = "nvme",
-	};
-
-	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (strcmp(arg, names[i]) == 0)
-			return (enum rung_engine)i;
-	}
-	argp_error(state, "--engine: '%s' is no engine; give auto, nvme, io_uring_poll, io_uring or pread", arg);
-	return RUNG_ENGINE_AUTO;
-}
-
 /* 0 is none to the user, and the default to the store. */
-static uint32_t arg_gap(const struct argp_state *state, const char *arg)
+static void set_gap(const struct argp_state *state, void *ctx, const char *arg)
 {
-	struct tool_size size = tool_arg_size(state, "--gap", arg);
+	struct tool_store_args *args = ctx;
+	const struct tool_size size = tool_arg_size(state, "--gap", arg);
 
 	if (size.share >= 0 || size.bytes >= RUNG_GAP_NONE)
 		argp_error(state, "--gap: '%s' is too much or not in bytes; give 0, 4096, 16KiB", arg);
-	return size.bytes ? (uint32_t)size.bytes : RUNG_GAP_NONE;
+	args->gap_bytes = size.bytes ? (uint32_t)size.bytes : RUNG_GAP_NONE;
 }
 
-static void arg_numa(const struct argp_state *state, const char *arg, struct tool_store_args *args)
+static void set_numa(const struct argp_state *state, void *ctx, const char *arg)
 {
-	static const char *const words[] = { [RUNG_NUMA_AUTO] = "auto", [RUNG_NUMA_INTERLEAVE] = "interleave", [RUNG_NUMA_NONE] = "none" };
+	static const struct tool_word words[] = {
+		{ "auto", RUNG_NUMA_AUTO }, { "interleave", RUNG_NUMA_INTERLEAVE },
+		{ "none", RUNG_NUMA_NONE },
+	};
+	struct tool_store_args *args = ctx;
 
-	for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-		if (words[i] && strcmp(arg, words[i]) == 0) {
-			args->numa = (enum rung_numa)i;
+	args->numa_given = 1;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		if (strcmp(arg, words[i].word) == 0) {
+			args->numa = (enum rung_numa)words[i].value;
 			return;
 		}
 	}
 	if (*arg < '0' || *arg > '9')
-		argp_error(state, "--numa-node: '%s' is no node; give its number, auto, interleave or none", arg);
+		argp_error(state,
+			   "--numa-node: '%s' is no node; give its number, auto, interleave or "
+			   "none",
+			   arg);
 	args->numa = RUNG_NUMA_NODE;
 	args->numa_node = tool_arg_u32(state, "--numa-node", arg, 0, RUNG_NODES_MAX - 1);
 }
 
-static error_t parse_store(int key, char *arg, struct argp_state *state)
-{
-	struct tool_store_args *args = state->input;
+static const struct tool_option budget_options[] = {
+	{ "host", "SIZE", 5,
+	  "Host memory for rows, staging slots and cold-row cache: 4096, 64KiB, 1.5GiB, 10% of the "
+	  "features, max (default: half of what is free)",
+	  TOOL_SIZE(struct tool_store_args, host) },
+	{ "cache", "SIZE", 5,
+	  "Of --host: for rows of the file that were read and will be wanted again, "
+	  "bytes or 10% of --host (default: an eighth)",
+	  TOOL_SIZE(struct tool_store_args, cache) },
+	{ "queue-depth", "N", 5,
+	  "Reads in flight on the NVMe tier (default: by --profile, else 64)",
+	  TOOL_U32(struct tool_store_args, queue_depth, 1, 32768) },
+	{ "numa-node", "N|WORD", 5,
+	  "NUMA node that host memory lies on; auto (default): rows near those who read them, what "
+	  "is read from a drive near it; interleave: rows over all nodes; none: where the kernel "
+	  "puts it",
+	  TOOL_SET(set_numa) },
+	{ "profile", "FILE", 5,
+	  "What rung numa --json measured on the machine: what other options leave open is chosen "
+	  "by it (default: fixed values)",
+	  TOOL_TEXT(struct tool_store_args, profile) },
+	{ 0 },
+};
 
-	switch (key) {
-	case KEY_HOST:
-		args->host = tool_arg_size(state, "--host", arg);
-		return 0;
-	case KEY_CACHE:
-		args->cache = tool_arg_size(state, "--cache", arg);
-		return 0;
-	case KEY_QUEUE_DEPTH:
-		args->queue_depth = tool_arg_u32(state, "--queue-depth", arg, 1, 32768);
-		return 0;
-	case KEY_NUMA_NODE:
-		arg_numa(state, arg, args);
-		args->numa_given = 1;
-		return 0;
-	case KEY_PROFILE:
-		args->profile = arg;
-		return 0;
-	case KEY_ENGINE:
-		args->engine = arg_engine(state, arg);
-		return 0;
-	case KEY_BUFFERED:
-		args->buffered = 1;
-		return 0;
-	case KEY_NO_MERGE:
-		args->no_merge = 1;
-		return 0;
-	case KEY_GAP:
-		args->gap_bytes = arg_gap(state, arg);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
+const struct tool_option_set tool_budget_set = { budget_options, NULL, NULL };
 
-const struct argp tool_budget_argp = { budget_options, parse_store, NULL, NULL, NULL, NULL, NULL };
-const struct argp tool_engine_argp = { engine_options, parse_store, NULL, NULL, NULL, NULL, NULL };
+static const struct tool_word engines[] = {
+	{ "auto", RUNG_ENGINE_AUTO },
+	{ "nvme", RUNG_ENGINE_NVME },
+	{ "io_uring_poll", RUNG_ENGINE_IO_URING_POLL },
+	{ "io_uring", RUNG_ENGINE_IO_URING },
+	{ "pread", RUNG_ENGINE_PREAD },
+	{ 0 },
+};
+
+static const struct tool_option engine_options[] = {
+	{ "engine", "NAME", 6,
+	  "How rows are read from the file: auto, nvme, io_uring_poll, io_uring or pread "
+	  "(default: auto)",
+	  TOOL_WORD(struct tool_store_args, engine, engines,
+		    "no engine; give auto, nvme, io_uring_poll, io_uring or pread") },
+	{ "buffered", NULL, 6,
+	  "Read through the page cache instead of O_DIRECT",
+	  TOOL_FLAG(struct tool_store_args, buffered) },
+	{ "no-merge", NULL, 6,
+	  "Read neighbouring rows one by one",
+	  TOOL_FLAG(struct tool_store_args, no_merge) },
+	{ "gap", "SIZE", 6,
+	  "Bytes between two rows that are read along in one read (default: by --profile, else as "
+	  "measured)",
+	  TOOL_SET(set_gap) },
+	{ 0 },
+};
+
+const struct tool_option_set tool_engine_set = { engine_options, NULL, NULL };

@@ -5,18 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "tool.h"
-
-enum { KEY_PAPERS100M = 0x7001, KEY_MAG240M, KEY_IGB };
-
-static const struct argp_option options[] = {
-	{ NULL, 0, NULL, 0, "Folders of public data sets, for graph, features, labels and splits that are not given:", 10 },
-	{ "ogb-papers100M", KEY_PAPERS100M, "ROOT", 0, "ogbn-papers100M", 10 },
-	{ "ogb-mag240m", KEY_MAG240M, "ROOT[:papers|all]", 0,
-	  "MAG240M of OGB-LSC: papers alone, or papers, authors and institutions (default: as there is full_feat.npy)", 10 },
-	{ "igb", KEY_IGB, "ROOT[:SIZE]", 0, "Papers of IGB or IGBH; SIZE: tiny, experimental, small, medium, large or full", 10 },
-	{ 0 },
-};
+#include "args/args.h"
 
 static bool is_folder(const char *path)
 {
@@ -48,24 +37,37 @@ static void set(const struct argp_state *state, struct tool_preset_args *args, e
 		argp_error(state, "%s: '%s' names no folder", option, arg);
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static void set_papers100m(const struct argp_state *state, void *args, const char *arg)
 {
-	switch (key) {
-	case KEY_PAPERS100M:
-		set(state, state->input, RUNG_PRESET_OGB_PAPERS100M, "--ogb-papers100M", arg);
-		return 0;
-	case KEY_MAG240M:
-		set(state, state->input, RUNG_PRESET_OGB_MAG240M, "--ogb-mag240m", arg);
-		return 0;
-	case KEY_IGB:
-		set(state, state->input, RUNG_PRESET_IGB, "--igb", arg);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
+	set(state, args, RUNG_PRESET_OGB_PAPERS100M, "--ogb-papers100M", arg);
 }
 
-const struct argp tool_preset_argp = { options, parse, NULL, NULL, NULL, NULL, NULL };
+static void set_mag240m(const struct argp_state *state, void *args, const char *arg)
+{
+	set(state, args, RUNG_PRESET_OGB_MAG240M, "--ogb-mag240m", arg);
+}
+
+static void set_igb(const struct argp_state *state, void *args, const char *arg)
+{
+	set(state, args, RUNG_PRESET_IGB, "--igb", arg);
+}
+
+static const struct tool_option options[] = {
+	{ .group = 10,
+	  .help = "Folders of public data sets, for graph, features, labels and splits that are "
+		  "not given:" },
+	{ "ogb-papers100M", "ROOT", 10, "ogbn-papers100M", TOOL_SET(set_papers100m) },
+	{ "ogb-mag240m", "ROOT[:papers|all]", 10,
+	  "MAG240M of OGB-LSC: papers alone, or papers, authors and institutions (default: as "
+	  "there is full_feat.npy)",
+	  TOOL_SET(set_mag240m) },
+	{ "igb", "ROOT[:SIZE]", 10,
+	  "Papers of IGB or IGBH; SIZE: tiny, experimental, small, medium, large or full",
+	  TOOL_SET(set_igb) },
+	{ 0 },
+};
+
+const struct tool_option_set tool_preset_set = { options, NULL, NULL };
 
 int tool_preset_fill(struct tool_preset_args *args, struct rung_stage_opts *opts)
 {

@@ -16,12 +16,18 @@
 /* Where the store comes from, and where it goes. */
 static void check_place(const struct argp_state *state, const struct bench_args *args)
 {
-	const char *budget = args->store.host.given ? "--host" : args->store.cache.given ? "--cache" : args->store.numa_given ? "--numa-node" : args->store.device_option;
+	const char *budget = args->store.host.given    ? "host"
+			     : args->store.cache.given ? "cache"
+			     : args->store.numa_given  ? "numa-node"
+						       : args->store.device_option;
 
 	if (args->dir && args->attach)
 		argp_error(state, "DIR and --attach exclude each other: the dataset is that of the store at %s", args->attach);
 	if (args->attach && budget)
-		argp_error(state, "--attach and %s exclude each other: the process that shares the store has placed the rows", budget);
+		argp_error(state,
+			   "--attach and --%s exclude each other: the process that shares the "
+			   "store has placed the rows",
+			   budget);
 	if (args->attach && args->share)
 		argp_error(state, "--attach and --share exclude each other: whoever wants the store attaches to %s", args->attach);
 	if (args->store.profile && (args->attach || args->in_flight < 2 || args->prefetch || bench_ids_are_vertices(args)))
@@ -81,45 +87,37 @@ static const struct tool_option options[] = {
 	{ 0 },
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static void check(const struct argp_state *state, void *ctx)
 {
-	struct bench_args *args = state->input;
-	error_t rc;
+	struct bench_args *args = ctx;
 
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &args->store;
-		state->child_inputs[1] = &args->store;
-		state->child_inputs[2] = &args->store;
-		state->child_inputs[3] = &args->common;
-		return 0;
-	case ARGP_KEY_END:
-		if (!args->attach)
-			tool_parse_dir(key, arg, state, &args->dir);
-		check_place(state, args);
-		args->store.vertex_ids = bench_ids_are_vertices(args) || args->share;   /* others may want them */
-		if ((uint64_t)args->common.threads * args->in_flight > REQUESTS_MAX) {
-			argp_error(state, "--threads %u times --in-flight %u is more than %u requests", args->common.threads,
-				   args->in_flight, REQUESTS_MAX);
-		}
-		return 0;
-	default:
-		rc = tool_args_option(options, key, arg, state, args);
-		return rc == 0 ? 0 : tool_parse_dir(key, arg, state, &args->dir);
-	}
+	if (!args->attach)
+		tool_need_dir(state, args->dir);
+	check_place(state, args);
+	/* others may want them */
+	args->store.vertex_ids = bench_ids_are_vertices(args) || args->share;
+	if ((uint64_t)args->common.threads * args->in_flight > REQUESTS_MAX)
+		argp_error(state, "--threads %u times --in-flight %u is more than %u requests",
+			   args->common.threads, args->in_flight, REQUESTS_MAX);
 }
 
-static const struct argp_child children[] = {
-	{ &tool_gpu_argp, 0, NULL, 0 },    { &tool_budget_argp, 0, NULL, 0 }, { &tool_engine_argp, 0, NULL, 0 },
-	{ &tool_common_argp, 0, NULL, 0 }, { 0 },
+static const struct tool_part parts[] = {
+	TOOL_PART(tool_gpu_set, struct bench_args, store),
+	TOOL_PART(tool_budget_set, struct bench_args, store),
+	TOOL_PART(tool_engine_set, struct bench_args, store),
+	TOOL_PART(tool_common_set, struct bench_args, common),
+	{ 0 },
 };
-static const struct argp bench_argp = {
-	.parser = parse,
-	.args_doc = "DIR\n--attach PATH",
+static const struct tool_command command = {
+	.options = options,
+	.parts = parts,
+	.operands = "DIR\n--attach PATH",
 	.doc = "Gather rows of the staged dataset DIR and report rows per second, reads, latencies and CPU time. Ids are made "
 	       "and the store "
 	       "is opened before the clock starts. --threads is the number of submitting threads (default: by --profile, else 1).",
-	.children = children,
+	.takes = TOOL_TAKES_DIR_OR_NOT,
+	.dir = offsetof(struct bench_args, dir),
+	.check = check,
 };
 
 /* The dataset of a shared store: only who is attached knows, and the ids have to be made before it is opened for them. */
@@ -331,7 +329,7 @@ int cmd_bench(int argc, char **argv)
 	struct tool_data data = { 0 };
 	int rc, code;
 
-	tool_args_parse(&bench_argp, options, argc, argv, &args);
+	tool_args_parse(&command, argc, argv, &args);
 	tool_progress_init(&progress, argv[0], args.common.quiet);
 	rc = args.attach ? find_shared(&args, &data) : tool_plan(argv[0], args.dir, &args.store, &data);
 	if (rc < 0)

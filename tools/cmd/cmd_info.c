@@ -1,32 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rung info: what a staged dataset holds, from its manifest and the headers of its files. */
+#include "args/args.h"
 #include "output/json.h"
-#include "tool.h"
 
 struct info_args {
 	const char *dir;
 	struct tool_common common;
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-	struct info_args *args = state->input;
-
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &args->common;
-		return 0;
-	default:
-		return tool_parse_dir(key, arg, state, &args->dir);
-	}
-}
-
-static const struct argp_child children[] = { { &tool_common_argp, 0, NULL, 0 }, { 0 } };
-static const struct argp info_argp = {
-	.parser = parse,
-	.args_doc = "DIR",
-	.doc = "Print what the staged dataset DIR holds. Nothing but its manifest and the headers of its files is read.",
-	.children = children,
+static const struct tool_part parts[] = {
+	TOOL_PART(tool_common_set, struct info_args, common),
+	{ 0 },
+};
+static const struct tool_command command = {
+	.parts = parts,
+	.operands = "DIR",
+	.doc = "Print what the staged dataset DIR holds. Nothing but its manifest and the headers "
+	       "of its files is read.",
+	.takes = TOOL_TAKES_DIR,
+	.dir = offsetof(struct info_args, dir),
 };
 
 static json_t *shape_json(const struct rung_array_info *array)
@@ -158,7 +150,7 @@ int cmd_info(int argc, char **argv)
 	struct rung_dataset *ds;
 	int rc, code = TOOL_DONE;
 
-	argp_parse(&info_argp, argc, argv, 0, NULL, &args);
+	tool_args_parse(&command, argc, argv, &args);
 	rc = rung_dataset_open(args.dir, &ds);
 	if (rc < 0)
 		return tool_fail(argv[0], rc);

@@ -2,10 +2,8 @@
 /* rung plan: which rows go into which tier, and what sampled batches will find there. */
 #include <stdlib.h>
 
+#include "args/args.h"
 #include "output/json.h"
-#include "tool.h"
-
-enum { KEY_FANOUT = 0x1001, KEY_BATCH, KEY_SEED };
 
 struct plan_args {
 	const char *dir;
@@ -23,47 +21,30 @@ struct prediction {
 	struct rung_plan_traffic traffic;
 };
 
-static const struct argp_option options[] = {
-	{ "fanout", KEY_FANOUT, "LIST", 0, "Neighbours drawn per hop in the prediction (default: as staged)", 1 },
-	{ "batch", KEY_BATCH, "N", 0, "Seeds per batch in the prediction (default: as staged)", 1 },
-	{ "seed", KEY_SEED, "N", 0, "Seed of the sampled batches (default: 1)", 1 },
+static const struct tool_option options[] = {
+	{ "fanout", "LIST", 1, "Neighbours drawn per hop in the prediction (default: as staged)",
+	  TOOL_FANOUTS(struct plan_args, fanouts) },
+	{ "batch", "N", 1, "Seeds per batch in the prediction (default: as staged)",
+	  TOOL_U32(struct plan_args, batch, 1, UINT32_MAX) },
+	{ "seed", "N", 1, "Seed of the sampled batches (default: 1)",
+	  TOOL_U64(struct plan_args, seed, 0, UINT64_MAX) },
 	{ 0 },
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-	struct plan_args *args = state->input;
-
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &args->store;
-		state->child_inputs[1] = &args->store;
-		state->child_inputs[2] = &args->common;
-		return 0;
-	case KEY_FANOUT:
-		args->fanouts = tool_arg_fanouts(state, "--fanout", arg);
-		return 0;
-	case KEY_BATCH:
-		args->batch = tool_arg_u32(state, "--batch", arg, 1, UINT32_MAX);
-		return 0;
-	case KEY_SEED:
-		args->seed = tool_arg_u64(state, "--seed", arg, 0, UINT64_MAX);
-		return 0;
-	default:
-		return tool_parse_dir(key, arg, state, &args->dir);
-	}
-}
-
-static const struct argp_child children[] = {
-	{ &tool_gpu_argp, 0, NULL, 0 }, { &tool_budget_argp, 0, NULL, 0 }, { &tool_common_argp, 0, NULL, 0 }, { 0 },
+static const struct tool_part parts[] = {
+	TOOL_PART(tool_gpu_set, struct plan_args, store),
+	TOOL_PART(tool_budget_set, struct plan_args, store),
+	TOOL_PART(tool_common_set, struct plan_args, common),
+	{ 0 },
 };
-static const struct argp plan_argp = {
+static const struct tool_command command = {
 	.options = options,
-	.parser = parse,
-	.args_doc = "DIR",
-	.doc = "Place the rows of the staged dataset DIR into tiers, and predict from sampled batches how many requests each "
-	       "tier will serve.",
-	.children = children,
+	.parts = parts,
+	.operands = "DIR",
+	.doc = "Place the rows of the staged dataset DIR into tiers, and predict from sampled "
+	       "batches how many requests each tier will serve.",
+	.takes = TOOL_TAKES_DIR,
+	.dir = offsetof(struct plan_args, dir),
 };
 
 static int predict(const struct plan_args *args, const struct tool_data *data, struct prediction *out)
@@ -245,7 +226,7 @@ int cmd_plan(int argc, char **argv)
 	struct tool_data data;
 	int rc, code = TOOL_DONE;
 
-	argp_parse(&plan_argp, argc, argv, 0, NULL, &args);
+	tool_args_parse(&command, argc, argv, &args);
 	rc = tool_plan(argv[0], args.dir, &args.store, &data);
 	if (rc < 0)
 		return tool_fail(argv[0], rc);

@@ -2,16 +2,14 @@
 /* rung score: a score for every vertex of a graph, in memory or within a budget out of files, as a .npy. */
 #include <stdlib.h>
 
+#include "args/args.h"
 #include "output/json.h"
 #include "output/out_file.h"
-#include "tool.h"
 
 #define EDGES_BYTES_MAX (UINT64_C(64) << 20)   /* of reading ahead: more makes no disk faster */
 #define EDGES_BYTES_MIN (UINT64_C(1) << 20)
 #define EDGES_CHUNKS 13                        /* of edges' buffers, what they hold beside edges included */
 #define CHUNK_BYTES_MIN 4096u
-
-enum { KEY_TRAIN = 0x1001, KEY_METHOD, KEY_MEMORY, KEY_OUT };
 
 struct score_args {
 	struct tool_graph_args graph;
@@ -39,17 +37,15 @@ struct scoring {
 	struct rung_score_report report;
 };
 
-static const struct argp_option options[] = {
-	{ "out", KEY_OUT, "FILE.npy", 0, "File to write: float32 [vertices], by original id", 1 },
-	{ "train", KEY_TRAIN, "SRC", 0,
-	  "Ids of the train vertices, each once, or a bool mask over the vertices (default: every vertex)", 1 },
-	{ "method", KEY_METHOD, "NAME", 0, "blend (default), expected, presample, ppr, wrpagerank, rpagerank or degree", 3 },
-	{ "memory", KEY_MEMORY, "SIZE", 0, "Leave the graph in its files and take so much memory (default: read it into memory)", 5 },
-	{ 0 },
-};
-
-static void check_complete(const struct argp_state *state, const struct score_args *args)
+static void refuse_operand(const struct argp_state *state, void *args, const char *arg)
 {
+	(void)args;
+	argp_error(state, "'%s' belongs to no option; the file to write is --out %s", arg, arg);
+}
+
+static void check_complete(const struct argp_state *state, void *ctx)
+{
+	const struct score_args *args = ctx;
 	const enum rung_score_method method = args->score.opts.method;
 
 	if (!tool_graph_given(&args->graph))
@@ -61,51 +57,50 @@ static void check_complete(const struct argp_state *state, const struct score_ar
 			   rung_score_method_name(method));
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static void set_method(const struct argp_state *state, void *ctx, const char *arg)
 {
-	struct score_args *args = state->input;
+	struct score_args *args = ctx;
 
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &args->common;
-		state->child_inputs[1] = &args->graph;
-		state->child_inputs[2] = &args->score;
-		return 0;
-	case KEY_OUT:
-		args->out = arg;
-		return 0;
-	case KEY_TRAIN:
-		args->train = arg;
-		return 0;
-	case KEY_METHOD:
-		if (rung_score_method_parse(arg, &args->score.opts.method) < 0)
-			argp_error(state, "--method: '%s' is none; give blend, expected, presample, ppr, wrpagerank, rpagerank or degree",
-				   arg);
-		return 0;
-	case KEY_MEMORY:
-		args->memory_bytes = tool_arg_memory(state, arg, "give 64MiB, 4GiB, or leave it out to have the graph in memory");
-		return 0;
-	case ARGP_KEY_ARG:
-		argp_error(state, "'%s' belongs to no option; the file to write is --out %s", arg, arg);
-		return 0;
-	case ARGP_KEY_END:
-		check_complete(state, args);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
+	if (rung_score_method_parse(arg, &args->score.opts.method) < 0)
+		argp_error(state,
+			   "--method: '%s' is none; give blend, expected, presample, ppr, "
+			   "wrpagerank, rpagerank or degree",
+			   arg);
 }
 
-static const struct argp_child children[] = {
-	{ &tool_common_argp, 0, NULL, 0 }, { &tool_graph_argp, 0, NULL, 0 }, { &tool_score_argp, 0, NULL, 0 }, { 0 },
+static const struct tool_option options[] = {
+	{ "out", "FILE.npy", 1, "File to write: float32 [vertices], by original id",
+	  TOOL_TEXT(struct score_args, out) },
+	{ "train", "SRC", 1,
+	  "Ids of the train vertices, each once, or a bool mask over the vertices (default: every "
+	  "vertex)",
+	  TOOL_TEXT(struct score_args, train) },
+	{ "method", "NAME", 3,
+	  "blend (default), expected, presample, ppr, wrpagerank, rpagerank or degree",
+	  TOOL_SET(set_method) },
+	{ "memory", "SIZE", 5,
+	  "Leave the graph in its files and take so much memory (default: read it into memory)",
+	  TOOL_BYTES(struct score_args, memory_bytes, 0,
+		     "not in bytes; give 64MiB, 4GiB, or leave it out to have the graph in "
+		     "memory") },
+	{ 0 },
 };
-static const struct argp score_argp = {
+
+static const struct tool_part parts[] = {
+	TOOL_PART(tool_common_set, struct score_args, common),
+	TOOL_PART(tool_graph_set, struct score_args, graph),
+	TOOL_PART(tool_score_set, struct score_args, score),
+	{ 0 },
+};
+static const struct tool_command command = {
 	.options = options,
-	.parser = parse,
-	.args_doc = "--graph GRAPH --out FILE.npy",
-	.doc = "Compute how often the row of each vertex will be asked for, and write it to FILE.npy. A SRC is file.npy, file.npz:member, "
-	       "or raw:FILE,DTYPE,DIM[xDIM][,OFFSET].",
-	.children = children,
+	.parts = parts,
+	.operands = "--graph GRAPH --out FILE.npy",
+	.doc = "Compute how often the row of each vertex will be asked for, and write it to "
+	       "FILE.npy. A SRC is file.npy, file.npz:member, or "
+	       "raw:FILE,DTYPE,DIM[xDIM][,OFFSET].",
+	.operand = refuse_operand,
+	.check = check_complete,
 };
 
 /* ---- memory ---- */
@@ -342,7 +337,7 @@ int cmd_score(int argc, char **argv)
 	struct tool_out out;
 	int code;
 
-	argp_parse(&score_argp, argc, argv, 0, NULL, &args);
+	tool_args_parse(&command, argc, argv, &args);
 	tool_progress_init(&scoring.progress, argv[0], args.common.quiet);
 	code = tool_out_open(argv[0], args.out, &out);
 	if (code == TOOL_DONE)

@@ -84,14 +84,6 @@ static void set_features(const struct argp_state *state, void *ctx, const char *
 		args->opts.features = arg;
 }
 
-static void set_memory(const struct argp_state *state, void *ctx, const char *arg)
-{
-	struct stage_args *args = ctx;
-
-	args->opts.memory_bytes = tool_arg_memory(
-		state, arg, "give 512MiB, 4GiB, or leave it out for a quarter of RAM");
-}
-
 static void add_stripe(const struct argp_state *state, void *ctx, const char *arg)
 {
 	struct stage_args *args = ctx;
@@ -99,22 +91,6 @@ static void add_stripe(const struct argp_state *state, void *ctx, const char *ar
 	if (args->opts.stripe_count == RUNG_FEATURE_FILES_MAX)
 		argp_error(state, "--stripe: at most %d folders", RUNG_FEATURE_FILES_MAX);
 	args->stripes[args->opts.stripe_count++] = arg;
-}
-
-static void set_pad(const struct argp_state *state, void *ctx, const char *arg)
-{
-	struct stage_args *args = ctx;
-
-	if (rung_stage_pad_parse(arg, &args->opts.pad) < 0)
-		argp_error(state, "--pad: '%s' is none; give none, sector or auto", arg);
-}
-
-static void set_plan(const struct argp_state *state, void *ctx, const char *arg)
-{
-	struct stage_args *args = ctx;
-
-	if (rung_stage_plan_parse(arg, &args->opts.plan) < 0)
-		argp_error(state, "--plan: '%s' is none; give auto, passes, deal or gather", arg);
 }
 
 static void check_order(const struct argp_state *state, void *ctx, const char *arg)
@@ -133,8 +109,16 @@ static void refuse_border(const struct argp_state *state, void *ctx, const char 
 	tool_not_yet(state, "--border");
 }
 
-static void check_complete(const struct argp_state *state, const struct stage_args *args)
+static void refuse_operand(const struct argp_state *state, void *args, const char *arg)
 {
+	(void)args;
+	argp_error(state, "'%s' belongs to no option; the folder to make is --out %s", arg, arg);
+}
+
+static void check_complete(const struct argp_state *state, void *ctx)
+{
+	const struct stage_args *args = ctx;
+
 	if (!tool_graph_given(&args->graph) && !args->preset.kind)
 		argp_error(state,
 			   "--graph is missing: an edge index, csc:SRC,SRC, csr:SRC,SRC or none");
@@ -145,6 +129,16 @@ static void check_complete(const struct argp_state *state, const struct stage_ar
 	if (!args->opts.out_dir)
 		argp_error(state, "--out is missing: the folder to make");
 }
+
+static const struct tool_word pads[] = {
+	{ "none", RUNG_STAGE_PAD_NONE }, { "sector", RUNG_STAGE_PAD_SECTOR },
+	{ "auto", RUNG_STAGE_PAD_AUTO }, { 0 },
+};
+
+static const struct tool_word plans[] = {
+	{ "auto", RUNG_STAGE_PLAN_AUTO }, { "passes", RUNG_STAGE_PLAN_PASSES },
+	{ "deal", RUNG_STAGE_PLAN_DEAL }, { "gather", RUNG_STAGE_PLAN_GATHER }, { 0 },
+};
 
 static const struct tool_option options[] = {
 	{ "features", "[NAME=]SRC", 1,
@@ -174,7 +168,7 @@ static const struct tool_option options[] = {
 	{ "pad", "NAME", 3,
 	  "Bytes between rows: none (default), sector: to the next 512, auto: so that no row up "
 	  "to 4 KiB lies in two blocks, when that costs less than it saves",
-	  TOOL_SET(set_pad) },
+	  TOOL_WORD(struct stage_args, opts.pad, pads, "none; give none, sector or auto") },
 	{ "in-place", NULL, 3,
 	  "Copy no rows: DIR then needs the file that --features names, as it is and where it is",
 	  TOOL_FLAG(struct stage_args, opts.in_place) },
@@ -188,11 +182,13 @@ static const struct tool_option options[] = {
 	{ "memory", "SIZE", 7,
 	  "Take at most so much memory (default: a quarter of RAM, or what a control group "
 	  "leaves)",
-	  TOOL_SET(set_memory) },
+	  TOOL_BYTES(struct stage_args, opts.memory_bytes, 0,
+		     "not in bytes; give 512MiB, 4GiB, or leave it out for a quarter of RAM") },
 	{ "plan", "NAME", 7,
 	  "How rows are brought into order: passes, deal, gather, or auto (default): the fastest "
 	  "by what the devices are measured to do",
-	  TOOL_SET(set_plan) },
+	  TOOL_WORD(struct stage_args, opts.plan, plans,
+		    "none; give auto, passes, deal or gather") },
 	{ "dry-run", NULL, 5,
 	  "Check inputs and space, say what will be written, write nothing",
 	  TOOL_FLAG(struct stage_args, opts.dry_run) },
@@ -200,39 +196,22 @@ static const struct tool_option options[] = {
 	{ 0 },
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-	struct stage_args *args = state->input;
-
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &args->common;
-		state->child_inputs[1] = &args->graph;
-		state->child_inputs[2] = &args->score;
-		state->child_inputs[3] = &args->preset;
-		return 0;
-	case ARGP_KEY_ARG:
-		argp_error(state, "'%s' belongs to no option; the folder to make is --out %s", arg, arg);
-		return 0;
-	case ARGP_KEY_END:
-		check_complete(state, args);
-		return 0;
-	default:
-		return tool_args_option(options, key, arg, state, args);
-	}
-}
-
-static const struct argp_child children[] = {
-	{ &tool_common_argp, 0, NULL, 0 }, { &tool_graph_argp, 0, NULL, 0 }, { &tool_score_argp, 0, NULL, 0 },
-	{ &tool_preset_argp, 0, NULL, 0 }, { 0 },
+static const struct tool_part parts[] = {
+	TOOL_PART(tool_common_set, struct stage_args, common),
+	TOOL_PART(tool_graph_set, struct stage_args, graph),
+	TOOL_PART(tool_score_set, struct stage_args, score),
+	TOOL_PART(tool_preset_set, struct stage_args, preset),
+	{ 0 },
 };
-static const struct argp stage_argp = {
-	.parser = parse,
-	.args_doc = "--graph GRAPH --features SRC --out DIR\n--ogb-mag240m ROOT --out DIR",
+static const struct tool_command command = {
+	.options = options,
+	.parts = parts,
+	.operands = "--graph GRAPH --features SRC --out DIR\n--ogb-mag240m ROOT --out DIR",
 	.doc = "Score and rank the vertices of a graph, and write graph, features, labels and splits in that order into the "
 	       "folder DIR. "
 	       "A SRC is file.npy, file.npz:member, or raw:FILE,DTYPE,DIM[xDIM][,OFFSET].",
-	.children = children,
+	.operand = refuse_operand,
+	.check = check_complete,
 };
 
 static const char *score_name(const struct stage_args *args)
@@ -425,7 +404,7 @@ int cmd_stage(int argc, char **argv)
 	struct tool_progress progress;
 	int rc, code = TOOL_DONE;
 
-	tool_args_parse(&stage_argp, options, argc, argv, &args);
+	tool_args_parse(&command, argc, argv, &args);
 	tool_progress_init(&progress, argv[0], args.common.quiet);
 	args.opts.graph = args.graph.opts;
 	args.opts.score = args.score.opts;

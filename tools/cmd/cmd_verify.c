@@ -3,22 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "args/args.h"
 #include "interrupt.h"
 #include "output/json.h"
-#include "tool.h"
 
 #define BAD_LINES_MAX 20   /* of the human output; JSON lists all */
-
-enum {
-	KEY_SOURCE = 0x1001,
-	KEY_LABELS,
-	KEY_SPLIT,
-	KEY_SCORE,
-	KEY_SAMPLE,
-	KEY_SEED,
-	KEY_MEMORY,
-	KEY_REPAIR,
-};
 
 struct verify_args {
 	const char *dir;
@@ -29,19 +18,6 @@ struct verify_args {
 	const char **array_specs;
 	struct tool_graph_args graph;
 	struct tool_common common;
-};
-
-static const struct argp_option options[] = {
-	{ "source", KEY_SOURCE, "[NAME=]SRC", 0,
-	  "Also compare every row with the features it was staged from; with a NAME (repeatable) those of another array", 1 },
-	{ "labels", KEY_LABELS, "SRC", 0, "The same for the labels", 1 },
-	{ "split", KEY_SPLIT, "NAME=SRC", 0, "The same for a split (repeatable)", 1 },
-	{ "score", KEY_SCORE, "SRC", 0, "The same for the score, a float32 by original vertex as rung score writes it", 1 },
-	{ "sample", KEY_SAMPLE, "SHARE|ROWS", 0, "Compare rows and lists of so many vertices only: 1%, 0.01 or 100000", 3 },
-	{ "seed", KEY_SEED, "N", 0, "Draw others with another number (default 0)", 3 },
-	{ "memory", KEY_MEMORY, "SIZE", 0, "Most memory to take for comparing (default: a quarter of the machine's)", 3 },
-	{ "repair", KEY_REPAIR, NULL, 0, "Make bad blocks again out of the sources given and of each other", 5 },
-	{ 0 },
 };
 
 /* One more NAME=SRC, whose name is `length` long. */
@@ -62,8 +38,9 @@ static void add_named(const struct argp_state *state, char ***names_at, const ch
 	*count_at = count;
 }
 
-static void add_source(const struct argp_state *state, struct verify_args *args, const char *text)
+static void add_source(const struct argp_state *state, void *ctx, const char *text)
 {
+	struct verify_args *args = ctx;
 	const size_t length = tool_name_length(text);
 
 	if (length > 0)
@@ -72,9 +49,19 @@ static void add_source(const struct argp_state *state, struct verify_args *args,
 		args->opts.source = text;
 }
 
-/* "1%" and "0.01" are shares, whole numbers are rows. */
-static void set_sample(const struct argp_state *state, struct rung_verify_opts *opts, const char *text)
+static void add_split(const struct argp_state *state, void *ctx, const char *text)
 {
+	struct verify_args *args = ctx;
+
+	add_named(state, &args->split_names, &args->split_specs, &args->opts.split_count, text,
+		  tool_arg_split(state, text));
+}
+
+/* "1%" and "0.01" are shares, whole numbers are rows. */
+static void set_sample(const struct argp_state *state, void *ctx, const char *text)
+{
+	struct rung_verify_opts *opts = &((struct verify_args *)ctx)->opts;
+
 	opts->sample_rows = 0;
 	opts->sample_share = 0;
 	if (strchr(text, '%'))
@@ -87,8 +74,9 @@ static void set_sample(const struct argp_state *state, struct rung_verify_opts *
 		argp_error(state, "--sample: '%s' is nothing; give 1%%, 0.01 or 100000", text);
 }
 
-static void check_sample(const struct argp_state *state, const struct verify_args *args)
+static void check_sample(const struct argp_state *state, void *ctx)
 {
+	const struct verify_args *args = ctx;
 	const struct rung_verify_opts *opts = &args->opts;
 	const int given = opts->source || tool_graph_given(&args->graph);
 
@@ -96,57 +84,47 @@ static void check_sample(const struct argp_state *state, const struct verify_arg
 		argp_error(state, "--sample says how much to compare: give --source or --graph as well");
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-	struct verify_args *args = state->input;
+static const struct tool_option options[] = {
+	{ "source", "[NAME=]SRC", 1,
+	  "Also compare every row with the features it was staged from; with a NAME (repeatable) "
+	  "those of another array",
+	  TOOL_SET(add_source) },
+	{ "labels", "SRC", 1, "The same for the labels",
+	  TOOL_TEXT(struct verify_args, opts.labels) },
+	{ "split", "NAME=SRC", 1, "The same for a split (repeatable)", TOOL_SET(add_split) },
+	{ "score", "SRC", 1,
+	  "The same for the score, a float32 by original vertex as rung score writes it",
+	  TOOL_TEXT(struct verify_args, opts.score) },
+	{ "sample", "SHARE|ROWS", 3,
+	  "Compare rows and lists of so many vertices only: 1%, 0.01 or 100000",
+	  TOOL_SET(set_sample) },
+	{ "seed", "N", 3, "Draw others with another number (default 0)",
+	  TOOL_U64(struct verify_args, opts.seed, 0, UINT64_MAX) },
+	{ "memory", "SIZE", 3,
+	  "Most memory to take for comparing (default: a quarter of the machine's)",
+	  TOOL_BYTES(struct verify_args, opts.memory_bytes, 0,
+		     "not in bytes; give 64MiB or 4GiB") },
+	{ "repair", NULL, 5, "Make bad blocks again out of the sources given and of each other",
+	  TOOL_FLAG(struct verify_args, opts.repair) },
+	{ 0 },
+};
 
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &args->common;
-		state->child_inputs[1] = &args->graph;
-		return 0;
-	case KEY_SOURCE:
-		add_source(state, args, arg);
-		return 0;
-	case KEY_LABELS:
-		args->opts.labels = arg;
-		return 0;
-	case KEY_SPLIT:
-		add_named(state, &args->split_names, &args->split_specs, &args->opts.split_count, arg, tool_arg_split(state, arg));
-		return 0;
-	case KEY_SCORE:
-		args->opts.score = arg;
-		return 0;
-	case KEY_SAMPLE:
-		set_sample(state, &args->opts, arg);
-		return 0;
-	case KEY_SEED:
-		args->opts.seed = tool_arg_u64(state, "--seed", arg, 0, UINT64_MAX);
-		return 0;
-	case KEY_MEMORY:
-		args->opts.memory_bytes = tool_arg_memory(state, arg, "give 64MiB or 4GiB");
-		return 0;
-	case KEY_REPAIR:
-		args->opts.repair = 1;
-		return 0;
-	case ARGP_KEY_END:
-		tool_parse_dir(key, arg, state, &args->dir);
-		check_sample(state, args);
-		return 0;
-	default:
-		return tool_parse_dir(key, arg, state, &args->dir);
-	}
-}
-
-static const struct argp_child children[] = { { &tool_common_argp, 0, NULL, 0 }, { &tool_graph_argp, 0, NULL, 0 }, { 0 } };
-static const struct argp verify_argp = {
+static const struct tool_part parts[] = {
+	TOOL_PART(tool_common_set, struct verify_args, common),
+	TOOL_PART(tool_graph_set, struct verify_args, graph),
+	{ 0 },
+};
+static const struct tool_command command = {
 	.options = options,
-	.parser = parse,
-	.args_doc = "DIR",
-	.doc = "Re-read every file of the staged dataset DIR and compare the checksums of all blocks; with its sources, also what "
-	       "is in it with what it was staged from. Exit status 3: something differs, and the output names file, block and "
-	       "offset, rows and lists.",
-	.children = children,
+	.parts = parts,
+	.operands = "DIR",
+	.doc = "Re-read every file of the staged dataset DIR and compare the checksums of all "
+	       "blocks; with its sources, also what is in it with what it was staged from. Exit "
+	       "status 3: something differs, and the output names file, block and offset, rows and "
+	       "lists.",
+	.takes = TOOL_TAKES_DIR,
+	.dir = offsetof(struct verify_args, dir),
+	.check = check_sample,
 };
 
 /* ---- JSON ---- */
@@ -326,7 +304,7 @@ int cmd_verify(int argc, char **argv)
 	struct verify_args args = { .opts = RUNG_VERIFY_OPTS_INIT, .graph = { .opts = RUNG_GRAPH_OPTS_INIT } };
 	int code;
 
-	argp_parse(&verify_argp, argc, argv, 0, NULL, &args);
+	tool_args_parse(&command, argc, argv, &args);
 	code = run(argv[0], &args);
 	for (size_t i = 0; i < args.opts.split_count; i++)
 		free(args.split_names[i]);

@@ -3,10 +3,9 @@
 #include <errno.h>
 #include <string.h>
 
+#include "args/args.h"
 #include "numa/numa.h"
 #include "output/out_file.h"
-
-enum { KEY_TOPOLOGY = 0x1001, KEY_ROOT, KEY_QUICK, KEY_ONLY, KEY_NVME, KEY_DIR, KEY_DIR_SIZE, KEY_ROWS, KEY_DEPTHS, KEY_SAMPLES, KEY_SECONDS, KEY_MEMORY, KEY_CSV, KEY_SVG };
 
 #define ROWS_MAX 64u         /* as in the library, like all of these */
 #define DEPTH_MAX 128u
@@ -17,7 +16,7 @@ enum { KEY_TOPOLOGY = 0x1001, KEY_ROOT, KEY_QUICK, KEY_ONLY, KEY_NVME, KEY_DIR, 
 struct numa_args {
 	int topology;            /* nothing is measured */
 	const char *root;        /* NULL: this machine */
-	const char *measuring;   /* an option given that only measuring makes use of, as typed; NULL: none */
+	const char *measuring;   /* an option given that only measuring makes use of; NULL: none */
 	struct rung_numa_measure_opts opts;
 	const char *files[FILES_MAX];
 	uint32_t row_bytes[ROWS_MAX], depths[ROWS_MAX];
@@ -26,26 +25,9 @@ struct numa_args {
 	struct tool_common common;
 };
 
-static const struct argp_option options[] = {
-	{ "topology", KEY_TOPOLOGY, NULL, 0, "Print what the kernel and the firmware say, and measure nothing", 1 },
-	{ "root", KEY_ROOT, "DIR", 0, "With --topology: of a machine whose sys/ and proc/ are recorded in DIR, not of this one", 1 },
-	{ "quick", KEY_QUICK, NULL, 0, "Smaller buffers, fewer values and samples: some seconds, to see what is there", 2 },
-	{ "only", KEY_ONLY, "LIST", 0, "What to measure (default: all), separated by commas: bandwidth, latency, loaded, gather, gpu, peer, nvme, touch, register", 2 },
-	{ "nvme", KEY_NVME, "FILE", 0, "Read this large file at random, or this block device; may be repeated (default: the NVMe drives that may be read)", 2 },
-	{ "dir", KEY_DIR, "DIR", 0, "The same with a file that is written to DIR and removed", 2 },
-	{ "dir-size", KEY_DIR_SIZE, "SIZE", 0, "Size of that file (default: 2GiB, with --quick 256MiB, at most a quarter of what is free)", 2 },
-	{ "rows", KEY_ROWS, "LIST", 0, "Rows of so many bytes as well: 512,1536", 2 },
-	{ "depths", KEY_DEPTHS, "LIST", 0, "Reads in flight (default: 1 to 128 by doubling, with --quick 1,8,32,128)", 2 },
-	{ "samples", KEY_SAMPLES, "N", 0, "Of each value (default: 5, with --quick 3)", 2 },
-	{ "seconds", KEY_SECONDS, "S", 0, "Least length of a sample (default: 0.2, with --quick 0.05)", 2 },
-	{ "memory", KEY_MEMORY, "SIZE", 0, "To take of a node at most (default: half of what it has free)", 2 },
-	{ "csv", KEY_CSV, NULL, 0, "Print the samples as a table for programs", 3 },
-	{ "svg", KEY_SVG, "FILE", 0, "Draw heat maps of the medians", 3 },
-	{ 0 },
-};
-
-static uint32_t parse_only(const struct argp_state *state, const char *arg)
+static void set_only(const struct argp_state *state, void *ctx, const char *arg)
 {
+	struct numa_args *args = ctx;
 	uint32_t matrices = 0;
 
 	for (const char *from = arg; *from;) {
@@ -65,119 +47,92 @@ static uint32_t parse_only(const struct argp_state *state, const char *arg)
 	}
 	if (!matrices)
 		argp_error(state, "--only: name what to measure, such as bandwidth,latency");
-	return matrices;
+	args->opts.matrices = matrices;
 }
 
-static uint64_t parse_bytes(const struct argp_state *state, const char *option, const char *arg)
+static void add_file(const struct argp_state *state, void *ctx, const char *arg)
 {
-	const struct tool_size size = tool_arg_size(state, option, arg);
+	struct numa_args *args = ctx;
 
-	if (size.share >= 0 || size.bytes == RUNG_BYTES_MAX || size.bytes == 0)
-		argp_error(state, "%s: '%s' is no size in bytes; write 2GiB", option, arg);
-	return size.bytes;
+	if (args->opts.file_count == FILES_MAX)
+		argp_error(state, "--nvme: more than %u files", FILES_MAX);
+	args->files[args->opts.file_count++] = arg;
 }
 
-static error_t parse_measuring(int key, char *arg, struct argp_state *state, struct numa_args *args)
+static void check(const struct argp_state *state, void *ctx)
 {
-	switch (key) {
-	case KEY_QUICK:
-		args->opts.quick = 1;
-		args->measuring = "--quick";
-		return 0;
-	case KEY_ONLY:
-		args->opts.matrices = parse_only(state, arg);
-		args->measuring = "--only";
-		return 0;
-	case KEY_NVME:
-		if (args->opts.file_count == FILES_MAX)
-			argp_error(state, "--nvme: more than %u files", FILES_MAX);
-		args->files[args->opts.file_count++] = arg;
-		args->measuring = "--nvme";
-		return 0;
-	case KEY_DIR:
-		args->opts.dir = arg;
-		args->measuring = "--dir";
-		return 0;
-	case KEY_DIR_SIZE:
-		args->opts.dir_bytes = parse_bytes(state, "--dir-size", arg);
-		args->measuring = "--dir-size";
-		return 0;
-	case KEY_ROWS:
-		args->opts.row_count = tool_arg_u32s(state, "--rows", arg, ROW_BYTES_MIN, ROW_BYTES_MAX, args->row_bytes, ROWS_MAX);
-		args->measuring = "--rows";
-		return 0;
-	case KEY_DEPTHS:
-		args->opts.depth_count = tool_arg_u32s(state, "--depths", arg, 1, DEPTH_MAX, args->depths, ROWS_MAX);
-		args->opts.depths = args->depths;
-		args->measuring = "--depths";
-		return 0;
-	case KEY_SAMPLES:
-		args->opts.samples = tool_arg_u32(state, "--samples", arg, 1, 1000);
-		args->measuring = "--samples";
-		return 0;
-	case KEY_SECONDS:
-		args->opts.sample_seconds = tool_arg_double(state, "--seconds", arg, 0, 60, TOOL_OPEN_LOW);
-		args->measuring = "--seconds";
-		return 0;
-	case KEY_MEMORY:
-		args->opts.memory_bytes_max = parse_bytes(state, "--memory", arg);
-		args->measuring = "--memory";
-		return 0;
-	case KEY_CSV:
-		args->csv = 1;
-		args->measuring = "--csv";
-		return 0;
-	case KEY_SVG:
-		args->svg = arg;
-		args->measuring = "--svg";
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
+	const struct numa_args *args = ctx;
 
-static void check(const struct argp_state *state, const struct numa_args *args)
-{
 	if (args->topology && args->measuring)
-		argp_error(state, "%s is of measuring, and --topology measures nothing", args->measuring);
+		argp_error(state, "--%s is of measuring, and --topology measures nothing",
+			   args->measuring);
 	if (args->root && !args->topology)
-		argp_error(state, "--root is a machine that is not here: it can be shown (--topology), not measured");
+		argp_error(state,
+			   "--root is a machine that is not here: it can be shown (--topology), "
+			   "not measured");
 	if (args->csv && args->common.json)
 		argp_error(state, "--csv and --json: give one of them");
 	if (args->opts.dir_bytes && !args->opts.dir)
 		argp_error(state, "--dir-size is of the file that --dir writes");
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-	struct numa_args *args = state->input;
+#define NOT_BYTES "no size in bytes; write 2GiB"
+#define MEASURING TOOL_NOTED(struct numa_args, measuring)
 
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &args->common;
-		return 0;
-	case KEY_TOPOLOGY:
-		args->topology = 1;
-		return 0;
-	case KEY_ROOT:
-		args->root = arg;
-		return 0;
-	case ARGP_KEY_END:
-		check(state, args);
-		return 0;
-	default:
-		return parse_measuring(key, arg, state, args);
-	}
-}
+static const struct tool_option options[] = {
+	{ "topology", NULL, 1, "Print what the kernel and the firmware say, and measure nothing",
+	  TOOL_FLAG(struct numa_args, topology) },
+	{ "root", "DIR", 1,
+	  "With --topology: of a machine whose sys/ and proc/ are recorded in DIR, not of this one",
+	  TOOL_TEXT(struct numa_args, root) },
+	{ "quick", NULL, 2,
+	  "Smaller buffers, fewer values and samples: some seconds, to see what is there",
+	  TOOL_FLAG(struct numa_args, opts.quick), MEASURING },
+	{ "only", "LIST", 2,
+	  "What to measure (default: all), separated by commas: bandwidth, latency, loaded, "
+	  "gather, gpu, peer, nvme, touch, register",
+	  TOOL_SET(set_only), MEASURING },
+	{ "nvme", "FILE", 2,
+	  "Read this large file at random, or this block device; may be repeated (default: the "
+	  "NVMe drives that may be read)",
+	  TOOL_SET(add_file), MEASURING },
+	{ "dir", "DIR", 2, "The same with a file that is written to DIR and removed",
+	  TOOL_TEXT(struct numa_args, opts.dir), MEASURING },
+	{ "dir-size", "SIZE", 2,
+	  "Size of that file (default: 2GiB, with --quick 256MiB, at most a quarter of what is "
+	  "free)",
+	  TOOL_BYTES(struct numa_args, opts.dir_bytes, 1, NOT_BYTES), MEASURING },
+	{ "rows", "LIST", 2, "Rows of so many bytes as well: 512,1536",
+	  TOOL_LIST(struct numa_args, row_bytes, opts.row_count, ROW_BYTES_MIN, ROW_BYTES_MAX),
+	  MEASURING },
+	{ "depths", "LIST", 2,
+	  "Reads in flight (default: 1 to 128 by doubling, with --quick 1,8,32,128)",
+	  TOOL_LIST(struct numa_args, depths, opts.depth_count, 1, DEPTH_MAX), MEASURING },
+	{ "samples", "N", 2, "Of each value (default: 5, with --quick 3)",
+	  TOOL_U32(struct numa_args, opts.samples, 1, 1000), MEASURING },
+	{ "seconds", "S", 2, "Least length of a sample (default: 0.2, with --quick 0.05)",
+	  TOOL_REAL(struct numa_args, opts.sample_seconds, 0, 60, TOOL_OPEN_LOW), MEASURING },
+	{ "memory", "SIZE", 2, "To take of a node at most (default: half of what it has free)",
+	  TOOL_BYTES(struct numa_args, opts.memory_bytes_max, 1, NOT_BYTES), MEASURING },
+	{ "csv", NULL, 3, "Print the samples as a table for programs",
+	  TOOL_FLAG(struct numa_args, csv), MEASURING },
+	{ "svg", "FILE", 3, "Draw heat maps of the medians",
+	  TOOL_TEXT(struct numa_args, svg), MEASURING },
+	{ 0 },
+};
 
-static const struct argp_child children[] = { { &tool_common_argp, 0, NULL, 0 }, { 0 } };
-static const struct argp numa_argp = {
+static const struct tool_part parts[] = {
+	TOOL_PART(tool_common_set, struct numa_args, common),
+	{ 0 },
+};
+static const struct tool_command command = {
 	.options = options,
-	.parser = parse,
-	.doc = "Print the NUMA nodes of this machine, their CPUs and memory, the GPUs and NVMe drives, at which nodes they are, and what lies "
-	       "between them; and measure memory, gathers and drives from each node, and GPUs. Takes a minute or two, with many GPUs longer, and keeps "
-	       "the machine busy.",
-	.children = children,
+	.parts = parts,
+	.doc = "Print the NUMA nodes of this machine, their CPUs and memory, the GPUs and NVMe "
+	       "drives, at which nodes they are, and what lies between them; and measure memory, "
+	       "gathers and drives from each node, and GPUs. Takes a minute or two, with many GPUs "
+	       "longer, and keeps the machine busy.",
+	.check = check,
 };
 
 /* The node to try: the one with most free memory of those we may use. @return its number, or -1 */
@@ -268,6 +223,8 @@ static int measure(const char *name, struct numa_args *args, const struct rung_t
 	args->opts.threads_max = args->common.threads;
 	args->opts.files = args->files;
 	args->opts.row_bytes = args->row_bytes;
+	if (args->opts.depth_count)
+		args->opts.depths = args->depths;
 	args->opts.progress = tool_progress_update;
 	args->opts.progress_ctx = &progress;
 	rc = rung_numa_measure(topology, &args->opts, &numa_report);
@@ -298,7 +255,7 @@ int cmd_numa(int argc, char **argv)
 	struct rung_topology *topology;
 	int rc, node, code;
 
-	argp_parse(&numa_argp, argc, argv, 0, NULL, &args);
+	tool_args_parse(&command, argc, argv, &args);
 	rc = rung_topology_load(args.root, &topology);
 	if (rc < 0)
 		return tool_fail(argv[0], rc);

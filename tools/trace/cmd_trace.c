@@ -3,25 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "args/args.h"
 #include "output/out_file.h"
 #include "trace/trace.h"
 
-enum { KEY_FANOUT = 0x1001, KEY_BATCH, KEY_EPOCHS, KEY_SEED, KEY_DRAWS, KEY_METHODS, KEY_ROWS, KEY_SVG, KEY_OUT };
-
 #define METHODS_DEFAULT "degree,wrpagerank,expected,blend"
-
-static const struct argp_option options[] = {
-	{ "fanout", KEY_FANOUT, "LIST", 0, "Neighbours drawn per hop (default: as staged)", 1 },
-	{ "batch", KEY_BATCH, "N", 0, "Seeds per batch (default: as staged)", 1 },
-	{ "epochs", KEY_EPOCHS, "N", 0, "Epochs to sample (default: 1)", 1 },
-	{ "seed", KEY_SEED, "N", 0, "Seed of shuffles and draws (default: 1)", 1 },
-	{ "draws", KEY_DRAWS, "all|new", 0, "Who draws at a hop: all vertices of the batch, or those the last hop brought (default: all)", 1 },
-	{ "methods", KEY_METHODS, "LIST", 0, "Scores to compare, or none (default: " METHODS_DEFAULT ")", 2 },
-	{ "trace-rows", KEY_ROWS, "N", 0, "Requests that LRU and Belady get to see (default: the first 67108864)", 2 },
-	{ "svg", KEY_SVG, "FILE", 0, "Draw the hit curves", 3 },
-	{ "out", KEY_OUT, "FILE.npy", 0, "How often each vertex was asked for, u64 by id", 3 },
-	{ 0 },
-};
 
 static void add_method(struct trace_args *args, enum rung_score_method method)
 {
@@ -33,8 +19,9 @@ static void add_method(struct trace_args *args, enum rung_score_method method)
 		args->methods[args->method_count++] = method;
 }
 
-static void parse_methods(const struct argp_state *state, const char *text, struct trace_args *args)
+static void set_methods(const struct argp_state *state, void *ctx, const char *text)
 {
+	struct trace_args *args = ctx;
 	char *list = strdup(text), *next = list;
 
 	args->method_count = 0;
@@ -51,69 +38,46 @@ static void parse_methods(const struct argp_state *state, const char *text, stru
 	free(list);
 }
 
-static enum rung_draws parse_draws(const struct argp_state *state, const char *arg)
-{
-	if (strcmp(arg, "all") == 0)
-		return RUNG_DRAWS_ALL;
-	if (strcmp(arg, "new") != 0)
-		argp_error(state, "--draws: '%s' is neither all nor new", arg);
-	return RUNG_DRAWS_NEW;
-}
-
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-	struct trace_args *args = state->input;
-
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &args->store;
-		state->child_inputs[1] = &args->store;
-		state->child_inputs[2] = &args->common;
-		parse_methods(state, METHODS_DEFAULT, args);
-		return 0;
-	case KEY_FANOUT:
-		args->fanouts = tool_arg_fanouts(state, "--fanout", arg);
-		return 0;
-	case KEY_BATCH:
-		args->batch = tool_arg_u32(state, "--batch", arg, 1, UINT32_MAX);
-		return 0;
-	case KEY_EPOCHS:
-		args->epochs = tool_arg_u32(state, "--epochs", arg, 1, 1000000);
-		return 0;
-	case KEY_SEED:
-		args->seed = tool_arg_u64(state, "--seed", arg, 0, UINT64_MAX);
-		return 0;
-	case KEY_DRAWS:
-		args->draws = parse_draws(state, arg);
-		return 0;
-	case KEY_METHODS:
-		parse_methods(state, arg, args);
-		return 0;
-	case KEY_ROWS:
-		args->kept_max = tool_arg_u64(state, "--trace-rows", arg, 3, UINT64_MAX);
-		return 0;
-	case KEY_SVG:
-		args->svg = arg;
-		return 0;
-	case KEY_OUT:
-		args->out = arg;
-		return 0;
-	default:
-		return tool_parse_dir(key, arg, state, &args->dir);
-	}
-}
-
-static const struct argp_child children[] = {
-	{ &tool_gpu_argp, 0, NULL, 0 }, { &tool_budget_argp, 0, NULL, 0 }, { &tool_common_argp, 0, NULL, 0 }, { 0 },
+static const struct tool_option options[] = {
+	{ "fanout", "LIST", 1, "Neighbours drawn per hop (default: as staged)",
+	  TOOL_FANOUTS(struct trace_args, fanouts) },
+	{ "batch", "N", 1, "Seeds per batch (default: as staged)",
+	  TOOL_U32(struct trace_args, batch, 1, UINT32_MAX) },
+	{ "epochs", "N", 1, "Epochs to sample (default: 1)",
+	  TOOL_U32(struct trace_args, epochs, 1, 1000000) },
+	{ "seed", "N", 1, "Seed of shuffles and draws (default: 1)",
+	  TOOL_U64(struct trace_args, seed, 0, UINT64_MAX) },
+	{ "draws", "all|new", 1,
+	  "Who draws at a hop: all vertices of the batch, or those the last hop brought (default: "
+	  "all)",
+	  TOOL_WORD(struct trace_args, draws, tool_draws, "neither all nor new") },
+	{ "methods", "LIST", 2, "Scores to compare, or none (default: " METHODS_DEFAULT ")",
+	  TOOL_SET(set_methods) },
+	{ "trace-rows", "N", 2,
+	  "Requests that LRU and Belady get to see (default: the first 67108864)",
+	  TOOL_U64(struct trace_args, kept_max, 3, UINT64_MAX) },
+	{ "svg", "FILE", 3, "Draw the hit curves", TOOL_TEXT(struct trace_args, svg) },
+	{ "out", "FILE.npy", 3, "How often each vertex was asked for, u64 by id",
+	  TOOL_TEXT(struct trace_args, out) },
+	{ 0 },
 };
-static const struct argp trace_argp = {
+
+static const struct tool_part parts[] = {
+	TOOL_PART(tool_gpu_set, struct trace_args, store),
+	TOOL_PART(tool_budget_set, struct trace_args, store),
+	TOOL_PART(tool_common_set, struct trace_args, common),
+	{ 0 },
+};
+static const struct tool_command command = {
 	.options = options,
-	.parser = parse,
-	.args_doc = "DIR",
-	.doc = "Sample epochs on the graph of the staged dataset DIR. Say how many of the row requests each tier serves, and how many a "
-	       "tier of any size would serve with rows in the order of each score, beside the best static order (oracle), LRU and Belady's "
-	       "rule.",
-	.children = children,
+	.parts = parts,
+	.operands = "DIR",
+	.doc = "Sample epochs on the graph of the staged dataset DIR. Say how many of the row "
+	       "requests each tier serves, and how many a tier of any size would serve with rows "
+	       "in the order of each score, beside the best static order (oracle), LRU and "
+	       "Belady's rule.",
+	.takes = TOOL_TAKES_DIR,
+	.dir = offsetof(struct trace_args, dir),
 };
 
 struct outputs {
@@ -210,7 +174,8 @@ int cmd_trace(int argc, char **argv)
 	struct tool_data data;
 	int rc, code;
 
-	argp_parse(&trace_argp, argc, argv, 0, NULL, &args);
+	set_methods(NULL, &args, METHODS_DEFAULT);
+	tool_args_parse(&command, argc, argv, &args);
 	rc = tool_plan(argv[0], args.dir, &args.store, &data);
 	if (rc < 0)
 		return tool_fail(argv[0], rc);

@@ -24,18 +24,9 @@ static const char doc[] =
 	"Where other programs want the cores too, OMP_WAIT_POLICY=passive in the environment makes it faster.\n\n"
 	"Exit: 0 done, 1 failed, 2 usage.";
 
-static void set_norm(const struct argp_state *state, void *ctx, const char *arg)
-{
-	struct train_args *args = ctx;
-	if (strcmp(arg, "none") == 0)
-		args->norm = TRAIN_NORM_NONE;
-	else if (strcmp(arg, "l1") == 0)
-		args->norm = TRAIN_NORM_L1;
-	else if (strcmp(arg, "l2") == 0)
-		args->norm = TRAIN_NORM_L2;
-	else
-		argp_error(state, "--normalize: '%s' is no norm; give none, l1 or l2", arg);
-}
+static const struct tool_word norms[] = {
+	{ "none", TRAIN_NORM_NONE }, { "l1", TRAIN_NORM_L1 }, { "l2", TRAIN_NORM_L2 }, { 0 },
+};
 
 static void refuse_gpu(const struct argp_state *state, void *args, const char *arg)
 {
@@ -45,8 +36,10 @@ static void refuse_gpu(const struct argp_state *state, void *args, const char *a
 			  "--replicate are for rung plan and rung bench");
 }
 
-static void check_args(const struct train_args *args, const struct argp_state *state)
+static void check_args(const struct argp_state *state, void *ctx)
 {
+	const struct train_args *args = ctx;
+
 	if (!args->dir)
 		argp_error(state, "the folder of a staged dataset is missing");
 	if (args->fanouts.count && args->eval_fanouts.count && args->fanouts.count != args->eval_fanouts.count)
@@ -84,7 +77,7 @@ static const struct tool_option options[] = {
 	  TOOL_REAL(struct train_args, input_dropout, 0, 0.99, TOOL_CLOSED) },
 	{ "normalize", "NORM", 1,
 	  "Scale each feature row to norm 1: none, l1 or l2 (default: none)",
-	  TOOL_SET(set_norm) },
+	  TOOL_WORD(struct train_args, norm, norms, "no norm; give none, l1 or l2") },
 	{ "seed", "N", 1,
 	  "Seed of weights, order, neighbours and dropout (default: 0)",
 	  TOOL_U64(struct train_args, seed, 0, UINT64_MAX) },
@@ -105,29 +98,21 @@ static const struct tool_option options[] = {
 	{ 0 },
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-	struct train_args *args = state->input;
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &args->store;
-		state->child_inputs[1] = &args->store;
-		state->child_inputs[2] = &args->common;
-		return 0;
-	case ARGP_KEY_ARG:
-		return tool_parse_dir(key, arg, state, &args->dir);
-	case ARGP_KEY_END:
-		check_args(args, state);
-		return 0;
-	default:
-		return tool_args_option(options, key, arg, state, args);
-	}
-}
-
-static const struct argp_child children[] = {
-	{ &tool_budget_argp, 0, NULL, 0 }, { &tool_engine_argp, 0, NULL, 0 }, { &tool_common_argp, 0, NULL, 0 }, { 0 }
+static const struct tool_part parts[] = {
+	TOOL_PART(tool_budget_set, struct train_args, store),
+	TOOL_PART(tool_engine_set, struct train_args, store),
+	TOOL_PART(tool_common_set, struct train_args, common),
+	{ 0 },
 };
-static const struct argp train_argp = { NULL, parse, "DIR", doc, children, NULL, NULL };
+static const struct tool_command command = {
+	.options = options,
+	.parts = parts,
+	.operands = "DIR",
+	.doc = doc,
+	.takes = TOOL_TAKES_DIR_OR_NOT,
+	.dir = offsetof(struct train_args, dir),
+	.check = check_args,
+};
 
 /* All that is open while training. */
 struct session {
@@ -284,7 +269,7 @@ int cmd_train(int argc, char **argv)
 	struct session session = { 0 };
 	struct train_result result = { 0 };
 	const char *name = argv[0];
-	tool_args_parse(&train_argp, options, argc, argv, &args);
+	tool_args_parse(&command, argc, argv, &args);
 	const char *why = train_blas_load();
 	if (why)
 		return tool_error(name, TOOL_FAILED,

@@ -268,5 +268,48 @@ class NotYet(CliTest):
         self.stage(Graph(self.folder), order="rank")
 
 
+class Completion(CliTest):
+    """Bash is offered what the help lists."""
+    script = os.path.join(os.environ.get("RUNG_BUILD_DIR", "build"), "completions", "rung")
+
+    def offered(self, *words):
+        """The completions of the last of these words."""
+        code = """source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _rung
+                  printf '%s\\n' "${COMPREPLY[@]}" """
+        done = subprocess.run(["bash", "-c", code, "bash", self.script, "rung", *words],
+                              capture_output=True, text=True, check=True)
+        self.assertEqual(done.stderr, "")
+        return done.stdout.split()
+
+    def commands(self):
+        lines = self.run_rung("--help").stdout.splitlines()
+        return [line.split()[0] for line in lines
+                if re.match("  [a-z]", line) and not line.startswith("  rung")
+                and "(not in this build)" not in line]
+
+    def test_commands(self):
+        self.assertEqual(self.offered(""), ["--help", "--version", *self.commands()])
+        self.assertEqual(self.offered("st"), ["stage"])
+
+    def test_options_are_those_of_the_help(self):
+        self.assertGreater(len(self.commands()), 7)
+        for command in self.commands():
+            listed = re.findall(r"^ +(?:-., )?--([A-Za-z0-9-]+)",
+                                self.run_rung(command, "--help").stdout, re.MULTILINE)
+            self.assertEqual(sorted(self.offered(command, "--")),
+                             sorted("--" + name for name in set(listed) - {"usage"}), command)
+
+    def test_values(self):
+        self.assertEqual(self.offered("stage", "--pad", ""), ["none", "sector", "auto"])
+        self.assertEqual(self.offered("stage", "--pad", "=", "se"), ["sector"])
+        self.assertEqual(self.offered("stage", "--pad", "="), ["none", "sector", "auto"])
+        self.assertEqual(self.offered("bench", "dir", "--engine", "io"),
+                         ["io_uring_poll", "io_uring"])
+
+    def test_files_are_left_to_the_shell(self):
+        self.assertEqual(self.offered("info", "di"), [])
+        self.assertEqual(self.offered("stage", "--features", "-"), [])
+
+
 if __name__ == "__main__":
     main()

@@ -108,7 +108,7 @@ static const struct tool_part parts[] = {
 	TOOL_PART(tool_common_set, struct bench_args, common),
 	{ 0 },
 };
-static const struct tool_command command = {
+const struct tool_command tool_bench_command = {
 	.options = options,
 	.parts = parts,
 	.operands = "DIR\n--attach PATH",
@@ -329,7 +329,7 @@ int cmd_bench(int argc, char **argv)
 	struct tool_data data = { 0 };
 	int rc, code;
 
-	tool_args_parse(&command, argc, argv, &args);
+	tool_args_parse(&tool_bench_command, argc, argv, &args);
 	tool_progress_init(&progress, argv[0], args.common.quiet);
 	rc = args.attach ? find_shared(&args, &data) : tool_plan(argv[0], args.dir, &args.store, &data);
 	if (rc < 0)

@@ -12,7 +12,7 @@ static const struct tool_part parts[] = {
 	TOOL_PART(tool_common_set, struct info_args, common),
 	{ 0 },
 };
-static const struct tool_command command = {
+const struct tool_command tool_info_command = {
 	.parts = parts,
 	.operands = "DIR",
 	.doc = "Print what the staged dataset DIR holds. Nothing but its manifest and the headers "
@@ -150,7 +150,7 @@ int cmd_info(int argc, char **argv)
 	struct rung_dataset *ds;
 	int rc, code = TOOL_DONE;
 
-	tool_args_parse(&command, argc, argv, &args);
+	tool_args_parse(&tool_info_command, argc, argv, &args);
 	rc = rung_dataset_open(args.dir, &ds);
 	if (rc < 0)
 		return tool_fail(argv[0], rc);

@@ -37,7 +37,7 @@ static const struct tool_part parts[] = {
 	TOOL_PART(tool_common_set, struct plan_args, common),
 	{ 0 },
 };
-static const struct tool_command command = {
+const struct tool_command tool_plan_command = {
 	.options = options,
 	.parts = parts,
 	.operands = "DIR",
@@ -226,7 +226,7 @@ int cmd_plan(int argc, char **argv)
 	struct tool_data data;
 	int rc, code = TOOL_DONE;
 
-	tool_args_parse(&command, argc, argv, &args);
+	tool_args_parse(&tool_plan_command, argc, argv, &args);
 	rc = tool_plan(argv[0], args.dir, &args.store, &data);
 	if (rc < 0)
 		return tool_fail(argv[0], rc);

@@ -92,7 +92,7 @@ static const struct tool_part parts[] = {
 	TOOL_PART(tool_score_set, struct score_args, score),
 	{ 0 },
 };
-static const struct tool_command command = {
+const struct tool_command tool_score_command = {
 	.options = options,
 	.parts = parts,
 	.operands = "--graph GRAPH --out FILE.npy",
@@ -337,7 +337,7 @@ int cmd_score(int argc, char **argv)
 	struct tool_out out;
 	int code;
 
-	tool_args_parse(&command, argc, argv, &args);
+	tool_args_parse(&tool_score_command, argc, argv, &args);
 	tool_progress_init(&scoring.progress, argv[0], args.common.quiet);
 	code = tool_out_open(argv[0], args.out, &out);
 	if (code == TOOL_DONE)

@@ -203,7 +203,7 @@ static const struct tool_part parts[] = {
 	TOOL_PART(tool_preset_set, struct stage_args, preset),
 	{ 0 },
 };
-static const struct tool_command command = {
+const struct tool_command tool_stage_command = {
 	.options = options,
 	.parts = parts,
 	.operands = "--graph GRAPH --features SRC --out DIR\n--ogb-mag240m ROOT --out DIR",
@@ -404,7 +404,7 @@ int cmd_stage(int argc, char **argv)
 	struct tool_progress progress;
 	int rc, code = TOOL_DONE;
 
-	tool_args_parse(&command, argc, argv, &args);
+	tool_args_parse(&tool_stage_command, argc, argv, &args);
 	tool_progress_init(&progress, argv[0], args.common.quiet);
 	args.opts.graph = args.graph.opts;
 	args.opts.score = args.score.opts;

@@ -114,7 +114,7 @@ static const struct tool_part parts[] = {
 	TOOL_PART(tool_graph_set, struct verify_args, graph),
 	{ 0 },
 };
-static const struct tool_command command = {
+const struct tool_command tool_verify_command = {
 	.options = options,
 	.parts = parts,
 	.operands = "DIR",
@@ -304,7 +304,7 @@ int cmd_verify(int argc, char **argv)
 	struct verify_args args = { .opts = RUNG_VERIFY_OPTS_INIT, .graph = { .opts = RUNG_GRAPH_OPTS_INIT } };
 	int code;
 
-	tool_args_parse(&command, argc, argv, &args);
+	tool_args_parse(&tool_verify_command, argc, argv, &args);
 	code = run(argv[0], &args);
 	for (size_t i = 0; i < args.opts.split_count; i++)
 		free(args.split_names[i]);

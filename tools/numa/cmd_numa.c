@@ -125,7 +125,7 @@ static const struct tool_part parts[] = {
 	TOOL_PART(tool_common_set, struct numa_args, common),
 	{ 0 },
 };
-static const struct tool_command command = {
+const struct tool_command tool_numa_command = {
 	.options = options,
 	.parts = parts,
 	.doc = "Print the NUMA nodes of this machine, their CPUs and memory, the GPUs and NVMe "
@@ -255,7 +255,7 @@ int cmd_numa(int argc, char **argv)
 	struct rung_topology *topology;
 	int rc, node, code;
 
-	tool_args_parse(&command, argc, argv, &args);
+	tool_args_parse(&tool_numa_command, argc, argv, &args);
 	rc = rung_topology_load(args.root, &topology);
 	if (rc < 0)
 		return tool_fail(argv[0], rc);

@@ -68,7 +68,7 @@ static const struct tool_part parts[] = {
 	TOOL_PART(tool_common_set, struct trace_args, common),
 	{ 0 },
 };
-static const struct tool_command command = {
+const struct tool_command tool_trace_command = {
 	.options = options,
 	.parts = parts,
 	.operands = "DIR",
@@ -175,7 +175,7 @@ int cmd_trace(int argc, char **argv)
 	int rc, code;
 
 	set_methods(NULL, &args, METHODS_DEFAULT);
-	tool_args_parse(&command, argc, argv, &args);
+	tool_args_parse(&tool_trace_command, argc, argv, &args);
 	rc = tool_plan(argv[0], args.dir, &args.store, &data);
 	if (rc < 0)
 		return tool_fail(argv[0], rc);

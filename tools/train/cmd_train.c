@@ -104,7 +104,7 @@ static const struct tool_part parts[] = {
 	TOOL_PART(tool_common_set, struct train_args, common),
 	{ 0 },
 };
-static const struct tool_command command = {
+const struct tool_command tool_train_command = {
 	.options = options,
 	.parts = parts,
 	.operands = "DIR",
@@ -269,7 +269,7 @@ int cmd_train(int argc, char **argv)
 	struct session session = { 0 };
 	struct train_result result = { 0 };
 	const char *name = argv[0];
-	tool_args_parse(&command, argc, argv, &args);
+	tool_args_parse(&tool_train_command, argc, argv, &args);
 	const char *why = train_blas_load();
 	if (why)
 		return tool_error(name, TOOL_FAILED,

@@ -1,16 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The CUDA operations, as C functions: gather and scatter of rows; sampling is in sampler_launch.h. One operation is one .cu file.
+ * The CUDA operations, as C functions: gather and scatter of rows; sampling is in sampler_launch.h.
+ * One operation is one .cu file.
  *
- * Both are asynchronous: they put their work on a stream and return. Nothing is allocated, nothing waits, nothing is logged.
- * All pointers inside the structs are addresses the current device can use: its own memory, a peer's, or mapped host memory.
- * What they point to belongs to the caller and is read or written until the stream has passed the call. The structs themselves
- * are read during the call only.
+ * Both are asynchronous: they put their work on a stream and return. Nothing is allocated, nothing
+ * waits, nothing is logged. All pointers inside the structs are addresses the current device can
+ * use: its own memory, a peer's, or mapped host memory. What they point to belongs to the caller
+ * and is read or written until the stream has passed the call. The structs themselves are read
+ * during the call only.
  *
  * Nothing may write rows, maps or ids while the kernel runs; maps and ids are read through the
  * read-only path.
  *
- * Threads: any number, each with its own counts, report and outputs; the device is the calling thread's current one.
+ * Threads: any number, each with its own counts, report and outputs; the device is the calling
+ * thread's current one.
+ *
+ * A gather has up to eight views, each a range of ranks by its end: replicated local memory, memory
+ * interleaved over G GPUs (row i of the view is on GPU i mod G, in slot i div G), and host memory
+ * read over the link. Ranks behind the last view are misses. Ranks, slots and byte offsets have 64
+ * bits, output rows 32, as in the miss list of the CPU.
  */
 #ifndef RUNG_KERNELS_LAUNCH_H
 #define RUNG_KERNELS_LAUNCH_H

@@ -1,15 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Neighbour sampling on a GPU, as C functions. A batch is what rung_sampler_sample() gives for the same graph, fanouts, seed and
- * batch key, entry by entry (rung/sampler.h says what that is); only where it stops at a mistake may differ.
+ * Neighbour sampling on a GPU, as C functions. A batch is what rung_sampler_sample() gives for the
+ * same graph, fanouts, seed and batch key, entry by entry (rung/sampler.h says what that is); only
+ * where it stops at a mistake may differ.
  *
- * When opening: fill a struct rung__cuda_sampler, its room with rung__cuda_sample_room_max() or with smaller numbers of one's own;
- * rung__cuda_sampler_check(), rung__cuda_sampler_workspace(), rung__cuda_sampler_blocks(). Then allocate: for each batch in flight a
- * workspace, the outputs and a report. For each batch: rung__cuda_sample_launch(), wait for the stream or an event behind the
+ * When opening: fill a struct rung__cuda_sampler, its room with rung__cuda_sample_room_max() or
+ * with smaller numbers of one's own; rung__cuda_sampler_check(), rung__cuda_sampler_workspace(),
+ * rung__cuda_sampler_blocks(). Then allocate: for each batch in flight a workspace, the outputs and
+ * a report. For each batch: rung__cuda_sample_launch(), wait for the stream or an event behind the
  * batch, rung__cuda_sample_status().
  *
- * As in launch.h: a launch puts its work on a stream and returns, allocates nothing, waits for nothing and logs nothing; all
- * pointers are addresses the current device can use; structs are read during the call only; any number of threads.
+ * As in launch.h: a launch puts its work on a stream and returns, allocates nothing, waits for
+ * nothing and logs nothing; all pointers are addresses the current device can use; structs are read
+ * during the call only; any number of threads.
+ *
+ * All hops are put on the stream by one launch. Counts, offsets and failures pass from kernel to
+ * kernel in device memory, grids are for the most that there is room for, and a report in mapped
+ * host memory ends the batch. Room is fixed at opening: the worst case or less. A batch that needs
+ * more stops before it writes beyond it, and reports what it needs. Seeds and the graph are
+ * untrusted: a list or an id that cannot be is reported and not used.
+ *
+ * The graph's arrays are cut into lines of 128 bytes that lie in views, as rows do, so they share
+ * the rows' tiers and budget.
  */
 #ifndef RUNG_KERNELS_SAMPLER_H
 #define RUNG_KERNELS_SAMPLER_H

@@ -1,9 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Measuring memory and drives: what the matrices share. One call of rung_numa_measure() is a struct rung__measuring.
+ * Measuring memory and drives: what the matrices share. One call of rung_numa_measure() is a struct
+ * rung__measuring.
  *
- * Each matrix has a function that adds its results, present or absent. Memory is taken on one node at a time, so a matrix goes through the
- * memory nodes outside and the CPU nodes inside; measure_run.c puts the results in the order of the nodes afterwards.
+ * Each matrix has a function that adds its results, present or absent. Memory is taken on one node
+ * at a time, so a matrix goes through the memory nodes outside and the CPU nodes inside;
+ * measure_run.c puts the results in the order of the nodes afterwards.
+ *
+ * A team (measure_team.c) is a thread on each core of a node, or one thread. They are pinned, begin
+ * together, and are as fast as the slowest. Memory (measure_memory.c) is preferred on its node,
+ * touched there and looked up, as in the store; if it lies elsewhere, the values are absent with
+ * the reason, as is everything that is missing. A failure ends the call only if it says nothing
+ * about the machine.
+ *
+ * What is measured is what runs: gathers are src/gather/gather.c and kernels/gather.cu, reads are
+ * the reader of the store with its engines, on the thread that made its ring.
+ *
+ * A GPU is identified by its bus id, because CUDA's numbers and the topology's positions need not
+ * agree. Memory of a node is registered once for all GPUs; GPU memory is allocated for one pair at
+ * a time. A refusal by CUDA is the reason of the values it concerns. A stream that is held is
+ * released in every case, after 5 s by a thread that does nothing else. CUDA_LAUNCH_BLOCKING, with
+ * which it could not be held, is a reason as well.
  */
 #ifndef RUNG_NUMA_MEASURE_H
 #define RUNG_NUMA_MEASURE_H

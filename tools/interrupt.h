@@ -8,8 +8,12 @@
  * A command that holds nothing else ends inside the handler. A command that has more to clean up
  * asks for a grace period: the handler then only records the signal, tool_interrupted() and with it
  * tool_progress_update() ask for cancellation, and main() ends the process when the command has
- * returned.
- * A second signal, or the end of the grace period, ends the process at once.
+ * returned. A second signal, or the end of the grace period, ends the process at once.
+ *
+ * `stage`, `verify --repair` and the timed part of `bench` ask for a grace period. Ending any
+ * command at once is safe: staging may be killed at any moment, and other temporary files have no
+ * name. `rung bench` reports from a snapshot; threads whose requests do not complete in time are
+ * left behind, and what they use is not freed.
  */
 #ifndef RUNG_TOOL_INTERRUPT_H
 #define RUNG_TOOL_INTERRUPT_H

@@ -2,6 +2,16 @@
 /**
  * Engines: ways of having many reads of one file in flight. The reader of files takes the best that
  * works.
+ *
+ * There are four, best first. `nvme` sends NVMe commands of our own; the file's extents are asked
+ * for once, so it is opt-in. `io_uring_poll` polls and keeps a core busy; it is opt-in, too. Then
+ * come `io_uring` and `pread`, a pool of threads. An engine counts only after a real read has
+ * brought the bytes that pread() brings. What was refused, and why, is in engine_steps and
+ * engine_parts of the statistics. tests/vm/ runs all four on emulated NVMe disks of both block
+ * sizes.
+ *
+ * A ring is made by the thread that uses it, with DEFER_TASKRUN, else COOP_TASKRUN, else neither.
+ * Pool, file and ring descriptor are registered one by one, and each may be refused.
  */
 #ifndef RUNG_IO_ENGINE_H
 #define RUNG_IO_ENGINE_H

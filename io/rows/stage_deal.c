@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Dealing: the source is read once, a batch that fits an area at a time. Inside of an area the rows of a bucket (a range of the output) stand
- * together, in the order of the source, and are appended to the bucket with one write.
+ * Dealing: the source is read once, a batch that fits an area at a time. Inside of an area the rows
+ * of a bucket (a range of the output) stand together, in the order of the source, and are appended
+ * to the bucket with one write.
  *
- * Buckets lie in the output files, behind the place of their range, so that a range can be written while its bucket and
- * all later ones are still whole: bucket k in file k % F, from base + k / F * pitch on. A pitch holds a range with its padding, and is whole
- * blocks; the base leaves room for one pitch and, with several files, for a block of rows, as up to range k each file has
- * at most (k + 1) / F pitches and a block of rows.
+ * Buckets lie in the output files, behind the place of their range, so that a range can be written
+ * while its bucket and all later ones are still whole: bucket k in file k % F, from base + k / F *
+ * pitch on. A pitch holds a range with its padding, and is whole blocks; the base leaves room for
+ * one pitch and, with several files, for a block of rows, as up to range k each file has at most (k
+ * + 1) / F pitches and a block of rows.
+ *
+ * No checksum of the data set covers buckets. The journal has a sum of hashes of the rows in them,
+ * which is zero again when all rows have been read back unchanged.
  */
 #include <errno.h>
 #include <stdatomic.h>

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graph, score, ranks, relabelled graph: in memory where that fits, else in files, with the same result. */
+/*
+ * Graph, score, ranks, relabelled graph: in memory where that fits, else in files, with the same
+ * result.
+ *
+ * In files, edges are sorted into columns, the score is computed in passes over them, and the
+ * relabelled graph is sorted again under the new names. Features without a graph get a graph
+ * without edges, built the same way.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects notified in a child of os.fork(), where locks of other threads are never released, and
-when the interpreter ends, while CUDA and the library's threads still run."""
+when the interpreter ends, while CUDA and the library's threads still run.
+
+At exit loaders end first, then stores, while CUDA works. Calls that threads are inside are waited
+for, later ones are refused, and memory that arrays show stays.
+
+A forked child forgets what the parent's threads work on, and does not release it. A store is
+opened or attached again there when it is first used, a sampler is created again, and a loader
+refuses.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gathers that are on their way."""
+"""Gathers that are on their way.
+
+New rows are allocated on the stream of their gather. record_stream() is called for each other
+stream that uses ids or rows, so torch keeps their memory after wait_stream(), and the request is
+released without a wait.
+"""
 
 from __future__ import annotations
 

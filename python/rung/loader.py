@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rung.Loader: batches of an epoch, sampled and gathered ahead by threads of the library."""
+"""rung.Loader: batches of an epoch, sampled and gathered ahead by threads of the library.
+
+A batch on a GPU goes back with the stream for which it was handed over, which is remembered as a
+number: the finalizer may run on any thread, and runs functions of C alone.
+"""
 
 from __future__ import annotations
 

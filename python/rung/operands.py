@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a gather is given. Lists of ids: torch, numpy, lists and whatever speaks DLPack, as the
 library takes them. Where their rows go: new tensors and arrays, memory of the store's own, or what
-the caller gave."""
+the caller gave.
+
+A value is a tensor only where torch was imported already: torch is not imported to look at one.
+Ids are original vertices, and ranks only with ranks=True.
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,10 @@ written in Python. Two rules leave no such gap:
 - An owner exists before the library fills in its handle.
 - No bytecode runs while a handle is released: functions of C call functions of C. `partial(list,
   map(partial.__call__, steps))` runs steps that way, and an iterator gives each of them once.
+
+An owner created `of` another is released before it: rows before the store, a batch before the
+loader, the loader before the store and its graph. A store that is closed while such memory is out
+is released after the last of it. python/tests/test_signals.py raises at each of the points above.
 """
 
 from __future__ import annotations

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Neighbour sampling over the relabelled graph of a staged data set."""
+"""Neighbour sampling over the relabelled graph of a staged data set.
+
+Copies to a device that do not wait are made from pinned memory alone (mover()), because the loader
+uses the memory of a batch again once nothing shows it.
+"""
 
 from __future__ import annotations
 

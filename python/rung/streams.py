@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CUDA streams: their handles as the library and DLPack have them, and torch's memory on them."""
+"""CUDA streams: their handles as the library and DLPack have them, and torch's memory on them.
+
+torch's default stream has handle 0. The library gets cudaStreamLegacy for it, as DLPack does.
+Without torch this is the stream of every gather.
+"""
 
 from __future__ import annotations
 

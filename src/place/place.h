@@ -2,12 +2,40 @@
 /**
  * Where host memory lies: on which NUMA nodes.
  *
- * Three steps, each looked at by itself. It is *decided* before anything is taken, from the topology and from how much room each node has:
- * memory that is read most goes to the nodes that its readers are at, what does not fit there to the next nearest ones (place.c). The kernel is
- * *asked* before the first touch, and the pages are touched at once, so that the room that was found is taken (place_memory.c). Then where pages
- * lie is *looked up*, because nothing else tells.
+ * Three steps, each looked at by itself. It is *decided* before anything is taken, from the
+ * topology and from how much room each node has: memory that is read most goes to the nodes that
+ * its readers are at, what does not fit there to the next nearest ones (place.c). The kernel is
+ * *asked* before the first touch, and the pages are touched at once, so that the room that was
+ * found is taken (place_memory.c). Then where pages lie is *looked up*, because nothing else tells.
  *
- * A bound page that finds no room is not refused: the kernel ends the process. Hence rung__placement_check() before the first touch.
+ * A bound page that finds no room is not refused: the kernel ends the process. Hence
+ * rung__placement_check() before the first touch.
+ *
+ * Readers are the GPUs whose node is known, else the CPUs that the process may run on. So `numactl
+ * --cpunodebind`, which leaves the CPUs of one node, brings the rows there. Slots and frames lie at
+ * their drives. With a profile and readers on several nodes, plan_spread.c compares nearest first
+ * with a share on each node. Rows exist once: the gather has one view of them.
+ *
+ * Bound, not preferred. With a preferred node the kernel takes pages elsewhere as soon as the
+ * node's free pages end, before it drops a page of its caches. So the plan leaves a sixteenth of
+ * each node free, at most 1 GiB, of which a quarter must still be there at open.
+ *
+ * Room is what is unused and what files hold in memory, of the nodes that cpuset and policy allow.
+ * In a control group what files hold counts as free as well. A GPU's memory is used only if it is
+ * named.
+ *
+ * Blocks are 2 MiB, and larger where a part would have more than 8192: each is a mapping, of which
+ * a process may have 65530. With one node, all this costs the reading of /sys in
+ * rung_plan_create().
+ *
+ * Shared memory has its policy in the memfd, so all who map it have it. An attacher looks the pages
+ * up and places its own slots. move_pages reports pages that the calling process has used, so they
+ * are read first. Huge pages are requested everywhere (madvise); /proc/self/smaps tells what was
+ * granted, for anonymous and shared memory and without privileges.
+ *
+ * Not placed: lists of requests, maps, the cache's index, and the part of a sampled graph that is
+ * not on GPUs. tests/unit/place wraps the calls on an invented machine; tests/vm/test_place.py
+ * checks every page in machines of two and four nodes.
  */
 #ifndef RUNG_PLACE_H
 #define RUNG_PLACE_H

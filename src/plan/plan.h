@@ -1,5 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The plan's own form, read by the store. */
+/**
+ * The plan's own form, read by the store.
+ *
+ * The files. plan.c deals ranks out to tiers, plan_device.c counts the memory of GPUs, plan_place.c
+ * and plan_spread.c the NUMA nodes. plan_predict.c samples batches and counts where their rows
+ * would be. plan_forecast.c turns that into seconds by a machine profile (profile.c,
+ * profile_rates.c): it goes through the batches as the store would, cache and shared reads
+ * included. plan_choose.c takes queue depth, gap and threads from the profile, and a store uses
+ * them where its options are not set. A figure that the profile lacks is assumed, and reported as
+ * assumed.
+ *
+ * With sample_on_gpu the graph's arrays take part in the budgets of GPUs and host, the same share
+ * of them on the GPUs as of the rows.
+ */
 #ifndef RUNG_PLAN_INTERNAL_H
 #define RUNG_PLAN_INTERNAL_H
 

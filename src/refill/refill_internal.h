@@ -1,13 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The refill thread's state. Only that thread touches it, but for what stands under its lock, and counters, which others read.
+ * The refill thread's state. Only that thread touches it, but for what stands under its lock, and
+ * counters, which others read.
  *
- * Files: refill.c starts and stops; refill_loop.c is the loop; refill_plan.c makes the next read of a part out of its misses; refill_read.c is the life
- * of a read; refill_rows.c puts rows where they are wanted, and completes parts; refill_stats.c adds up counters.
+ * Files: refill.c starts and stops; refill_loop.c is the loop; refill_plan.c makes the next read of
+ * a part out of its misses; refill_read.c is the life of a read; refill_rows.c puts rows where they
+ * are wanted, and completes parts; refill_stats.c adds up counters.
  *
- * Nodes. Equal ranks stand next to each other in a request's misses; the first of such a run stands for it and is called a node: its
- * request's number and its place in the list, in one word. Nodes that wait for the same read are chained through misses.links,
- * whichever request they are of.
+ * Nodes. Equal ranks stand next to each other in a request's misses; the first of such a run stands
+ * for it and is called a node: its request's number and its place in the list, in one word. Nodes
+ * that wait for the same read are chained through misses.links, whichever request they are of.
+ *
+ * Rows that another process reads (RUNG__CACHE_ELSEWHERE) are checked again every 100 us, for 80 ms
+ * at most. Then that process is *late*: until it ends a read, the rows that it reads are read here
+ * at once.
+ *
+ * A read that does not return within read_timeout_ms fails those who wait for it. Its slot or frame
+ * stays taken until it does return, because the kernel may still write there. For the same reason
+ * reads never land in the caller's memory.
  */
 #ifndef RUNG_REFILL_INTERNAL_H
 #define RUNG_REFILL_INTERNAL_H

@@ -1,24 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Passes over all edges: every vertex v gives something to every u of in(v), and every u sums up what it was given. Private to
- * the core; scores are such passes.
+ * Passes over all edges: every vertex v gives something to every u of in(v), and every u sums up
+ * what it was given. Private to the core; scores are such passes.
  *
- * Adding to u at once would miss the cache on nearly every edge of a large graph. Instead (propagation blocking: Beamer, Asanovic,
- * Patterson, "Reducing Pagerank Communication via Propagation Blocking", 2017; partition-centric: Lakhotia, Kannan, Prasanna,
- * "Accelerating PageRank using Partition-Centric Processing", 2018):
+ * Adding to u at once would miss the cache on nearly every edge of a large graph. Instead
+ * (propagation blocking: Beamer, Asanovic, Patterson, "Reducing Pagerank Communication via
+ * Propagation Blocking", 2017; partition-centric: Lakhotia, Kannan, Prasanna, "Accelerating
+ * PageRank using Partition-Centric Processing", 2018):
  *
  *   block   neighbouring v with about a million edges: what they give fits the cache
  *   bin     neighbouring u, a few thousand: their sums fit the cache
  *   tile    the edges of one block into one bin, in the order of the graph, as two numbers of 16 bits
  *
- * First each block writes what it gives, edge by edge in the order of its tiles, which is one stream out of a cached array; then each bin
- * reads its tiles, block by block, into its cached sums. Memory sees streams alone: 2 + 4 bytes an edge, twice.
+ * First each block writes what it gives, edge by edge in the order of its tiles, which is one
+ * stream out of a cached array; then each bin reads its tiles, block by block, into its cached
+ * sums. Memory sees streams alone: 2 + 4 bytes an edge, twice.
  *
- * Each u adds up in the order of the blocks, and in a block in the order of the graph, in double: the bits of a sum depend neither on the
- * number of threads nor on how much of the graph was in memory at a time, as blocks are cut by indptr alone.
+ * Each u adds up in the order of the blocks, and in a block in the order of the graph, in double:
+ * the bits of a sum depend neither on the number of threads nor on how much of the graph was in
+ * memory at a time, as blocks are cut by indptr alone.
  *
- * Memory: 8 bytes a vertex for the sums; of a graph in memory tiles and values of all edges, 8 bytes an edge; of a graph in files as much of
- * that as the budget allows: a *panel* of blocks at a time, tiled anew in each pass.
+ * Memory: 8 bytes a vertex for the sums; of a graph in memory tiles and values of all edges, 8
+ * bytes an edge; of a graph in files as much of that as the budget allows: a *panel* of blocks at a
+ * time, tiled anew in each pass.
+ *
+ * Mutual edges (u draws from v and v from u), and edges between vertices that the same ones draw
+ * (minhash.h), need the state of both ends: v sends a *record*, and u's own state is cached where
+ * it is met. Records of a block come behind its other edges, so the size of a block is part of what
+ * `expected` is, to the last bit.
+ *
+ * All that is accessed at random lies in huge pages: with small ones address translation took half
+ * of the time of some steps. Pulling along out-lists, the usual loop, moves 4 bytes an edge instead
+ * of 12, but waits for a cache line an edge.
  */
 #ifndef RUNG_SPREAD_H
 #define RUNG_SPREAD_H

@@ -1,6 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The topology of a machine: what concerns all of it, and the answers about it. topology_nodes.c and topology_devices.c read the rest.
+ * The topology of a machine: what concerns all of it, and the answers about it. topology_nodes.c
+ * and topology_devices.c read the rest.
+ *
+ * All of it is read below a root, through sysfs.c alone, so recorded and invented machines
+ * (tests/fixtures/) test what one machine never has together. libnuma is not used: it describes the
+ * running machine only.
+ *
+ * Absent is not malformed: see sysfs.h. Lists ascend and stay below a limit, files end at 64 KiB,
+ * folders at 65536 entries, and a link must lead into the root's sys/.
+ *
+ * Numbers are not positions. Nodes have holes in their numbering, and some devices have no node;
+ * functions that take positions say so.
+ *
+ * Links between devices follow from the PCI path of a device's folder with all links resolved. The
+ * last part that two paths share is a bridge (PIX, PXB) or a host bridge (PHB). If they share none,
+ * their nodes decide (NODE, SYS).
  */
 #include <string.h>
 

@@ -1,5 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The lane harness: the language of cuda_language.h and the few runtime calls that kernels/ uses; a launch runs the kernel at once. */
+/**
+ * The lane harness: the language of cuda_language.h and the few runtime calls that kernels/ uses; a
+ * launch runs the kernel at once.
+ *
+ * The tests include the .cu files, host part and all, and run every lane as a fiber. Shuffles,
+ * ballots and barriers meet as on the device, lanes run in random orders, and what CUDA leaves
+ * undefined fails: a lane missing from a mask, an access that is misaligned or outside the memory
+ * lent to the kernel, a word released for the host before each lane has put a system fence behind
+ * its stores. The harness sees accesses through __ldg and __stwb, so .cu files use those for rows,
+ * ids and lists, and never a bare pointer. It does not see races between two collectives, the
+ * compiler's code, or time.
+ */
 #ifndef CUDA_LANES_H
 #define CUDA_LANES_H
 

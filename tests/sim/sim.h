@@ -1,7 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What a test does to the simulated GPUs of cuda_runtime_api.h, and asks of them. Functions are named as CUDA names them, kernel
- * launches "cudaLaunchKernel"; a name that the simulator does not have ends the program. Threads: any, at any time.
+ * What a test does to the simulated GPUs of cuda_runtime_api.h, and asks of them. Functions are
+ * named as CUDA names them, kernel launches "cudaLaunchKernel"; a name that the simulator does not
+ * have ends the program. Threads: any, at any time.
+ *
+ * Device memory that a kernel leaves, a copy from memory that is not registered or across the
+ * border of two registrations, a destroyed handle, and a call after exit handlers have unloaded the
+ * runtime end the program. What the simulator cannot show: operations that overlap (each is done in
+ * one piece), what a real driver refuses, time.
+ *
+ * A test program has the runtime and kernels/ as objects in front of librung.a
+ * (rung_add_sim_test_program()), so the real ones are not linked. librung_sim.so is the library on
+ * it, for tests in Python; there python/tests/standin/ stands in for torch: its streams and its
+ * caching allocator, by torch's documentation.
  */
 #ifndef SIM_H
 #define SIM_H

@@ -141,17 +141,9 @@ struct rung_verify_opts {
 	size_t array_count;
 };
 
-#ifdef __cplusplus
-static inline struct rung_verify_opts rung_verify_opts_init(void)
-{
-	struct rung_verify_opts opts = {};
-	opts.size = sizeof(opts);
-	return opts;
-}
-#else
-/** Initialiser: all defaults. */
+/** Initialiser: all defaults. In C++: rung_verify_opts_init(). */
 #define RUNG_VERIFY_OPTS_INIT { .size = sizeof(struct rung_verify_opts) }
-#endif
+RUNG_INIT_FUNCTION(rung_verify_opts, {})
 
 /** What rung_dataset_verify() has read and found. */
 struct rung_verify_report {

@@ -24,18 +24,9 @@ struct rung_edges_opts {
 	const char *temp_dir;          /**< where a graph that needs sorting is put; NULL: $TMPDIR, or /var/tmp */
 };
 
-#ifdef __cplusplus
-static inline struct rung_edges_opts rung_edges_opts_init(void)
-{
-	struct rung_edges_opts opts = {};
-	opts.size = sizeof(opts);
-	opts.graph.size = sizeof(opts.graph);
-	return opts;
-}
-#else
-/** Initialiser: all defaults. */
+/** Initialiser: all defaults. In C++: rung_edges_opts_init(). */
 #define RUNG_EDGES_OPTS_INIT { .size = sizeof(struct rung_edges_opts), .graph = RUNG_GRAPH_OPTS_INIT }
-#endif
+RUNG_INIT_FUNCTION(rung_edges_opts, { opts.graph.size = sizeof(opts.graph); })
 
 /**
  * Open a graph for passes over its edges.
@@ -81,17 +72,9 @@ struct rung_relabel_opts {
 	void *progress_ctx;
 };
 
-#ifdef __cplusplus
-static inline struct rung_relabel_opts rung_relabel_opts_init(void)
-{
-	struct rung_relabel_opts opts = {};
-	opts.size = sizeof(opts);
-	return opts;
-}
-#else
-/** Initialiser: all defaults. */
+/** Initialiser: all defaults. In C++: rung_relabel_opts_init(). */
 #define RUNG_RELABEL_OPTS_INIT { .size = sizeof(struct rung_relabel_opts) }
-#endif
+RUNG_INIT_FUNCTION(rung_relabel_opts, {})
 
 /**
  * rung_graph_relabel() for a graph in files: the relabelled graph is written as two .npy files, indptr uint64 and indices of the

@@ -39,17 +39,9 @@ struct rung_gpu_sampler_opts {
 	enum rung_draws draws;       /**< RUNG_DRAWS_ALL: the other is for the CPU's sampler alone */
 };
 
-#ifdef __cplusplus
-static inline struct rung_gpu_sampler_opts rung_gpu_sampler_opts_init(void)
-{
-	struct rung_gpu_sampler_opts opts = {};
-	opts.size = sizeof(opts);
-	return opts;
-}
-#else
-/** Initialiser: all defaults. */
+/** Initialiser: all defaults. In C++: rung_gpu_sampler_opts_init(). */
 #define RUNG_GPU_SAMPLER_OPTS_INIT { .size = sizeof(struct rung_gpu_sampler_opts) }
-#endif
+RUNG_INIT_FUNCTION(rung_gpu_sampler_opts, {})
 
 /**
  * Load the relabelled graph of a dataset to where the plan puts it (rung_plan_opts.sample_on_gpu; without it, all of it to host memory).

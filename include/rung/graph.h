@@ -43,17 +43,9 @@ struct rung_graph_opts {
 	void *progress_ctx;
 };
 
-#ifdef __cplusplus
-static inline struct rung_graph_opts rung_graph_opts_init(void)
-{
-	struct rung_graph_opts opts = {};
-	opts.size = sizeof(opts);
-	return opts;
-}
-#else
-/** Initialiser: all defaults. */
+/** Initialiser: all defaults. In C++: rung_graph_opts_init(). */
 #define RUNG_GRAPH_OPTS_INIT { .size = sizeof(struct rung_graph_opts) }
-#endif
+RUNG_INIT_FUNCTION(rung_graph_opts, {})
 
 /**
  * Read a graph into memory: 8 bytes a vertex and 4 or 8 an edge. An edge list takes 8 bytes a vertex more while it is read, and

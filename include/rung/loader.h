@@ -81,18 +81,9 @@ struct rung_loader_opts {
 	                                             is destroyed */
 };
 
-#ifdef __cplusplus
-static inline struct rung_loader_opts rung_loader_opts_init(void)
-{
-	struct rung_loader_opts opts = {};
-	opts.size = sizeof(opts);
-	opts.sampler.size = sizeof(opts.sampler);
-	return opts;
-}
-#else
-/** Initialiser: all defaults. */
+/** Initialiser: all defaults. In C++: rung_loader_opts_init(). */
 #define RUNG_LOADER_OPTS_INIT { .size = sizeof(struct rung_loader_opts), .sampler = { .size = sizeof(struct rung_sampler_opts) } }
-#endif
+RUNG_INIT_FUNCTION(rung_loader_opts, { opts.sampler.size = sizeof(opts.sampler); })
 
 /**
  * Make a loader and start its threads; they sleep until a pass begins.
@@ -134,17 +125,9 @@ struct rung_loader_pass {
 	int drop_last;           /**< nonzero: without the last batch when it has fewer than batch_size seeds */
 };
 
-#ifdef __cplusplus
-static inline struct rung_loader_pass rung_loader_pass_init(void)
-{
-	struct rung_loader_pass pass = {};
-	pass.size = sizeof(pass);
-	return pass;
-}
-#else
-/** Initialiser: all defaults. */
+/** Initialiser: all defaults. In C++: rung_loader_pass_init(). */
 #define RUNG_LOADER_PASS_INIT { .size = sizeof(struct rung_loader_pass) }
-#endif
+RUNG_INIT_FUNCTION(rung_loader_pass, {})
 
 /**
  * Begin a pass; the pass on its way, if there is one, is ended as by rung_loader_end(). Seeds are checked when they are sampled.

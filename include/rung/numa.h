@@ -222,17 +222,9 @@ struct rung_numa_measure_opts {
 	void *progress_ctx;
 };
 
-#ifdef __cplusplus
-static inline struct rung_numa_measure_opts rung_numa_measure_opts_init(void)
-{
-	struct rung_numa_measure_opts opts = {};
-	opts.size = sizeof(opts);
-	return opts;
-}
-#else
-/** Initialiser: all defaults. */
+/** Initialiser: all defaults. In C++: rung_numa_measure_opts_init(). */
 #define RUNG_NUMA_MEASURE_OPTS_INIT { .size = sizeof(struct rung_numa_measure_opts) }
-#endif
+RUNG_INIT_FUNCTION(rung_numa_measure_opts, {})
 
 /** A value that was measured several times. */
 struct rung_numa_value {

@@ -62,17 +62,9 @@ struct rung_plan_opts {
 	double cache_share;
 };
 
-#ifdef __cplusplus
-static inline struct rung_plan_opts rung_plan_opts_init(void)
-{
-	struct rung_plan_opts opts = {};
-	opts.size = sizeof(opts);
-	return opts;
-}
-#else
-/** Initialiser: all defaults. */
+/** Initialiser: all defaults. In C++: rung_plan_opts_init(). */
 #define RUNG_PLAN_OPTS_INIT { .size = sizeof(struct rung_plan_opts) }
-#endif
+RUNG_INIT_FUNCTION(rung_plan_opts, {})
 
 /** The ranks that live in a tier. */
 struct rung_plan_tier {
@@ -195,17 +187,9 @@ struct rung_forecast_opts {
 	int keep_places;         /**< nonzero: host rows stay where the plan has them */
 };
 
-#ifdef __cplusplus
-static inline struct rung_forecast_opts rung_forecast_opts_init(void)
-{
-	struct rung_forecast_opts opts = {};
-	opts.size = sizeof(opts);
-	return opts;
-}
-#else
-/** Initialiser: all defaults. */
+/** Initialiser: all defaults. In C++: rung_forecast_opts_init(). */
 #define RUNG_FORECAST_OPTS_INIT { .size = sizeof(struct rung_forecast_opts) }
-#endif
+RUNG_INIT_FUNCTION(rung_forecast_opts, {})
 
 /**
  * Predict the traffic of training: sample up to `batches_max` batches of a shuffled epoch and count rows per tier.

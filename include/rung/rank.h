@@ -96,17 +96,9 @@ struct rung_score_opts {
 	uint64_t memory_bytes;           /**< rung_score_edges(): for everything but the graph's own buffers; 0: as little as works well */
 };
 
-#ifdef __cplusplus
-static inline struct rung_score_opts rung_score_opts_init(void)
-{
-	struct rung_score_opts opts = {};
-	opts.size = sizeof(opts);
-	return opts;
-}
-#else
-/** Initialiser: all defaults. */
+/** Initialiser: all defaults. In C++: rung_score_opts_init(). */
 #define RUNG_SCORE_OPTS_INIT { .size = sizeof(struct rung_score_opts) }
-#endif
+RUNG_INIT_FUNCTION(rung_score_opts, {})
 
 /** What working out a score took. */
 struct rung_score_report {

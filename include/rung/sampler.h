@@ -45,17 +45,9 @@ struct rung_sampler_opts {
 	                                a hash table. Batches do not depend on it */
 };
 
-#ifdef __cplusplus
-static inline struct rung_sampler_opts rung_sampler_opts_init(void)
-{
-	struct rung_sampler_opts opts = {};
-	opts.size = sizeof(opts);
-	return opts;
-}
-#else
-/** Initialiser: all defaults. */
+/** Initialiser: all defaults. In C++: rung_sampler_opts_init(). */
 #define RUNG_SAMPLER_OPTS_INIT { .size = sizeof(struct rung_sampler_opts) }
-#endif
+RUNG_INIT_FUNCTION(rung_sampler_opts, {})
 
 /** Edges drawn at one hop: destination i is vertex i of the batch, its sources are indices[indptr[i] .. indptr[i+1]). */
 struct rung_block {
@@ -114,17 +106,9 @@ struct rung_minibatches {
 	int any_order;             /**< nonzero: batches are handed over as they are done, several at a time */
 };
 
-#ifdef __cplusplus
-static inline struct rung_minibatches rung_minibatches_init(void)
-{
-	struct rung_minibatches batches = {};
-	batches.size = sizeof(batches);
-	return batches;
-}
-#else
-/** Initialiser: all defaults. */
+/** Initialiser: all defaults. In C++: rung_minibatches_init(). */
 #define RUNG_MINIBATCHES_INIT { .size = sizeof(struct rung_minibatches) }
-#endif
+RUNG_INIT_FUNCTION(rung_minibatches, {})
 
 /**
  * Takes a batch that was sampled.

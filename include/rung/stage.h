@@ -72,23 +72,16 @@ struct rung_stage_opts {
 	int in_place;                             /**< nonzero: leave the features where they are; the dataset then needs that file as it is */
 };
 
-#ifdef __cplusplus
-static inline struct rung_stage_opts rung_stage_opts_init(void)
-{
-	struct rung_stage_opts opts = {};
-	opts.size = sizeof(opts);
-	opts.graph.size = sizeof(opts.graph);
-	opts.score.size = sizeof(opts.score);
-	return opts;
-}
-#else
-/** Initialiser: all defaults. */
+/** Initialiser: all defaults. In C++: rung_stage_opts_init(). */
 #define RUNG_STAGE_OPTS_INIT                                                               \
 	{                                                                                  \
 		.size = sizeof(struct rung_stage_opts), .graph = RUNG_GRAPH_OPTS_INIT,     \
 		.score = RUNG_SCORE_OPTS_INIT                                              \
 	}
-#endif
+RUNG_INIT_FUNCTION(rung_stage_opts, {
+	opts.graph.size = sizeof(opts.graph);
+	opts.score.size = sizeof(opts.score);
+})
 
 /** Steps of a report at most. */
 #define RUNG_STAGE_PHASES_MAX 8

@@ -23,6 +23,24 @@ extern "C" {
 #define RUNG_API
 #endif
 
+/**
+ * The initialiser of a struct of options is RUNG_..._INIT in C and, since C++ had no designated
+ * initialisers before C++20, rung_..._init() in C++: `struct rung_plan_opts opts =
+ * rung_plan_opts_init();`. `nested` is a block that sets the sizes of the options inside.
+ */
+#ifdef __cplusplus
+#define RUNG_INIT_FUNCTION(name, nested)                                                   \
+	static inline struct name name##_init(void)                                        \
+	{                                                                                  \
+		struct name opts = {};                                                     \
+		opts.size = sizeof(opts);                                                  \
+		nested                                                                     \
+		return opts;                                                               \
+	}
+#else
+#define RUNG_INIT_FUNCTION(name, nested)
+#endif
+
 /** X(code, value, text): the one list of status codes. */
 #define RUNG_STATUS_LIST(X)                                                                \
 	X(RUNG_E_INVAL, -1, "invalid argument")                                            \

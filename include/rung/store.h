@@ -89,17 +89,9 @@ struct rung_store_opts {
 	const int *gpu;
 };
 
-#ifdef __cplusplus
-static inline struct rung_store_opts rung_store_opts_init(void)
-{
-	struct rung_store_opts opts = {};
-	opts.size = sizeof(opts);
-	return opts;
-}
-#else
-/** Initialiser: all defaults. */
+/** Initialiser: all defaults. In C++: rung_store_opts_init(). */
 #define RUNG_STORE_OPTS_INIT { .size = sizeof(struct rung_store_opts) }
-#endif
+RUNG_INIT_FUNCTION(rung_store_opts, {})
 
 /** What ids number. */
 enum rung_id_space {

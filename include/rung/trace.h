@@ -29,17 +29,9 @@ struct rung_trace_opts {
 	void *progress_ctx;
 };
 
-#ifdef __cplusplus
-static inline struct rung_trace_opts rung_trace_opts_init(void)
-{
-	struct rung_trace_opts opts = {};
-	opts.size = sizeof(opts);
-	return opts;
-}
-#else
-/** Initialiser: all defaults. */
+/** Initialiser: all defaults. In C++: rung_trace_opts_init(). */
 #define RUNG_TRACE_OPTS_INIT { .size = sizeof(struct rung_trace_opts) }
-#endif
+RUNG_INIT_FUNCTION(rung_trace_opts, {})
 
 /**
  * An empty trace.

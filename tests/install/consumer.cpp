@@ -5,23 +5,38 @@
 #include <cstdio>
 #include <string>
 
+static int wrong_sizes;
+
+template <class Opts> static Opts check(Opts opts)
+{
+	wrong_sizes += opts.size != sizeof(opts);
+	return opts;
+}
+
 int main()
 {
-	rung_graph_opts graph = rung_graph_opts_init();
-	rung_stage_opts stage = rung_stage_opts_init();
-	rung_plan_opts plan = rung_plan_opts_init();
-	rung_store_opts store = rung_store_opts_init();
-	rung_sampler_opts sampler = rung_sampler_opts_init();
-	rung_loader_opts loader = rung_loader_opts_init();
-	rung_loader_pass pass = rung_loader_pass_init();
-	rung_score_opts score = rung_score_opts_init();
-	rung_verify_opts verify = rung_verify_opts_init();
+	rung_stage_opts stage = check(rung_stage_opts_init());
 	rung_dataset *ds = nullptr;
 
-	if (graph.size != sizeof(graph) || stage.graph.size != sizeof(graph) || stage.score.size != sizeof(score) ||
-	    plan.size != sizeof(plan) || store.size != sizeof(store) || sampler.size != sizeof(sampler) ||
-	    loader.size != sizeof(loader) || loader.sampler.size != sizeof(sampler) || pass.size != sizeof(pass) || verify.size != sizeof(verify)) {
-		std::fprintf(stderr, "an initialising function does not set the size\n");
+	check(stage.graph);
+	check(stage.score);
+	check(check(rung_loader_opts_init()).sampler);
+	check(check(rung_edges_opts_init()).graph);
+	check(rung_loader_pass_init());
+	check(rung_graph_opts_init());
+	check(rung_score_opts_init());
+	check(rung_sampler_opts_init());
+	check(rung_minibatches_init());
+	check(rung_gpu_sampler_opts_init());
+	check(rung_plan_opts_init());
+	check(rung_forecast_opts_init());
+	check(rung_store_opts_init());
+	check(rung_verify_opts_init());
+	check(rung_relabel_opts_init());
+	check(rung_trace_opts_init());
+	check(rung_numa_measure_opts_init());
+	if (wrong_sizes > 0) {
+		std::fprintf(stderr, "%d sizes of options are not set\n", wrong_sizes);
 		return 1;
 	}
 	if (rung_dataset_open("no/such/dataset", &ds) != RUNG_E_NOENT ||

@@ -148,7 +148,7 @@ static int file_start(struct rung__reader *reader)
 		return rc;
 	rung__why_add(reader->why, sizeof(reader->why), reader->engine_why);
 	if (reader->args.gap_bytes == 0) {
-		rc = rung__gap_measure(reader, reader->geometry.read_bytes_max,
+		rc = rung__gap_measure(&rung__file_reader, reader, reader->geometry.read_bytes_max,
 				       &reader->geometry.gap_bytes);
 		if (rc < 0)
 			return start_failed(reader, -rc);

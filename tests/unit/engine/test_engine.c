@@ -449,7 +449,7 @@ static uint32_t measured(void)
 
 	reader.ops = &scripted;
 	reader.engine = &script;
-	cr_assert_eq(rung__gap_measure(&reader, 131072, &gap), 0);
+	cr_assert_eq(rung__gap_measure(&rung__file_reader, &reader, 131072, &gap), 0);
 	reader.engine = NULL;   /* it cannot be closed */
 	cr_assert_eq(script.count, 0, "reads are left in flight");
 	return gap;

@@ -100,8 +100,8 @@ struct rung__measuring {
 	size_t row_count;
 	struct rung__measure_gpu_sizes gpu_sizes;
 	uint64_t gpu_table_bytes_advised;
-	uint64_t done, total;                 /* results of the matrix under way */
-	const char *step;
+	const char *step;                     /* the matrix under way */
+	uint64_t done, total;                 /* its results */
 };
 
 static inline double *rung__measure_latency_of(const struct rung__measuring *m, size_t cpu_idx, size_t memory_idx)
@@ -125,7 +125,7 @@ void rung__measure_sizes(struct rung__measuring *m);
 uint64_t rung__measure_ids_bytes(const struct rung__measuring *m, uint64_t array_bytes);
 
 /** Begin a matrix of about so many results. */
-void rung__measure_step(struct rung__measuring *m, enum rung_numa_matrix matrix, uint64_t total);
+void rung__measure_step(struct rung__measuring *m, uint64_t total);
 
 /**
  * Add a result, for which nothing is set but what `like` has. It stays where it is until the next one is added. Tells progress.
@@ -139,6 +139,16 @@ struct rung_numa_result rung__measure_blank(enum rung_numa_matrix matrix);
 /** Add one that is absent for this reason. */
 int rung__measure_absent(struct rung__measuring *m, const struct rung_numa_result *like, uint32_t group, const char *why);
 
+/** RUNG_E_NOMEM, with its sentence. */
+int rung__measure_out_of_memory(void);
+
+/**
+ * The last failure, as a reason.
+ * @param rc  its status
+ * @return 0, or RUNG_E_NOMEM: that is no reason but ends the call
+ */
+int rung__measure_why(struct rung__measuring *m, int rc, const char **why_out);
+
 /** Text that lives as long as the report; NULL without memory. */
 const char *rung__measure_text(struct rung__measuring *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -147,14 +157,48 @@ const char *rung__measure_text(struct rung__measuring *m, const char *format, ..
 /** Median, least and most of samples, which are kept as they are. @param sorted  room for `count`. NaN without any */
 struct rung_numa_value rung__measure_value(const double *samples, size_t count, double *sorted);
 
+/** Room for samples, which is the report's. @return 0 or RUNG_E_NOMEM */
+int rung__measure_samples(struct rung__measuring *m, size_t count, double **samples_out);
+
+/** Does what is measured `passes` times, in so many seconds. @return 0 or a failure */
+typedef int (*rung__run_fn)(void *ctx, uint64_t passes, double *seconds_out);
+
+/** By a team. ctx: a struct rung__team_work. @return 0 */
+int rung__measure_by_team(void *ctx, uint64_t passes, double *seconds_out);
+struct rung__team_work {
+	struct rung__team *team;
+	rung__work_fn work;
+	void *ctx;
+};
+
 /** How many passes make a region that is long enough; the first is dropped. */
-uint64_t rung__measure_calibrate(const struct rung__measuring *m, struct rung__team *team, rung__work_fn work, void *ctx);
+int rung__measure_calibrate(const struct rung__measuring *m, rung__run_fn run, void *ctx,
+                            uint64_t *passes_out);
 
-/** Take the samples: seconds a pass, [opts.samples], the report's. @return 0 or RUNG_E_NOMEM */
-int rung__measure_passes(struct rung__measuring *m, struct rung__team *team, rung__work_fn work, void *ctx, double **samples_out);
+/** Take the samples: seconds a pass, [opts.samples], the report's. */
+int rung__measure_passes(struct rung__measuring *m, rung__run_fn run, void *ctx,
+                         double **samples_out);
 
-/** From seconds a pass to what one pass does: `units` a second, or with `inverse` seconds by units. @return 0 or RUNG_E_NOMEM */
-int rung__measure_set(struct rung__measuring *m, struct rung_numa_value *value, const double *seconds, double units, bool inverse);
+/** What one pass does. 0: the result has no value of it. */
+struct rung__measure_pass {
+	double bytes;    /* bytes_per_s */
+	double items;    /* per_s */
+	double hops;     /* latency_ns */
+	double gib;      /* seconds_per_gib */
+};
+
+/**
+ * Add a result with its values, from seconds a pass.
+ * @param result_out  as of rung__measure_add(); may be NULL
+ */
+int rung__measure_add_values(struct rung__measuring *m, const struct rung_numa_result *like,
+                             uint32_t group, const double *seconds,
+                             const struct rung__measure_pass *pass,
+                             struct rung_numa_result **result_out);
+
+/** A further value of a result: `units` a second. @return 0 or RUNG_E_NOMEM */
+int rung__measure_set_rate(struct rung__measuring *m, struct rung_numa_value *value,
+                           const double *seconds, double units);
 
 /* ---- memory ---- */
 
@@ -164,15 +208,18 @@ struct rung__measure_memory {
 	double placed_share, huge_share;
 };
 
-/** Why CPUs of this node cannot work, or its memory not be taken; NULL: they can. The report's. */
+/** Why CPUs of this node cannot work; NULL: they can. The report's. */
 const char *rung__measure_no_cpu(struct rung__measuring *m, size_t idx);
-const char *rung__measure_no_memory(struct rung__measuring *m, size_t idx);
+
+/** Why so many bytes of this node cannot be taken; NULL: they can. The report's. */
+const char *rung__measure_no_memory(struct rung__measuring *m, size_t idx, uint64_t bytes);
 
 /** Bytes that may be taken of a node. */
 uint64_t rung__measure_room(const struct rung__measuring *m, size_t idx);
 
-/** A team on the CPUs that touch memory of a node: its own, or those of the first node that has some. @return 0 or a failure */
-int rung__measure_touchers(struct rung__measuring *m, size_t idx, bool all_cores, struct rung__team **team_out);
+/** A team on a node's cores or one of them, or on those of the first node that has some. */
+int rung__measure_team(struct rung__measuring *m, size_t idx, bool all_cores,
+                       struct rung__team **team_out);
 
 /** Map memory that will lie on a node, not touched. @param page_bytes  a page, or RUNG__MEASURE_HUGE_BYTES to ask for huge ones */
 int rung__measure_map(struct rung__measuring *m, size_t idx, uint64_t bytes, uint64_t page_bytes, struct rung__measure_memory *memory_out);
@@ -183,9 +230,14 @@ void rung__measure_touch_work(void *ctx, uint32_t rank, uint32_t count, uint64_t
 /** Look up where it lies. @return NULL, or why it is not what was asked for: the report's */
 const char *rung__measure_check(struct rung__measuring *m, size_t idx, struct rung__measure_memory *memory);
 
-/** All of this: memory on a node, touched. @param why_out  NULL, or why there is none, and then nothing is to be released. @return 0 or a failure */
-int rung__measure_take(struct rung__measuring *m, size_t idx, uint64_t bytes, uint64_t page_bytes, struct rung__measure_memory *memory_out,
-                       const char **why_out);
+/**
+ * All of this: memory on a node, touched.
+ * @param memory_out  without any when there is a reason or a failure; may be released all the same
+ * @param why_out     NULL, or why there is none
+ * @return 0 or a failure
+ */
+int rung__measure_take(struct rung__measuring *m, size_t idx, uint64_t bytes, uint64_t page_bytes,
+                       struct rung__measure_memory *memory_out, const char **why_out);
 void rung__measure_release(struct rung__measure_memory *memory);
 
 /** Share of a mapping that is in huge pages, from the text of /proc/PID/smaps; NaN when it is not in it. */
@@ -198,22 +250,34 @@ int rung__measure_machine(struct rung__measuring *m);
 
 /* ---- matrices ---- */
 
-/** Called for each CPU node with memory of one node, all that it needs being there. */
+/** The CPUs of a node and memory of a node. */
 struct rung__measure_place {
 	size_t cpu_idx, memory_idx;
-	struct rung__measure_memory *memory;
+	const struct rung__measure_memory *memory;
+	const char *why;   /* NULL, or why nothing can be measured there: all results are absent */
 };
 
 /**
- * Go through memory nodes and CPU nodes: take memory, and call `measure` for each pair, or `absent` with the reason.
+ * Go through memory nodes and CPU nodes: take memory, and call `measure` for each pair.
+ * @param bytes  of memory to take of a node; rows and arrays are cut out of it
  */
-struct rung__measure_pairs {
-	/* memory to take of a node; rows and arrays are cut out of it */
-	uint64_t (*bytes)(const struct rung__measuring *m, size_t memory_idx);
-	int (*measure)(struct rung__measuring *m, const struct rung__measure_place *place);
-	int (*absent)(struct rung__measuring *m, size_t cpu_idx, size_t memory_idx, const char *why);
-};
-int rung__measure_each(struct rung__measuring *m, const struct rung__measure_pairs *pairs);
+int rung__measure_each(struct rung__measuring *m,
+                       uint64_t (*bytes)(const struct rung__measuring *m, size_t memory_idx),
+                       int (*measure)(struct rung__measuring *m,
+                                      const struct rung__measure_place *place));
+
+/** One and three arrays of a node. */
+uint64_t rung__measure_one_array(const struct rung__measuring *m, size_t memory_idx);
+uint64_t rung__measure_three_arrays(const struct rung__measuring *m, size_t memory_idx);
+
+/** A result of a place, of arrays on its memory's node. */
+struct rung_numa_result rung__measure_of_place(const struct rung__measuring *m,
+                                               enum rung_numa_matrix matrix,
+                                               const struct rung__measure_place *place);
+
+/** Note of a result where its memory came to lie. */
+void rung__measure_note(struct rung_numa_result *result,
+                        const struct rung__measure_memory *memory);
 
 int rung__measure_bandwidth(struct rung__measuring *m);
 int rung__measure_latency(struct rung__measuring *m);

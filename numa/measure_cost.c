@@ -65,51 +65,41 @@ static int touch_once(struct rung__measuring *m, size_t idx, uint64_t page_bytes
 
 static int touch_by(struct rung__measuring *m, size_t idx, uint64_t page_bytes, int all_cores)
 {
-	struct rung_numa_result like = blank(m, RUNG_NUMA_TOUCH, idx, page_bytes), *result;
-	double *seconds = rung__arena_take(&m->report->arena, m->opts.samples, sizeof(*seconds));
+	const struct rung__measure_pass pass = { .gib = (double)buffer_bytes(m) / GIB };
+	struct rung_numa_result like = blank(m, RUNG_NUMA_TOUCH, idx, page_bytes);
 	struct rung__measure_memory memory;
+	struct rung__team *team = NULL;
 	const char *why = NULL;
-	struct rung__team *team;
-	int rc = seconds ? rung__measure_touchers(m, idx, all_cores, &team) : rung__fail(RUNG_E_NOMEM, "measuring: out of memory");
+	double *seconds;
+	int rc = rung__measure_samples(m, m->opts.samples, &seconds);
 
+	if (rc == 0)
+		rc = rung__measure_team(m, idx, all_cores, &team);
 	if (rc == RUNG_E_NOSUP)
-		return rung__measure_absent(m, &like, 0, rung__measure_text(m, "%s", rung_last_error()));
-	if (rc < 0)
-		return rc;
+		rc = rung__measure_why(m, rc, &why);
 	for (uint32_t i = 0; i < m->opts.samples && rc == 0 && !why; i++)
 		rc = touch_once(m, idx, page_bytes, team, &seconds[i], &memory, &why);
-	like.all_cores = all_cores;
-	like.threads = rung__team_count(team);
+	if (team) {
+		like.all_cores = all_cores;
+		like.threads = rung__team_count(team);
+	}
 	rung__team_stop(team);
 	if (rc == 0 && why)
 		return rung__measure_absent(m, &like, 0, why);
 	if (rc < 0)
 		return rc;
 	like.cpu_node = m->nodes[idx].core_count ? like.memory_node : -1;
-	like.placed_share = memory.placed_share;
-	like.huge_share = memory.huge_share;
-	rc = rung__measure_add(m, &like, 0, &result);
-	return rc < 0 ? rc : rung__measure_set(m, &result->seconds_per_gib, seconds, (double)buffer_bytes(m) / GIB, true);
-}
-
-/* Why a node has no memory of that size to spare; NULL when it has. */
-static const char *no_room(struct rung__measuring *m, size_t idx)
-{
-	const char *why = rung__measure_no_memory(m, idx);
-
-	if (!why && buffer_bytes(m) > rung__measure_room(m, idx))
-		why = rung__measure_text(m, "%" PRIu64 " MiB do not fit into the %" PRIu64 " MiB that may be taken of node %" PRIu32,
-		                         buffer_bytes(m) >> 20, rung__measure_room(m, idx) >> 20, m->nodes[idx].node->node);
-	return why;
+	rung__measure_note(&like, &memory);
+	return rung__measure_add_values(m, &like, 0, seconds, &pass, NULL);
 }
 
 int rung__measure_touch(struct rung__measuring *m)
 {
 	int rc = 0;
 
-	rung__measure_step(m, RUNG_NUMA_TOUCH, m->node_count * 4);
+	rung__measure_step(m, m->node_count * 4);
 	for (size_t idx = 0; idx < m->node_count; idx++) {
-		const char *why = no_room(m, idx);
+		const char *why = rung__measure_no_memory(m, idx, buffer_bytes(m));
 
 		for (size_t p = 0; p < RUNG__ARRAY_LEN(page_sizes) && rc == 0; p++) {
 			const struct rung_numa_result like = blank(m, RUNG_NUMA_TOUCH, idx, page_sizes[p]);
@@ -174,16 +164,17 @@ static const char *why_refused(struct rung__measuring *m, int err)
 
 static int register_memory(struct rung__measuring *m, size_t idx, struct rung_numa_result *like, const struct rung__measure_memory *memory)
 {
+	const struct rung__measure_pass pass = { .gib = (double)memory->bytes / GIB };
 	struct io_uring ring;
 	struct registering r = { .ring = &ring, .memory = { memory->base, (size_t)memory->bytes }, .samples = m->opts.samples };
-	struct rung_numa_result *result;
 	struct rung__team *team;
 	int rc = io_uring_queue_init(1, &ring, 0);
 
 	if (rc < 0)
 		return rung__measure_absent(m, like, 0, rung__measure_text(m, "io_uring: %s", strerror(-rc)));
-	r.seconds = rung__arena_take(&m->report->arena, r.samples, sizeof(*r.seconds));
-	rc = r.seconds ? rung__measure_touchers(m, idx, false, &team) : rung__fail(RUNG_E_NOMEM, "measuring: out of memory");
+	rc = rung__measure_samples(m, r.samples, &r.seconds);
+	if (rc == 0)
+		rc = rung__measure_team(m, idx, false, &team);
 	if (rc == 0) {
 		rung__team_run(team, register_work, &r, 1);
 		rung__team_stop(team);
@@ -193,8 +184,7 @@ static int register_memory(struct rung__measuring *m, size_t idx, struct rung_nu
 		return rc;
 	if (r.err)
 		return rung__measure_absent(m, like, 0, why_refused(m, r.err));
-	rc = rung__measure_add(m, like, 0, &result);
-	return rc < 0 ? rc : rung__measure_set(m, &result->seconds_per_gib, r.seconds, (double)memory->bytes / GIB, true);
+	return rung__measure_add_values(m, like, 0, r.seconds, &pass, NULL);
 }
 #else
 static int register_memory(struct rung__measuring *m, size_t idx, struct rung_numa_result *like, const struct rung__measure_memory *memory)
@@ -213,18 +203,15 @@ static int register_pages(struct rung__measuring *m, size_t idx, uint64_t page_b
 	int rc = rung__measure_take(m, idx, buffer_bytes(m), page_bytes, &memory, &why);
 
 	like.kind = "io_uring";
-	if (rc == RUNG_E_NOSUP)
-		return rung__measure_absent(m, &like, 0, rung__measure_text(m, "%s", rung_last_error()));
 	if (rc < 0)
 		return rc;
-	if (why)
-		return rung__measure_absent(m, &like, 0, why);
-	why = wrong_pages(m, &memory, page_bytes);
-	like.all_cores = 0;
-	like.threads = 1;
-	like.cpu_node = m->nodes[idx].core_count ? like.memory_node : -1;
-	like.placed_share = memory.placed_share;
-	like.huge_share = memory.huge_share;
+	if (!why) {
+		why = wrong_pages(m, &memory, page_bytes);
+		like.all_cores = 0;
+		like.threads = 1;
+		like.cpu_node = m->nodes[idx].core_count ? like.memory_node : -1;
+		rung__measure_note(&like, &memory);
+	}
 	rc = why ? rung__measure_absent(m, &like, 0, why) : register_memory(m, idx, &like, &memory);
 	rung__measure_release(&memory);
 	return rc;
@@ -234,7 +221,7 @@ int rung__measure_register(struct rung__measuring *m)
 {
 	int rc = 0;
 
-	rung__measure_step(m, RUNG_NUMA_REGISTER, m->node_count * 2);
+	rung__measure_step(m, m->node_count * 2);
 	for (size_t idx = 0; idx < m->node_count; idx++) {
 		for (size_t p = 0; p < RUNG__ARRAY_LEN(page_sizes) && rc == 0; p++)
 			rc = register_pages(m, idx, page_sizes[p]);

@@ -76,19 +76,6 @@ static uint64_t all_bytes(const struct rung__measuring *m, size_t memory_idx)
 	       rung__measure_ids_bytes(m, node->array_bytes);
 }
 
-static struct rung_numa_result blank(const struct rung__measuring *m, size_t cpu_idx, size_t memory_idx, uint64_t row_bytes)
-{
-	struct rung_numa_result result = rung__measure_blank(RUNG_NUMA_GATHER);
-
-	result.cpu_node = (int)m->nodes[cpu_idx].node->node;
-	result.memory_node = (int)m->nodes[memory_idx].node->node;
-	result.all_cores = 1;
-	result.row_bytes = row_bytes;
-	result.buffer_bytes = m->nodes[memory_idx].table_bytes;
-	result.advised_bytes = 2 * m->array_bytes_advised;
-	return result;
-}
-
 static void copy_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 {
 	const struct gather *gather = ctx;
@@ -101,15 +88,25 @@ static void copy_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 }
 
 /* In turns. @param seconds  a pass: [samples] of gathers, [samples] of copies, and room for so many */
-static void take_turns(const struct rung__measuring *m, struct rung__team *team, struct gather *gather, double *seconds)
+static int take_turns(const struct rung__measuring *m, struct rung__team *team,
+                      struct gather *gather, double *seconds)
 {
-	const uint64_t gathers = rung__measure_calibrate(m, team, gather_work, gather);
-	const uint64_t copies = rung__measure_calibrate(m, team, copy_work, gather);
+	static const rung__work_fn turns[] = { gather_work, copy_work };
+	uint64_t passes[2];
+	int rc = 0;
 
-	for (uint32_t i = 0; i < m->opts.samples; i++) {
-		seconds[i] = rung__team_run(team, gather_work, gather, gathers) / (double)gathers;
-		seconds[m->opts.samples + i] = rung__team_run(team, copy_work, gather, copies) / (double)copies;
+	for (unsigned turn = 0; turn < 2 && rc == 0; turn++) {
+		struct rung__team_work work = { team, turns[turn], gather };
+
+		rc = rung__measure_calibrate(m, rung__measure_by_team, &work, &passes[turn]);
 	}
+	for (uint32_t i = 0; i < m->opts.samples && rc == 0; i++) {
+		for (unsigned turn = 0; turn < 2; turn++)
+			seconds[turn * m->opts.samples + i] =
+				rung__team_run(team, turns[turn], gather, passes[turn]) /
+				(double)passes[turn];
+	}
+	return rc;
 }
 
 /* Median of the turns' ratios, in the room behind them. */
@@ -122,58 +119,67 @@ static double of_copy(const struct gather *gather, double *seconds, uint32_t sam
 	return rung__measure_value(ratios, samples, sorted).median;
 }
 
-static int add_rows(struct rung__measuring *m, const struct rung_numa_result *like, const struct gather *gather, double *seconds, double latency_ns)
+static int add_rows(struct rung__measuring *m, const struct rung_numa_result *like,
+                    const struct gather *gather, double *seconds, double latency_ns)
 {
+	const double bytes = (double)(gather->row_count * gather->row_bytes);
+	const struct rung__measure_pass pass = {
+		.bytes = 2.0 * bytes,   /* as a copy is counted */
+		.items = (double)gather->row_count,
+	};
+	const uint64_t line = RUNG__MEASURE_LINE_BYTES, lines = (like->row_bytes + line - 1) / line;
+	const uint32_t group = (uint32_t)like->row_bytes;
 	struct rung_numa_result *result;
-	int rc = rung__measure_add(m, like, (uint32_t)like->row_bytes, &result);
+	int rc = rung__measure_add_values(m, like, group, seconds, &pass, &result);
 
-	if (rc == 0)   /* as a copy is counted */
-		rc = rung__measure_set(m, &result->bytes_per_s, seconds, 2.0 * (double)(gather->row_count * gather->row_bytes), false);
-	if (rc == 0)
-		rc = rung__measure_set(m, &result->per_s, seconds, (double)gather->row_count, false);
 	if (rc < 0)
 		return rc;
 	result->of_copy = of_copy(gather, seconds, m->opts.samples);
 	result->rows_in_flight = result->per_s.median / result->threads * latency_ns / 1e9;
-	result->lines_in_flight = result->rows_in_flight * (double)((result->row_bytes + RUNG__MEASURE_LINE_BYTES - 1) / RUNG__MEASURE_LINE_BYTES);
+	result->lines_in_flight = result->rows_in_flight * (double)lines;
 	return 0;
 }
 
-static int measure_rows(struct rung__measuring *m, const struct rung__measure_place *place, int all_cores, uint64_t row_bytes)
+static int measure_rows(struct rung__measuring *m, const struct rung__measure_place *place,
+                        int all_cores, uint64_t row_bytes)
 {
-	const struct rung__measure_node *node = &m->nodes[place->cpu_idx];
 	const uint64_t array_bytes = m->nodes[place->memory_idx].array_bytes;
 	const uint64_t table_bytes = m->nodes[place->memory_idx].table_bytes;
-	struct rung_numa_result like = blank(m, place->cpu_idx, place->memory_idx, row_bytes);
+	struct rung_numa_result like = rung__measure_of_place(m, RUNG_NUMA_GATHER, place);
 	struct gather gather = {
 		.table = place->memory->base,
-		.out = place->memory->base + table_bytes,
-		.ids = (uint64_t *)(void *)(place->memory->base + table_bytes + array_bytes),
 		.table_rows = table_bytes / row_bytes,
 		.row_count = rung__align_down(array_bytes / row_bytes, 64),
 		.row_bytes = row_bytes,
 		.copy_bytes = array_bytes,
 	};
-	double *seconds = rung__malloc_array(4 * (uint64_t)m->opts.samples, sizeof(*seconds));
 	struct rung__team *team;
-	int rc = seconds ? rung__team_start(node->cores, all_cores ? node->core_count : 1, &team) : rung__fail(RUNG_E_NOMEM, "measuring: out of memory");
+	double *seconds;
+	int rc;
 
-	if (rc < 0)
-		goto free_seconds;
-	rung__team_run(team, draw_work, &gather, 1);
-	take_turns(m, team, &gather, seconds);
 	like.all_cores = all_cores;
+	like.row_bytes = row_bytes;
+	like.buffer_bytes = table_bytes;
+	like.advised_bytes = 2 * m->array_bytes_advised;
+	if (place->why)
+		return rung__measure_absent(m, &like, (uint32_t)row_bytes, place->why);
+	gather.out = gather.table + table_bytes;
+	gather.ids = (uint64_t *)(void *)(gather.out + array_bytes);
+	rc = rung__measure_samples(m, 4 * (size_t)m->opts.samples, &seconds);
+	if (rc == 0)
+		rc = rung__measure_team(m, place->cpu_idx, all_cores, &team);
+	if (rc < 0)
+		return rc;
+	rung__team_run(team, draw_work, &gather, 1);
+	rc = take_turns(m, team, &gather, seconds);
 	like.threads = rung__team_count(team);
 	rung__team_stop(team);
-	like.placed_share = place->memory->placed_share;
-	like.huge_share = place->memory->huge_share;
-	if (gather.failed)
+	if (rc == 0 && gather.failed)
 		rc = rung__fail(RUNG_E_RANGE, "measuring: the gather refused an id that was drawn from its rows");
-	else
-		rc = add_rows(m, &like, &gather, seconds, *rung__measure_latency_of(m, place->cpu_idx, place->memory_idx));
-free_seconds:
-	rung__free(seconds);
-	return rc;
+	if (rc < 0)
+		return rc;
+	return add_rows(m, &like, &gather, seconds,
+	                *rung__measure_latency_of(m, place->cpu_idx, place->memory_idx));
 }
 
 static int measure(struct rung__measuring *m, const struct rung__measure_place *place)
@@ -181,32 +187,14 @@ static int measure(struct rung__measuring *m, const struct rung__measure_place *
 	int rc = 0;
 
 	for (size_t i = 0; i < m->row_count && rc == 0; i++) {
-		rc = measure_rows(m, place, 1, m->rows[i]);
-		if (rc == 0)
-			rc = measure_rows(m, place, 0, m->rows[i]);
-	}
-	return rc;
-}
-
-static int absent(struct rung__measuring *m, size_t cpu_idx, size_t memory_idx, const char *why)
-{
-	int rc = 0;
-
-	for (size_t i = 0; i < m->row_count && rc == 0; i++) {
-		for (int all_cores = 1; all_cores >= 0 && rc == 0; all_cores--) {
-			struct rung_numa_result like = blank(m, cpu_idx, memory_idx, m->rows[i]);
-
-			like.all_cores = all_cores;
-			rc = rung__measure_absent(m, &like, m->rows[i], why);
-		}
+		for (int all_cores = 1; all_cores >= 0 && rc == 0; all_cores--)
+			rc = measure_rows(m, place, all_cores, m->rows[i]);
 	}
 	return rc;
 }
 
 int rung__measure_gather(struct rung__measuring *m)
 {
-	const struct rung__measure_pairs pairs = { all_bytes, measure, absent };
-
-	rung__measure_step(m, RUNG_NUMA_GATHER, m->node_count * m->node_count * m->row_count * 2);
-	return rung__measure_each(m, &pairs);
+	rung__measure_step(m, m->node_count * m->node_count * m->row_count * 2);
+	return rung__measure_each(m, all_bytes, measure);
 }

@@ -31,7 +31,4 @@ int rung__measure_absent_gpus(struct rung__measuring *m, enum rung_numa_matrix m
 /** CUDA's number of one that has a meter, to pin memory by, which then is for all; -1: none has. */
 int rung__measure_gpu_number(const struct rung__measure_gpus *gpus);
 
-/** The last failure, as a reason. @param rc  its status. @return 0, or RUNG_E_NOMEM: that is no reason but ends the call */
-int rung__measure_why(struct rung__measuring *m, int rc, const char **why_out);
-
 #endif

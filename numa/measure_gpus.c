@@ -5,19 +5,6 @@
 #include "device/device.h"
 #include "measure_gpu.h"
 
-static int no_memory(void)
-{
-	return rung__fail(RUNG_E_NOMEM, "measuring: out of memory");
-}
-
-int rung__measure_why(struct rung__measuring *m, int rc, const char **why_out)
-{
-	if (rc == RUNG_E_NOMEM)
-		return rc;
-	*why_out = rung__measure_text(m, "%s", rung_last_error());
-	return *why_out ? 0 : no_memory();
-}
-
 static int position_of(const struct rung_topology *topology, const char *bus_id)
 {
 	struct rung_topology_info info = { .size = sizeof(info) };
@@ -44,14 +31,14 @@ static int open_gpu(struct rung__measuring *m, struct rung__measure_gpus *gpus, 
 		return rung__measure_why(m, rc == RUNG_E_NOMEM ? RUNG_E_NODEV : rc, &gpu->why);   /* its own memory that lacked */
 	gpu->bus_id = rung__measure_text(m, "%s", info.bus_id);
 	if (!gpu->bus_id)
-		return no_memory();
+		return rung__measure_out_of_memory();
 	gpu->position = position_of(m->topology, info.bus_id);
 	rc = gpus->ops->open(number, &gpu->meter);
 	if (rc < 0)
 		rc = rung__measure_why(m, rc, &gpu->why);
 	if (rc == 0 && gpu->why)   /* the same may be said of others, too */
 		gpu->why = rung__measure_text(m, "GPU %d (%s): %s", number, gpu->bus_id, gpu->why);
-	return rc == 0 && !gpu->meter && !gpu->why ? no_memory() : rc;
+	return rc == 0 && !gpu->meter && !gpu->why ? rung__measure_out_of_memory() : rc;
 }
 
 /* Those that CUDA does not show. @param why  NULL: because it was told not to, or knows them not */
@@ -74,7 +61,7 @@ static int add_others(struct rung__measuring *m, struct rung__measure_gpus *gpus
 		gpu->why = why ? why : rung__measure_text(m, "CUDA does not show %s to this process (driver %s)", device->name,
 		                                          device->driver ? device->driver : "none");
 		if (!gpu->why || (device->bus_id && !gpu->bus_id))
-			return no_memory();
+			return rung__measure_out_of_memory();
 		gpus->count++;
 	}
 	return 0;
@@ -101,11 +88,11 @@ int rung__measure_open_gpus(struct rung__measuring *m, struct rung__measure_gpus
 	if (count < 0) {
 		why = rung__measure_text(m, info.gpu_count ? "%s" : "no GPU (%s)", rung_last_error());
 		count = 0;
-		rc = why ? 0 : no_memory();
+		rc = why ? 0 : rung__measure_out_of_memory();
 	}
 	gpus.list = rung__zalloc_array((uint64_t)count + info.gpu_count, sizeof(*gpus.list));
 	if (!gpus.list)
-		rc = no_memory();
+		rc = rung__measure_out_of_memory();
 	for (int i = 0; i < count && rc == 0; i++)
 		rc = open_gpu(m, &gpus, device, i);
 	if (rc == 0)

@@ -61,18 +61,6 @@ static void load_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 	atomic_store(&load->over, true);
 }
 
-static struct rung_numa_result blank(const struct rung__measuring *m, enum rung_numa_matrix matrix, size_t cpu_idx, size_t memory_idx)
-{
-	struct rung_numa_result result = rung__measure_blank(matrix);
-
-	result.cpu_node = (int)m->nodes[cpu_idx].node->node;
-	result.memory_node = (int)m->nodes[memory_idx].node->node;
-	result.all_cores = matrix == RUNG_NUMA_LOADED;
-	result.buffer_bytes = m->nodes[memory_idx].array_bytes;
-	result.advised_bytes = m->array_bytes_advised;
-	return result;
-}
-
 /* The chase's circle, in the first array. */
 static int make_chase(const struct rung__measuring *m, const struct rung__measure_place *place,
                       void **at_out)
@@ -81,7 +69,7 @@ static int make_chase(const struct rung__measuring *m, const struct rung__measur
 	uint32_t *order = rung__malloc_array(pages, sizeof(*order));
 
 	if (!order)
-		return rung__fail(RUNG_E_NOMEM, "measuring: out of memory");
+		return rung__measure_out_of_memory();
 	*at_out = rung__chase_make(place->memory->base, pages, order);
 	rung__free(order);
 	return 0;
@@ -91,48 +79,35 @@ static int make_chase(const struct rung__measuring *m, const struct rung__measur
 
 static int measure_idle(struct rung__measuring *m, const struct rung__measure_place *place)
 {
-	struct rung_numa_result like = blank(m, RUNG_NUMA_LATENCY, place->cpu_idx, place->memory_idx), *result;
+	static const struct rung__measure_pass pass = { .hops = HOPS };
+	struct rung_numa_result like = rung__measure_of_place(m, RUNG_NUMA_LATENCY, place), *result;
 	struct background_load load = { 0 };
-	struct rung__team *team;
+	struct rung__team_work work = { NULL, load_work, &load };
 	double *seconds;
-	int rc = make_chase(m, place, &load.at);
+	int rc;
 
-	if (rc == 0)
-		rc = rung__team_start(m->nodes[place->cpu_idx].cores, 1, &team);
-	if (rc < 0)
-		return rc;
-	rc = rung__measure_passes(m, team, load_work, &load, &seconds);
-	rung__team_stop(team);
+	like.all_cores = 0;
+	if (place->why)
+		return rung__measure_absent(m, &like, 0, place->why);
 	like.threads = 1;
-	like.placed_share = place->memory->placed_share;
-	like.huge_share = place->memory->huge_share;
+	rc = make_chase(m, place, &load.at);
 	if (rc == 0)
-		rc = rung__measure_add(m, &like, 0, &result);
+		rc = rung__measure_team(m, place->cpu_idx, false, &work.team);
 	if (rc == 0)
-		rc = rung__measure_set(m, &result->latency_ns, seconds, HOPS / 1e9, true);
+		rc = rung__measure_passes(m, rung__measure_by_team, &work, &seconds);
+	rung__team_stop(work.team);
 	if (rc == 0)
-		*rung__measure_latency_of(m, place->cpu_idx, place->memory_idx) = result->latency_ns.median;
+		rc = rung__measure_add_values(m, &like, 0, seconds, &pass, &result);
+	if (rc == 0)
+		*rung__measure_latency_of(m, place->cpu_idx, place->memory_idx) =
+			result->latency_ns.median;
 	return rc;
-}
-
-static int absent_idle(struct rung__measuring *m, size_t cpu_idx, size_t memory_idx, const char *why)
-{
-	const struct rung_numa_result like = blank(m, RUNG_NUMA_LATENCY, cpu_idx, memory_idx);
-
-	return rung__measure_absent(m, &like, 0, why);
-}
-
-static uint64_t one_array(const struct rung__measuring *m, size_t memory_idx)
-{
-	return m->nodes[memory_idx].array_bytes;
 }
 
 int rung__measure_latency(struct rung__measuring *m)
 {
-	const struct rung__measure_pairs pairs = { one_array, measure_idle, absent_idle };
-
-	rung__measure_step(m, RUNG_NUMA_LATENCY, m->node_count * m->node_count);
-	return rung__measure_each(m, &pairs);
+	rung__measure_step(m, m->node_count * m->node_count);
+	return rung__measure_each(m, rung__measure_one_array, measure_idle);
 }
 
 /* ---- loaded ---- */
@@ -142,24 +117,14 @@ static uint32_t level_count(const struct rung__measuring *m)
 	return 1 + (uint32_t)(m->opts.quick ? RUNG__ARRAY_LEN(pauses_quick) : RUNG__ARRAY_LEN(pauses));
 }
 
-/* Passes are calibrated anew, because a loaded chase takes longer; both values come from the same runs. */
-static int measure_level(struct rung__measuring *m, const struct rung__measure_place *place, struct background_load *load, uint32_t level)
+/* @param chase_s, byte_s  seconds of a pass of the chase, and of a byte that is read meanwhile */
+static void run_level(const struct rung__measuring *m, struct rung__team *team,
+                      struct background_load *load, double *chase_s, double *byte_s)
 {
-	const struct rung__measure_node *node = &m->nodes[place->cpu_idx];
-	struct rung_numa_result like = blank(m, RUNG_NUMA_LOADED, place->cpu_idx, place->memory_idx), *result = NULL;
-	const uint32_t samples = m->opts.samples;
-	double *chase_s = rung__malloc_array(2 * (uint64_t)samples, sizeof(*chase_s)), *byte_s = chase_s + samples;
-	struct rung__team *team;
 	uint64_t passes = 1;
-	int rc;
 
-	if (!chase_s)
-		return rung__fail(RUNG_E_NOMEM, "measuring: out of memory");
-	rc = rung__team_start(node->cores, level ? node->core_count : 1, &team);
-	if (rc < 0)
-		goto free_samples;
-	load->pause_count = level == 0 ? 0 : m->opts.quick ? pauses_quick[level - 1] : pauses[level - 1];
-	for (uint32_t i = 0; i < samples + 1; i++) {   /* the first says how long a pass takes */
+	/* the first says how long a pass takes */
+	for (uint32_t i = 0; i < m->opts.samples + 1; i++) {
 		double seconds;
 
 		atomic_store(&load->over, false);
@@ -173,57 +138,63 @@ static int measure_level(struct rung__measuring *m, const struct rung__measure_p
 			passes = 1 + (uint64_t)(1.1 * m->opts.sample_seconds / seconds);
 		}
 	}
-	rung__team_stop(team);
-	like.level = level;
-	like.threads = level ? node->core_count - 1 : 0;
-	like.placed_share = place->memory->placed_share;
-	like.huge_share = place->memory->huge_share;
-	rc = rung__measure_add(m, &like, 0, &result);
-	if (rc == 0)
-		rc = rung__measure_set(m, &result->latency_ns, chase_s, HOPS / 1e9, true);
-	if (rc == 0 && level > 0)
-		rc = rung__measure_set(m, &result->bytes_per_s, byte_s, 1, false);
-free_samples:
-	rung__free(chase_s);
-	return rc;
 }
 
-static int absent_loaded(struct rung__measuring *m, size_t cpu_idx, size_t memory_idx, const char *why)
+/* Passes are calibrated for each level: a loaded chase takes longer. Both values are of one run. */
+static int measure_level(struct rung__measuring *m, const struct rung__measure_place *place,
+                         struct background_load *load, uint32_t level, struct rung_numa_result like)
 {
-	const struct rung_numa_result like = blank(m, RUNG_NUMA_LOADED, cpu_idx, memory_idx);
+	static const struct rung__measure_pass pass = { .hops = HOPS };
+	const uint32_t samples = m->opts.samples;
+	struct rung_numa_result *result;
+	struct rung__team *team;
+	double *chase_s;
+	int rc = rung__measure_samples(m, 2 * (size_t)samples, &chase_s);
 
-	return rung__measure_absent(m, &like, 0, why);
+	if (rc == 0)
+		rc = rung__measure_team(m, place->cpu_idx, level > 0, &team);
+	if (rc < 0)
+		return rc;
+	if (level > 0)
+		load->pause_count = (m->opts.quick ? pauses_quick : pauses)[level - 1];
+	run_level(m, team, load, chase_s, chase_s + samples);
+	like.level = level;
+	like.threads = level ? rung__team_count(team) - 1 : 0;
+	rung__team_stop(team);
+	rc = rung__measure_add_values(m, &like, 0, chase_s, &pass, &result);
+	if (rc == 0 && level > 0)
+		rc = rung__measure_set_rate(m, &result->bytes_per_s, chase_s + samples, 1);
+	return rc;
 }
 
 static int measure_loaded(struct rung__measuring *m, const struct rung__measure_place *place)
 {
 	const struct rung__measure_node *node = &m->nodes[place->cpu_idx];
 	const uint64_t bytes = m->nodes[place->memory_idx].array_bytes;
-	struct background_load load = {
-		.lines = (const double *)(const void *)(place->memory->base + bytes),
-		.line_count = 2 * bytes / RUNG__PAGE_BYTES,
-	};
-	int rc = 0;
+	struct rung__measure_place here = *place;
+	struct background_load load = { .line_count = 2 * bytes / RUNG__PAGE_BYTES };
+	struct rung_numa_result like;
+	int rc;
 
-	if (node->core_count < 2)
-		return absent_loaded(m, place->cpu_idx, place->memory_idx,
-		                     rung__measure_text(m, "node %" PRIu32 " has one core that may be used: none is left to read meanwhile",
-		                                        node->node->node));
+	if (!here.why && node->core_count < 2) {
+		here.why = rung__measure_text(m, "node %" PRIu32 " has one core that may be used: "
+		                              "none is left to read meanwhile", node->node->node);
+		if (!here.why)
+			return rung__measure_out_of_memory();
+	}
+	like = rung__measure_of_place(m, RUNG_NUMA_LOADED, &here);
+	like.all_cores = 1;
+	if (here.why)
+		return rung__measure_absent(m, &like, 0, here.why);
+	load.lines = (const double *)(const void *)(place->memory->base + bytes);
 	rc = make_chase(m, place, &load.at);
 	for (uint32_t level = 0; level < level_count(m) && rc == 0; level++)
-		rc = measure_level(m, place, &load, level);
+		rc = measure_level(m, place, &load, level, like);
 	return rc;
-}
-
-static uint64_t three_arrays(const struct rung__measuring *m, size_t memory_idx)
-{
-	return 3 * m->nodes[memory_idx].array_bytes;
 }
 
 int rung__measure_loaded(struct rung__measuring *m)
 {
-	const struct rung__measure_pairs pairs = { three_arrays, measure_loaded, absent_loaded };
-
-	rung__measure_step(m, RUNG_NUMA_LOADED, m->node_count * m->node_count * level_count(m));
-	return rung__measure_each(m, &pairs);
+	rung__measure_step(m, m->node_count * m->node_count * level_count(m));
+	return rung__measure_each(m, rung__measure_three_arrays, measure_loaded);
 }

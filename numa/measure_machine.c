@@ -89,7 +89,7 @@ static int read_nodes(struct rung__measuring *m, struct rung__sys *sys)
 		allowed = &node->node->cpus_allowed;
 		node->cores = rung__arena_take(&m->report->arena, allowed->count, sizeof(*node->cores));
 		if (!node->cores)
-			return rung__fail(RUNG_E_NOMEM, "measuring: out of memory");
+			return rung__measure_out_of_memory();
 		for (uint32_t c = 0; c < allowed->count && rc >= 0; c++)
 			rc = read_core(sys, m->opts.threads_max ? m->opts.threads_max : UINT32_MAX, node, allowed, allowed->ids[c]);
 		if (rc < 0)
@@ -157,7 +157,7 @@ int rung__measure_machine(struct rung__measuring *m)
 	int rc;
 
 	if (!sys)
-		return rung__fail(RUNG_E_NOMEM, "measuring: out of memory");
+		return rung__measure_out_of_memory();
 	rc = rung__sys_begin(sys, m->root, &m->report->arena);
 	if (rc == 0)
 		rc = read_nodes(m, sys);

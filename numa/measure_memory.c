@@ -22,9 +22,10 @@ const char *rung__measure_no_cpu(struct rung__measuring *m, size_t idx)
 	return rung__measure_text(m, "this process may use no CPU of node %" PRIu32, node->node->node);
 }
 
-const char *rung__measure_no_memory(struct rung__measuring *m, size_t idx)
+const char *rung__measure_no_memory(struct rung__measuring *m, size_t idx, uint64_t bytes)
 {
 	const struct rung__measure_node *node = &m->nodes[idx];
+	const uint64_t room = rung__measure_room(m, idx);
 	size_t with_memory = 0;
 
 	if (!node->node->has_memory)
@@ -35,6 +36,10 @@ const char *rung__measure_no_memory(struct rung__measuring *m, size_t idx)
 		with_memory += m->nodes[i].node->has_memory != 0;
 	if (with_memory > 1 && node->core_count == 0 && !m->policy.can_bind)   /* else threads there take it by touching it */
 		return rung__measure_text(m, "memory cannot be put on node %" PRIu32 ": %s", node->node->node, m->policy.bind_why);
+	if (bytes > room)
+		return rung__measure_text(m, "%" PRIu64 " MiB do not fit into the %" PRIu64
+		                          " MiB that may be taken of node %" PRIu32, bytes >> 20,
+		                          room >> 20, node->node->node);
 	return NULL;
 }
 
@@ -51,7 +56,8 @@ uint64_t rung__measure_room(const struct rung__measuring *m, size_t idx)
 	return m->opts.memory_bytes_max ? RUNG__MIN(m->opts.memory_bytes_max, free_bytes) : free_bytes;
 }
 
-int rung__measure_touchers(struct rung__measuring *m, size_t idx, bool all_cores, struct rung__team **team_out)
+int rung__measure_team(struct rung__measuring *m, size_t idx, bool all_cores,
+                       struct rung__team **team_out)
 {
 	const struct rung__measure_node *node = &m->nodes[idx];
 
@@ -137,7 +143,7 @@ const char *rung__measure_check(struct rung__measuring *m, size_t idx, struct ru
 static int touch(struct rung__measuring *m, size_t idx, struct rung__measure_memory *memory)
 {
 	struct rung__team *team;
-	int rc = rung__measure_touchers(m, idx, true, &team);
+	int rc = rung__measure_team(m, idx, true, &team);
 
 	if (rc < 0)
 		return rc;
@@ -146,72 +152,95 @@ static int touch(struct rung__measuring *m, size_t idx, struct rung__measure_mem
 	return 0;
 }
 
-int rung__measure_take(struct rung__measuring *m, size_t idx, uint64_t bytes, uint64_t page_bytes, struct rung__measure_memory *memory_out,
-                       const char **why_out)
+int rung__measure_take(struct rung__measuring *m, size_t idx, uint64_t bytes, uint64_t page_bytes,
+                       struct rung__measure_memory *memory_out, const char **why_out)
 {
-	const uint64_t room = rung__measure_room(m, idx);
-	struct rung__measure_memory memory;
 	int rc;
 
-	*why_out = rung__measure_no_memory(m, idx);
+	*memory_out = (struct rung__measure_memory){ .base = NULL };
+	*why_out = rung__measure_no_memory(m, idx, bytes);
 	if (*why_out)
 		return 0;
-	if (bytes > room) {
-		*why_out = rung__measure_text(m, "%" PRIu64 " MiB do not fit into the %" PRIu64 " MiB that may be taken of node %" PRIu32, bytes >> 20,
-		                              room >> 20, m->nodes[idx].node->node);
-		return *why_out ? 0 : RUNG_E_NOMEM;
-	}
-	rc = rung__measure_map(m, idx, bytes, page_bytes, &memory);
+	rc = rung__measure_map(m, idx, bytes, page_bytes, memory_out);
 	if (rc < 0)
 		return rc;
-	rc = touch(m, idx, &memory);
+	rc = touch(m, idx, memory_out);
 	if (rc == 0)
-		*why_out = rung__measure_check(m, idx, &memory);
-	if (rc < 0 || *why_out) {
-		rung__measure_release(&memory);
-		return rc;
-	}
-	*memory_out = memory;
-	return 0;
-}
-
-static int each_cpu(struct rung__measuring *m, const struct rung__measure_pairs *pairs, size_t memory_idx, struct rung__measure_memory *memory)
-{
-	int rc = 0;
-
-	for (size_t cpu = 0; cpu < m->node_count && rc == 0; cpu++) {
-		const struct rung__measure_place place = { cpu, memory_idx, memory };
-		const char *why = rung__measure_no_cpu(m, cpu);
-
-		rc = why ? pairs->absent(m, cpu, memory_idx, why) : pairs->measure(m, &place);
-		if (rc == RUNG_E_NOSUP)   /* a CPU that threads cannot be pinned to: said of that node's results */
-			rc = pairs->absent(m, cpu, memory_idx, rung__measure_text(m, "%s", rung_last_error()));
-	}
+		*why_out = rung__measure_check(m, idx, memory_out);
+	if (rc == RUNG_E_NOSUP)
+		rc = rung__measure_why(m, rc, why_out);
+	if (rc < 0 || *why_out)
+		rung__measure_release(memory_out);
 	return rc;
 }
 
-int rung__measure_each(struct rung__measuring *m, const struct rung__measure_pairs *pairs)
+/* A CPU that threads cannot be pinned to is the reason of that node's results. */
+static int measure_place(struct rung__measuring *m, struct rung__measure_place place,
+                         int (*measure)(struct rung__measuring *m,
+                                        const struct rung__measure_place *place))
+{
+	int rc;
+
+	if (!place.why)
+		place.why = rung__measure_no_cpu(m, place.cpu_idx);
+	rc = measure(m, &place);
+	if (rc != RUNG_E_NOSUP)
+		return rc;
+	rc = rung__measure_why(m, rc, &place.why);
+	return rc < 0 ? rc : measure(m, &place);
+}
+
+int rung__measure_each(struct rung__measuring *m,
+                       uint64_t (*bytes)(const struct rung__measuring *m, size_t memory_idx),
+                       int (*measure)(struct rung__measuring *m,
+                                      const struct rung__measure_place *place))
 {
 	int rc = 0;
 
 	for (size_t idx = 0; idx < m->node_count && rc == 0; idx++) {
-		struct rung__measure_memory memory = { 0 };
+		struct rung__measure_memory memory;
 		const char *why;
 
-		rc = rung__measure_take(m, idx, pairs->bytes(m, idx), RUNG__MEASURE_HUGE_BYTES,
-		                        &memory, &why);
-		if (rc == RUNG_E_NOSUP) {
-			why = rung__measure_text(m, "%s", rung_last_error());
-			rc = why ? 0 : RUNG_E_NOMEM;
+		rc = rung__measure_take(m, idx, bytes(m, idx), RUNG__MEASURE_HUGE_BYTES, &memory,
+		                        &why);
+		for (size_t cpu = 0; cpu < m->node_count && rc == 0; cpu++) {
+			const struct rung__measure_place place = { cpu, idx, &memory, why };
+
+			rc = measure_place(m, place, measure);
 		}
-		if (rc < 0)
-			return rc;
-		if (!why) {
-			rc = each_cpu(m, pairs, idx, &memory);
-			rung__measure_release(&memory);
-		}
-		for (size_t cpu = 0; cpu < m->node_count && rc == 0 && why; cpu++)
-			rc = pairs->absent(m, cpu, idx, why);
+		rung__measure_release(&memory);
 	}
 	return rc;
+}
+
+uint64_t rung__measure_one_array(const struct rung__measuring *m, size_t memory_idx)
+{
+	return m->nodes[memory_idx].array_bytes;
+}
+
+uint64_t rung__measure_three_arrays(const struct rung__measuring *m, size_t memory_idx)
+{
+	return 3 * m->nodes[memory_idx].array_bytes;
+}
+
+void rung__measure_note(struct rung_numa_result *result,
+                        const struct rung__measure_memory *memory)
+{
+	result->placed_share = memory->placed_share;
+	result->huge_share = memory->huge_share;
+}
+
+struct rung_numa_result rung__measure_of_place(const struct rung__measuring *m,
+                                               enum rung_numa_matrix matrix,
+                                               const struct rung__measure_place *place)
+{
+	struct rung_numa_result result = rung__measure_blank(matrix);
+
+	result.cpu_node = (int)m->nodes[place->cpu_idx].node->node;
+	result.memory_node = (int)m->nodes[place->memory_idx].node->node;
+	result.buffer_bytes = m->nodes[place->memory_idx].array_bytes;
+	result.advised_bytes = m->array_bytes_advised;
+	if (!place->why)
+		rung__measure_note(&result, place->memory);
+	return result;
 }

@@ -19,7 +19,7 @@
 #include "file/block_device.h"
 #include "file/direct.h"
 #include "measure.h"
-#include "tier/reader.h"
+#include "tier/burst.h"
 
 #define DEPTH_MAX RUNG__MEASURE_DEPTH_MAX
 #define READ_BYTES_MAX (1u << 20)
@@ -27,7 +27,7 @@
 #define DIR_BYTES (UINT64_C(2) << 30)
 #define DIR_BYTES_QUICK (UINT64_C(256) << 20)
 #define WRITE_BYTES (4u << 20)
-#define WAIT_NS 30000000000ull
+#define POOL_BYTES ((uint64_t)DEPTH_MAX * READ_BYTES_MAX)
 #define SECTOR_MIN 512u
 #define SPARSE 0.9   /* of the file's bytes are on the disk at least: reads of a hole reach no disk */
 
@@ -44,177 +44,100 @@ struct nvme_target {
 };
 
 struct nvme_reader {
-	/* set by who asks */
 	struct rung__measuring *m;
 	const struct nvme_target *target;
+	struct rung__team *team;   /* of the one thread that reads */
 	unsigned char *pool;
-	uint64_t pool_bytes;
-	uint32_t read_bytes, depth;
-	double seconds;
-	/* by the thread that reads */
-	struct rung__reader *reader;
 	bool started;
-	uint64_t drawn, ended;
-	double took;
+	struct rung__burst burst;
+	/* the step that the thread is asked for; the sentence of a failure is the thread's */
+	int (*step)(struct nvme_reader *reader);
 	int rc;
 	char error[RUNG__ERROR_BYTES];
 };
 
 /* ---- reading: on the one thread of a team ---- */
 
-/* The sentence of a failure is the thread's: it goes along. */
-static void keep_error(struct nvme_reader *reader, int rc)
+static int reader_open(struct nvme_reader *reader)
 {
-	reader->rc = rc;
-	if (rc < 0)
+	struct rung__features features = { .layout = { .file_count = 1, .file_bytes = { reader->target->bytes } } };
+	struct rung__reader_args args = {
+		.features = &features, .pool = reader->pool,
+		.pool_bytes = POOL_BYTES, .probe_bytes = POOL_BYTES,
+		.token_count = DEPTH_MAX, .queue_depth = DEPTH_MAX, .gap_bytes = RUNG_GAP_NONE,
+	};
+	int rc;
+
+	features.files[0].path = (char *)(uintptr_t)reader->target->file;   /* only looked at */
+	features.files[0].fd = reader->target->fd;
+	rc = reader->burst.ops->open(&args, &reader->burst.reader);
+	if (rc == 0)
+		rc = reader->burst.ops->start(reader->burst.reader);
+	reader->started = rc == 0;
+	return rc;
+}
+
+static int reader_close(struct nvme_reader *reader)
+{
+	if (reader->started)
+		reader->burst.ops->stop(reader->burst.reader);
+	if (reader->burst.reader)
+		reader->burst.ops->close(reader->burst.reader);
+	return 0;
+}
+
+static int reader_read(struct nvme_reader *reader)
+{
+	int rc = rung__burst_run(&reader->burst);
+	int err = rc < 0 ? -rc : reader->burst.err;
+
+	if (err == 0)
+		return 0;
+	return rung__fail_errno(err, "%s: reading %" PRIu32 " bytes at random",
+	                        reader->target->file, reader->burst.read_bytes);
+}
+
+static void do_step(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
+{
+	struct nvme_reader *reader = ctx;
+
+	(void)rank;
+	(void)count;
+	(void)passes;
+	reader->rc = reader->step(reader);
+	if (reader->rc < 0)
 		snprintf(reader->error, sizeof(reader->error), "%s", rung_last_error());
 }
 
-static void reader_open(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
+static int run(struct nvme_reader *reader, int (*step)(struct nvme_reader *reader))
 {
-	struct nvme_reader *reader = ctx;
-	struct rung__features features = { .layout = { .file_count = 1, .file_bytes = { reader->target->bytes } } };
-	struct rung__reader_args args = {
-		.features = &features, .pool = reader->pool, .pool_bytes = reader->pool_bytes, .probe_bytes = reader->pool_bytes,
-		.token_count = DEPTH_MAX, .queue_depth = DEPTH_MAX, .gap_bytes = RUNG_GAP_NONE,
-	};
-
-	(void)rank;
-	(void)count;
-	(void)passes;
-	features.files[0].path = (char *)(uintptr_t)reader->target->file;   /* only looked at */
-	features.files[0].fd = reader->target->fd;
-	keep_error(reader, rung__registry_reader()->open(&args, &reader->reader));
-	if (reader->rc == 0)
-		keep_error(reader, rung__registry_reader()->start(reader->reader));
-	reader->started = reader->rc == 0;
-}
-
-static void reader_close(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
-{
-	struct nvme_reader *reader = ctx;
-
-	(void)rank;
-	(void)count;
-	(void)passes;
-	if (reader->started)
-		rung__registry_reader()->stop(reader->reader);
-	if (reader->reader)
-		rung__registry_reader()->close(reader->reader);
-}
-
-static int send(struct nvme_reader *reader, uint32_t token)
-{
-	const uint64_t places = reader->target->bytes / reader->read_bytes;
-	const struct rung__fetch fetch = {
-		.offset = rung__mix64(reader->drawn++) % places * reader->read_bytes,
-		.to = (uint64_t)token * reader->read_bytes,
-		.bytes = reader->read_bytes,
-		.token = token,
-	};
-
-	return rung__registry_reader()->submit(reader->reader, &fetch);
-}
-
-static int failed(const struct nvme_reader *reader, int err)
-{
-	return rung__fail_errno(err, "%s: reading %" PRIu32 " bytes at random", reader->target->file, reader->read_bytes);
-}
-
-/* Until the time is up. What is in flight then comes in, too, but the queue is no longer full: it does not count. */
-static int read_for(struct nvme_reader *reader)
-{
-	struct rung__fetched fetched[DEPTH_MAX];
-	const uint64_t begin_ns = rung__now_ns(), until_ns = begin_ns + (uint64_t)(reader->seconds * 1e9);
-	const uint32_t group = RUNG__MIN(RUNG__MAX(reader->depth / 8, 1u), 16u);
-	uint32_t in_flight = 0;
-	bool over = false;
-	int err = 0;
-
-	reader->ended = 0;
-	while (in_flight < reader->depth && err == 0) {
-		err = -send(reader, in_flight);
-		in_flight += err == 0;
-	}
-	while (in_flight > 0) {
-		const int count = rung__registry_reader()->reap(
-			reader->reader, RUNG__MIN(group, in_flight), WAIT_NS, fetched, DEPTH_MAX);
-		const uint64_t now_ns = rung__now_ns();
-
-		if (count <= 0)   /* what is in flight is lost with the engine, which waits for it when it is closed */
-			return failed(reader, count < 0 ? -count : ETIMEDOUT);
-		in_flight -= (uint32_t)count;
-		if (!over) {
-			reader->ended += (uint32_t)count;
-			reader->took = (double)(now_ns - begin_ns) / 1e9;
-		}
-		over |= now_ns >= until_ns;
-		for (int i = 0; i < count; i++) {
-			if (fetched[i].result != (int32_t)reader->read_bytes)
-				err = fetched[i].result < 0 ? -fetched[i].result : EIO;
-			if (over || err)
-				continue;
-			err = -send(reader, fetched[i].token);
-			in_flight += err == 0;
-		}
-	}
-	return err ? failed(reader, err) : 0;
-}
-
-static void reader_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
-{
-	struct nvme_reader *reader = ctx;
-
-	(void)rank;
-	(void)count;
-	(void)passes;
-	keep_error(reader, read_for(reader));
+	reader->step = step;
+	rung__team_run(reader->team, do_step, reader, 1);
+	return reader->rc < 0 ? rung__fail_text(reader->rc, reader->error) : 0;
 }
 
 /* ---- results ---- */
 
-static struct rung_numa_result blank(const struct rung__measuring *m, size_t idx, const struct nvme_target *target)
+static int measure_value(struct nvme_reader *reader, const struct rung_numa_result *base,
+                         uint32_t group)
 {
-	struct rung_numa_result result = rung__measure_blank(RUNG_NUMA_NVME);
-
-	result.cpu_node = result.memory_node = (int)m->nodes[idx].node->node;
-	result.all_cores = 0;
-	result.threads = 1;
-	result.drive = target->drive;
-	result.file = target->file;
-	result.buffer_bytes = target->bytes;
-	return result;
-}
-
-static int run(struct rung__team *team, struct nvme_reader *reader, rung__work_fn work)
-{
-	rung__team_run(team, work, reader, 1);
-	return reader->rc < 0 ? rung__fail_text(reader->rc, reader->error) : 0;
-}
-
-static int measure_value(struct nvme_reader *reader, struct rung__team *team, const struct rung_numa_result *base, uint32_t group)
-{
+	struct rung__burst *burst = &reader->burst;
+	const struct rung__measure_pass pass = { .items = 1, .bytes = burst->read_bytes };
 	struct rung__measuring *m = reader->m;
-	struct rung_numa_result like = *base, *result;
-	double *seconds = rung__arena_take(&m->report->arena, m->opts.samples, sizeof(*seconds));
-	int rc = seconds ? 0 : rung__fail(RUNG_E_NOMEM, "measuring: out of memory");
+	const double sample_ns = m->opts.sample_seconds * 1e9;
+	struct rung_numa_result like = *base;
+	double *seconds;
+	int rc = rung__measure_samples(m, m->opts.samples, &seconds);
 
-	like.row_bytes = reader->read_bytes;
-	like.queue_depth = reader->depth;
-	reader->seconds = m->opts.sample_seconds / 4;   /* dropped */
-	for (uint32_t i = 0; i <= m->opts.samples && rc == 0; i++) {
-		rc = run(team, reader, reader_work);
+	like.row_bytes = burst->read_bytes;
+	like.queue_depth = burst->depth;
+	for (uint32_t i = 0; i <= m->opts.samples && rc == 0; i++) {   /* the first is dropped */
+		burst->ns = (uint64_t)(i ? sample_ns : sample_ns / 4);
+		rc = run(reader, reader_read);
 		if (rc == 0 && i > 0)
-			seconds[i - 1] = reader->took / (double)reader->ended;
-		reader->seconds = m->opts.sample_seconds;
+			seconds[i - 1] = (double)burst->took_ns / 1e9 / (double)burst->ended;
 	}
-	if (rc == 0)
-		rc = rung__measure_add(m, &like, group, &result);
-	if (rc == 0)
-		rc = rung__measure_set(m, &result->per_s, seconds, 1, false);
-	if (rc == 0)
-		rc = rung__measure_set(m, &result->bytes_per_s, seconds, reader->read_bytes, false);
-	return rc;
+	return rc < 0 ? rc : rung__measure_add_values(m, &like, group, seconds, &pass, NULL);
 }
 
 /* Sizes are whole sectors: a row in between is read with what surrounds it. */
@@ -253,65 +176,79 @@ static uint32_t depth_at(const struct rung__measuring *m, size_t idx)
 	return m->opts.depths ? m->opts.depths[idx] : standard[idx];
 }
 
-static int measure_values(struct nvme_reader *reader, struct rung__team *team, const struct rung_numa_result *like, uint32_t group)
+static int measure_values(struct nvme_reader *reader, const struct rung_numa_result *like,
+                          uint32_t group)
 {
+	const struct rung__measuring *m = reader->m;
+	struct rung__burst *burst = &reader->burst;
 	struct rung__geometry geometry;
 	int rc = 0;
 
-	rung__registry_reader()->geometry(reader->reader, &geometry);
-	for (size_t i = 0; (reader->read_bytes = size_at(reader->m, i, geometry.align)) != 0 && rc == 0; i++) {
-		if (comes_earlier(reader->m, i, geometry.align))
+	burst->ops->geometry(burst->reader, &geometry);
+	for (size_t i = 0; size_at(m, i, geometry.align) != 0 && rc == 0; i++) {
+		burst->read_bytes = size_at(m, i, geometry.align);
+		if (comes_earlier(m, i, geometry.align))
 			continue;
-		for (size_t d = 0; d < depth_count(reader->m) && rc == 0; d++) {
-			reader->depth = depth_at(reader->m, d);
-			rc = measure_value(reader, team, like, group);
+		for (size_t d = 0; d < depth_count(m) && rc == 0; d++) {
+			burst->depth = depth_at(m, d);
+			rc = measure_value(reader, like, group);
 		}
 	}
 	return rc;
 }
 
 /* With the reader open. Through the page cache nothing is learned of the drive. */
-static int measure_open(struct nvme_reader *reader, struct rung__team *team, struct rung_numa_result *like, uint32_t group)
+static int measure_open(struct nvme_reader *reader, struct rung_numa_result *like, uint32_t group)
 {
 	struct rung__engine_state state;
 
-	rung__registry_reader()->engine(reader->reader, &state);
+	reader->burst.ops->engine(reader->burst.reader, &state);
 	like->engine = rung__measure_text(reader->m, "%s", state.name);
 	if (!state.direct)
 		return rung__measure_absent(reader->m, like, group, rung__measure_text(reader->m, "%s: %s", reader->target->file, state.why));
-	return measure_values(reader, team, like, group);
+	return measure_values(reader, like, group);
 }
 
 static int measure_node(struct rung__measuring *m, const struct nvme_target *target, size_t idx, uint32_t group)
 {
+	const struct rung__measure_node *node = &m->nodes[idx];
 	struct nvme_reader reader = {
-		.m = m, .target = target, .pool_bytes = (uint64_t)DEPTH_MAX * READ_BYTES_MAX,
-		.drawn = rung__mix64(rung__now_ns()),   /* other places in each run: who reads the same ones again meets somebody's cache */
+		.m = m, .target = target,
+		.burst = {
+			.ops = rung__registry_reader(),
+			.file_bytes = target->bytes,
+			/* others in each run: the same ones would be in somebody's cache */
+			.drawn = rung__mix64(rung__now_ns()),
+		},
 	};
-	struct rung_numa_result like = blank(m, idx, target);
+	struct rung_numa_result like = rung__measure_blank(RUNG_NUMA_NVME);
 	struct rung__measure_memory memory;
-	struct rung__team *team;
 	const char *why = rung__measure_no_cpu(m, idx);
 	int rc = 0;
 
+	like.cpu_node = like.memory_node = (int)node->node->node;
+	like.all_cores = 0;
+	like.threads = 1;
+	like.drive = target->drive;
+	like.file = target->file;
+	like.buffer_bytes = target->bytes;
 	if (!why)
-		rc = rung__measure_take(m, idx, reader.pool_bytes, RUNG__MEASURE_HUGE_BYTES, &memory, &why);
+		rc = rung__measure_take(m, idx, POOL_BYTES, RUNG__MEASURE_HUGE_BYTES, &memory,
+		                        &why);
 	if (rc == 0 && why)
 		return rung__measure_absent(m, &like, group, why);
 	if (rc < 0)
 		return rc;
 	reader.pool = memory.base;
-	like.placed_share = memory.placed_share;
-	like.huge_share = memory.huge_share;
-	rc = rung__team_start_one(m->nodes[idx].cores, m->nodes[idx].core_count, &team);
-	if (rc < 0)
-		goto release;
-	rc = run(team, &reader, reader_open);
-	if (rc == 0)
-		rc = measure_open(&reader, team, &like, group);
-	rung__team_run(team, reader_close, &reader, 1);
-	rung__team_stop(team);
-release:
+	rung__measure_note(&like, &memory);
+	rc = rung__team_start_one(node->cores, node->core_count, &reader.team);
+	if (rc == 0) {
+		rc = run(&reader, reader_open);
+		if (rc == 0)
+			rc = measure_open(&reader, &like, group);
+		run(&reader, reader_close);   /* sets no error */
+		rung__team_stop(reader.team);
+	}
 	rung__measure_release(&memory);
 	return rc;
 }
@@ -383,7 +320,7 @@ static int measure_file(struct rung__measuring *m, const char *path, uint32_t gr
 static int write_file(struct rung__measuring *m, struct rung__direct *file, uint64_t bytes)
 {
 	uint64_t *words = rung__map_pages(WRITE_BYTES);
-	int rc = words ? 0 : rung__fail(RUNG_E_NOMEM, "measuring: out of memory");
+	int rc = words ? 0 : rung__measure_out_of_memory();
 
 	for (uint64_t at = 0; at < bytes && rc == 0; at += WRITE_BYTES) {
 		for (uint64_t i = 0; i < WRITE_BYTES / sizeof(*words); i++)
@@ -480,7 +417,7 @@ int rung__measure_nvme(struct rung__measuring *m)
 	int rc = 0;
 
 	rung_topology_info(m->topology, &info);
-	rung__measure_step(m, RUNG_NUMA_NVME, (given ? given : info.nvme_count) * values * m->node_count);
+	rung__measure_step(m, (given ? given : info.nvme_count) * values * m->node_count);
 	for (size_t i = 0; i < m->opts.file_count && rc == 0; i++)
 		rc = measure_file(m, rung__measure_text(m, "%s", m->opts.files[i]), group++);
 	if (m->opts.dir && rc == 0)

@@ -10,34 +10,13 @@
 
 #define CALIBRATIONS_MAX 4u
 
-static const struct {
-	enum rung_numa_matrix matrix;
-	const char *name;
-} names[] = {
-	{ RUNG_NUMA_BANDWIDTH, "bandwidth" }, { RUNG_NUMA_LATENCY, "latency" },
-	{ RUNG_NUMA_LOADED, "loaded" },	      { RUNG_NUMA_GATHER, "gather" },
-	{ RUNG_NUMA_GPU, "gpu" },	      { RUNG_NUMA_PEER, "peer" },
-	{ RUNG_NUMA_NVME, "nvme" },	      { RUNG_NUMA_TOUCH, "touch" },
-	{ RUNG_NUMA_REGISTER, "register" },
-};
-
-const char *rung_numa_matrix_name(enum rung_numa_matrix matrix)
-{
-	for (size_t i = 0; i < RUNG__ARRAY_LEN(names); i++) {
-		if (names[i].matrix == matrix)
-			return names[i].name;
-	}
-	return NULL;
-}
-
-static int no_memory(void)
+int rung__measure_out_of_memory(void)
 {
 	return rung__fail(RUNG_E_NOMEM, "measuring: out of memory");
 }
 
-void rung__measure_step(struct rung__measuring *m, enum rung_numa_matrix matrix, uint64_t total)
+void rung__measure_step(struct rung__measuring *m, uint64_t total)
 {
-	m->step = rung_numa_matrix_name(matrix);
 	m->done = 0;
 	m->total = total;
 }
@@ -68,7 +47,7 @@ int rung__measure_add(struct rung__measuring *m, const struct rung_numa_result *
 		struct rung__measure_entry *entries = rung__realloc_array(report->entries, room, sizeof(*entries));
 
 		if (!entries)
-			return no_memory();
+			return rung__measure_out_of_memory();
 		report->entries = entries;
 		report->room = room;
 	}
@@ -82,11 +61,19 @@ int rung__measure_add(struct rung__measuring *m, const struct rung_numa_result *
 int rung__measure_absent(struct rung__measuring *m, const struct rung_numa_result *like, uint32_t group, const char *why)
 {
 	struct rung_numa_result *result;
-	int rc = why ? rung__measure_add(m, like, group, &result) : no_memory();
+	int rc = why ? rung__measure_add(m, like, group, &result) : rung__measure_out_of_memory();
 
 	if (rc == 0)
 		result->absent = why;
 	return rc;
+}
+
+int rung__measure_why(struct rung__measuring *m, int rc, const char **why_out)
+{
+	if (rc == RUNG_E_NOMEM)
+		return rc;
+	*why_out = rung__measure_text(m, "%s", rung_last_error());
+	return *why_out ? 0 : rung__measure_out_of_memory();
 }
 
 const char *rung__measure_text(struct rung__measuring *m, const char *format, ...)
@@ -128,48 +115,93 @@ struct rung_numa_value rung__measure_value(const double *samples, size_t count, 
 	return value;
 }
 
-int rung__measure_set(struct rung__measuring *m, struct rung_numa_value *value, const double *seconds, double units, bool inverse)
+int rung__measure_samples(struct rung__measuring *m, size_t count, double **samples_out)
+{
+	*samples_out = rung__arena_take(&m->report->arena, count, sizeof(**samples_out));
+	return *samples_out ? 0 : rung__measure_out_of_memory();
+}
+
+/* @param inverse  seconds by units instead of units a second */
+static int set(struct rung__measuring *m, struct rung_numa_value *value, const double *seconds,
+               double units, bool inverse)
 {
 	const uint32_t count = m->opts.samples;
-	double *samples = rung__arena_take(&m->report->arena, count, sizeof(*samples));
-	double *sorted = rung__malloc_array(count, sizeof(*sorted));
+	double *samples;
+	int rc = rung__measure_samples(m, 2 * (size_t)count, &samples);
 
-	if (!samples || !sorted) {
-		rung__free(sorted);
-		return no_memory();
-	}
-	for (uint32_t i = 0; i < count; i++)
+	for (uint32_t i = 0; i < count && rc == 0; i++)
 		samples[i] = inverse ? seconds[i] / units : units / seconds[i];
-	*value = rung__measure_value(samples, count, sorted);
-	rung__free(sorted);
+	if (rc == 0)
+		*value = rung__measure_value(samples, count, samples + count);
+	return rc;
+}
+
+int rung__measure_set_rate(struct rung__measuring *m, struct rung_numa_value *value,
+                           const double *seconds, double units)
+{
+	return set(m, value, seconds, units, false);
+}
+
+int rung__measure_add_values(struct rung__measuring *m, const struct rung_numa_result *like,
+                             uint32_t group, const double *seconds,
+                             const struct rung__measure_pass *pass,
+                             struct rung_numa_result **result_out)
+{
+	struct rung_numa_result *result;
+	int rc = rung__measure_add(m, like, group, &result);
+
+	if (rc == 0 && pass->bytes > 0)
+		rc = set(m, &result->bytes_per_s, seconds, pass->bytes, false);
+	if (rc == 0 && pass->items > 0)
+		rc = set(m, &result->per_s, seconds, pass->items, false);
+	if (rc == 0 && pass->hops > 0)
+		rc = set(m, &result->latency_ns, seconds, pass->hops / 1e9, true);
+	if (rc == 0 && pass->gib > 0)
+		rc = set(m, &result->seconds_per_gib, seconds, pass->gib, true);
+	if (rc == 0 && result_out)
+		*result_out = result;
+	return rc;
+}
+
+int rung__measure_by_team(void *ctx, uint64_t passes, double *seconds_out)
+{
+	const struct rung__team_work *work = ctx;
+
+	*seconds_out = rung__team_run(work->team, work->work, work->ctx, passes);
 	return 0;
 }
 
-uint64_t rung__measure_calibrate(const struct rung__measuring *m, struct rung__team *team, rung__work_fn work, void *ctx)
+int rung__measure_calibrate(const struct rung__measuring *m, rung__run_fn run, void *ctx,
+                            uint64_t *passes_out)
 {
+	const double aim = m->opts.sample_seconds;
 	uint64_t passes = 1;
+	double seconds = 0;
+	/* dropped: caches, frequencies and page tables are not yet as they will be */
+	int rc = run(ctx, 1, &seconds);
 
-	rung__team_run(team, work, ctx, 1);   /* dropped: caches, frequencies and page tables are not yet as they will be */
-	for (unsigned tries = 0; tries < CALIBRATIONS_MAX; tries++) {
-		const double seconds = rung__team_run(team, work, ctx, passes);
-
-		if (seconds >= m->opts.sample_seconds)
+	for (unsigned tries = 0; tries < CALIBRATIONS_MAX && rc == 0; tries++) {
+		rc = run(ctx, passes, &seconds);
+		if (rc < 0 || seconds >= aim)
 			break;
-		passes = (uint64_t)((double)passes * RUNG__MIN(1.2 * m->opts.sample_seconds / RUNG__MAX(seconds, 1e-7), 1e6)) + 1;
+		passes = 1 + (uint64_t)((double)passes *
+		                        RUNG__MIN(1.2 * aim / RUNG__MAX(seconds, 1e-7), 1e6));
 	}
-	return passes;
+	*passes_out = passes;
+	return rc;
 }
 
-int rung__measure_passes(struct rung__measuring *m, struct rung__team *team, rung__work_fn work, void *ctx, double **samples_out)
+int rung__measure_passes(struct rung__measuring *m, rung__run_fn run, void *ctx,
+                         double **samples_out)
 {
-	double *samples = rung__arena_take(&m->report->arena, m->opts.samples, sizeof(*samples));
 	uint64_t passes;
+	int rc = rung__measure_samples(m, m->opts.samples, samples_out);
 
-	if (!samples)
-		return no_memory();
-	passes = rung__measure_calibrate(m, team, work, ctx);
-	for (uint32_t i = 0; i < m->opts.samples; i++)
-		samples[i] = rung__team_run(team, work, ctx, passes) / (double)passes;
-	*samples_out = samples;
-	return 0;
+	if (rc == 0)
+		rc = rung__measure_calibrate(m, run, ctx, &passes);
+	for (uint32_t i = 0; i < m->opts.samples && rc == 0; i++) {
+		rc = run(ctx, passes, &(*samples_out)[i]);
+		(*samples_out)[i] /= (double)passes;
+	}
+	return rc;
 }

@@ -20,18 +20,28 @@
 
 static const struct {
 	enum rung_numa_matrix matrix;
+	const char *name;
 	int (*measure)(struct rung__measuring *m);
 } matrices[] = {   /* gathers make use of the latencies: behind them */
-	{ RUNG_NUMA_BANDWIDTH, rung__measure_bandwidth },
-	{ RUNG_NUMA_LATENCY, rung__measure_latency },
-	{ RUNG_NUMA_LOADED, rung__measure_loaded },
-	{ RUNG_NUMA_GATHER, rung__measure_gather },
-	{ RUNG_NUMA_GPU, rung__measure_gpu },
-	{ RUNG_NUMA_PEER, rung__measure_peer },
-	{ RUNG_NUMA_NVME, rung__measure_nvme },
-	{ RUNG_NUMA_TOUCH, rung__measure_touch },
-	{ RUNG_NUMA_REGISTER, rung__measure_register },
+	{ RUNG_NUMA_BANDWIDTH, "bandwidth", rung__measure_bandwidth },
+	{ RUNG_NUMA_LATENCY, "latency", rung__measure_latency },
+	{ RUNG_NUMA_LOADED, "loaded", rung__measure_loaded },
+	{ RUNG_NUMA_GATHER, "gather", rung__measure_gather },
+	{ RUNG_NUMA_GPU, "gpu", rung__measure_gpu },
+	{ RUNG_NUMA_PEER, "peer", rung__measure_peer },
+	{ RUNG_NUMA_NVME, "nvme", rung__measure_nvme },
+	{ RUNG_NUMA_TOUCH, "touch", rung__measure_touch },
+	{ RUNG_NUMA_REGISTER, "register", rung__measure_register },
 };
+
+const char *rung_numa_matrix_name(enum rung_numa_matrix matrix)
+{
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(matrices); i++) {
+		if (matrices[i].matrix == matrix)
+			return matrices[i].name;
+	}
+	return NULL;
+}
 
 /* ---- one call ---- */
 
@@ -87,7 +97,7 @@ static int prepare(struct rung__measuring *m)
 	m->nodes = rung__zalloc_array(m->node_count, sizeof(*m->nodes));
 	m->latency_ns = rung__zalloc_array((uint64_t)m->node_count * m->node_count, sizeof(*m->latency_ns));
 	if (!m->nodes || !m->latency_ns)
-		return rung__fail(RUNG_E_NOMEM, "measuring: out of memory");
+		return rung__measure_out_of_memory();
 	for (size_t i = 0; i < m->node_count * m->node_count; i++)
 		m->latency_ns[i] = (double)NAN;
 	rc = rung__measure_machine(m);
@@ -129,6 +139,7 @@ static int measure(struct rung__measuring *m)
 	if (rc == 0 && (m->opts.matrices & RUNG_NUMA_NVME))
 		rc = rung__measure_nvme_check(m);
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(matrices) && rc == 0; i++) {
+		m->step = matrices[i].name;
 		if (m->opts.matrices & (uint32_t)matrices[i].matrix)
 			rc = matrices[i].measure(m);
 	}
@@ -149,7 +160,7 @@ int rung__numa_measure(const char *root, const struct rung_topology *topology,
 		return rc;
 	m.report = rung__zalloc(sizeof(*m.report));
 	if (!m.report)
-		return rung__fail(RUNG_E_NOMEM, "measuring: out of memory");
+		return rung__measure_out_of_memory();
 	rc = measure(&m);
 	rung__free(m.nodes);
 	rung__free(m.latency_ns);

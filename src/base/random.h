@@ -58,4 +58,32 @@ static inline uint64_t rung__stream_below(struct rung__stream *stream, uint64_t 
 	return value;
 }
 
+/**
+ * 64 random bits modulo `limit` (at least 1), every remainder equally likely. False: these bits
+ * are above the last full range of `limit` numbers; take others.
+ */
+static inline bool rung__bits_modulo(uint64_t bits, uint64_t limit, uint64_t *value_out)
+{
+	*value_out = bits % limit;
+	return bits <= UINT64_MAX - (0 - limit) % limit;
+}
+
+/** Gives a number below `limit` (at least 1), every one equally likely, as rung__stream_below(). */
+typedef uint64_t (*rung__below_fn)(struct rung__stream *stream, uint64_t limit);
+
+/**
+ * All orders are equally likely: Fisher and Yates; R. Durstenfeld, "Algorithm 235: Random
+ * permutation", CACM 7(7), 1964.
+ */
+static inline void rung__shuffle(uint64_t *items, uint64_t count, rung__below_fn below,
+                                 struct rung__stream *stream)
+{
+	for (uint64_t i = count; i > 1; i--) {
+		const uint64_t j = below(stream, i), item = items[i - 1];
+
+		items[i - 1] = items[j];
+		items[j] = item;
+	}
+}
+
 #endif

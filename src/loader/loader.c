@@ -229,21 +229,9 @@ static uint64_t count_batches(const struct rung_loader *loader, const struct run
 	return pass->seed_count / size + (left > 0 && !pass->drop_last);
 }
 
-/* Fisher and Yates; R. Durstenfeld, "Algorithm 235: Random permutation", CACM 7(7), 1964. */
-static void shuffle(uint64_t *seeds, uint64_t count, uint64_t key)
-{
-	struct rung__stream stream = { rung__mix64(key) };
-
-	for (uint64_t i = count; i > 1; i--) {
-		const uint64_t j = rung__stream_below(&stream, i), seed = seeds[i - 1];
-
-		seeds[i - 1] = seeds[j];
-		seeds[j] = seed;
-	}
-}
-
 static int copy_seeds(const struct rung_loader_pass *pass, uint64_t **seeds_out)
 {
+	struct rung__stream stream = { rung__mix64(pass->shuffle_seed) };
 	uint64_t *seeds = rung__malloc_array(pass->seed_count, sizeof(*seeds));
 
 	if (!seeds)
@@ -251,7 +239,7 @@ static int copy_seeds(const struct rung_loader_pass *pass, uint64_t **seeds_out)
 	if (pass->seed_count > 0)
 		memcpy(seeds, pass->seeds, pass->seed_count * sizeof(*seeds));
 	if (pass->shuffle)
-		shuffle(seeds, pass->seed_count, pass->shuffle_seed);
+		rung__shuffle(seeds, pass->seed_count, rung__stream_below, &stream);
 	*seeds_out = seeds;
 	return 0;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "plan/plan.h"
+#include "base/random.h"
 
 #define BATCHES_DEFAULT 32u
 
@@ -64,16 +65,15 @@ static int next_batch(void *ctx, const uint64_t **ranks_out, uint64_t *count_out
 	return 1;
 }
 
-/* Fisher-Yates, keyed by the sampler's seed: the same forecast each time. */
-static void shuffle(uint64_t *ids, uint64_t count, uint64_t seed)
+/* Keyed by the sampler's seed: the same forecast each time. */
+static uint64_t keyed_below(struct rung__stream *stream, uint64_t limit)
 {
-	for (uint64_t i = count; i > 1; i--) {
-		uint64_t j = rung__mix64(seed ^ rung__mix64(i)) % i;
-		uint64_t id = ids[i - 1];
+	uint64_t bits = rung__mix64(limit), value;
 
-		ids[i - 1] = ids[j];
-		ids[j] = id;
-	}
+	do
+		bits = rung__mix64(stream->state ^ bits);
+	while (!rung__bits_modulo(bits, limit, &value));
+	return value;
 }
 
 static int sample_batches(struct counts *counts, const struct rung_csc *csc,
@@ -128,6 +128,7 @@ int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc, const 
 {
 	struct rung_forecast forecast = { .size = sizeof(forecast) };
 	struct counts counts = { .plan = plan, .seed_count = seed_count, .batch_size = batch_size };
+	struct rung__stream stream = { sampler_opts ? sampler_opts->seed : 0 };
 	uint64_t batches_per_epoch;
 	uint64_t *order;
 	int rc;
@@ -144,7 +145,7 @@ int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc, const 
 	if (!order)
 		return rung__fail(RUNG_E_NOMEM, "forecast: out of memory for %" PRIu64 " seeds", seed_count);
 	memcpy(order, seeds, seed_count * sizeof(*order));
-	shuffle(order, seed_count, sampler_opts ? sampler_opts->seed : 0);
+	rung__shuffle(order, seed_count, keyed_below, &stream);
 	counts.order = order;
 	rc = sample_batches(&counts, csc, sampler_opts, forecast_opts, plan, &forecast);
 	if (rc == 0)

@@ -30,7 +30,7 @@ struct bench_source {
 	uint64_t vertex_count;
 	uint64_t batch;              /* rows of a request; of a trace: seeds */
 	uint64_t made, made_batches; /* since the beginning */
-	struct bench_draws draws;
+	struct rung__stream draws;    /* begins as the seed */
 	uint64_t ids_room, starts_room;
 
 	struct rung_source *file;
@@ -123,7 +123,7 @@ static int draw_batch(struct bench_ids *ids, uint64_t count)
 	for (uint64_t i = 0; i < count; i++)
 		to[i] = source->kind == ZIPF
 				? bench_draw_zipf(&source->draws, source->vertex_count)
-				: bench_draw_below(&source->draws, source->vertex_count);
+				: rung__stream_below(&source->draws, source->vertex_count);
 	return 0;
 }
 
@@ -263,15 +263,6 @@ static int open_trace(struct bench_ids *ids, const struct rung_dataset *ds)
 	return rc;
 }
 
-static void shuffle(uint64_t *items, uint64_t count, struct bench_draws *draws)
-{
-	for (uint64_t i = count; i > 1; i--) {
-		uint64_t j = bench_draw_below(draws, i), kept = items[i - 1];
-		items[i - 1] = items[j];
-		items[j] = kept;
-	}
-}
-
 static void count_batch(struct bench_ids *ids, uint64_t rows)
 {
 	struct bench_source *source = ids->source;
@@ -298,7 +289,8 @@ static int sample_batch(struct bench_ids *ids)
 	int rc;
 
 	if (source->seeds_from == source->seed_count) {
-		shuffle(source->seeds, source->seed_count, &source->draws);
+		rung__shuffle(source->seeds, source->seed_count, rung__stream_below,
+		              &source->draws);
 		source->seeds_from = 0;
 	}
 	left = source->seed_count - source->seeds_from;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "trace/trace.h"
+#include "base/random.h"
 
 struct taking {
 	struct rung_trace *trace;
@@ -32,31 +33,21 @@ static int take(void *ctx, const struct rung_batch *batch, uint64_t idx, uint32_
 	return 0;
 }
 
-/* splitmix64 (Steele, Lea, Flood 2014) */
-static uint64_t draw(uint64_t *state)
+static uint64_t below(struct rung__stream *stream, uint64_t limit)
 {
-	uint64_t x = *state += 0x9e3779b97f4a7c15u;
+	uint64_t value;
 
-	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-	x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-	return x ^ (x >> 31);
-}
-
-static void shuffle(uint64_t *ids, uint64_t count, uint64_t *state)
-{
-	for (uint64_t i = count; i > 1; i--) {
-		uint64_t j = draw(state) % i, kept = ids[i - 1];
-
-		ids[i - 1] = ids[j];
-		ids[j] = kept;
-	}
+	while (!rung__bits_modulo(rung__stream_next(stream), limit, &value))
+		;
+	return value;
 }
 
 static int sample_epochs(const struct trace_args *args, const struct trace_input *input, struct rung_sampler *sampler, struct taking *taking)
 {
 	struct rung_minibatches batches = RUNG_MINIBATCHES_INIT;
 	const uint64_t batches_per_epoch = (input->seed_count - 1) / input->batch + 1;
-	uint64_t state = args->seed, *order = malloc(input->seed_count * sizeof(*order));
+	struct rung__stream stream = { args->seed };
+	uint64_t *order = malloc(input->seed_count * sizeof(*order));
 	int rc = 0;
 
 	if (!order)
@@ -67,7 +58,7 @@ static int sample_epochs(const struct trace_args *args, const struct trace_input
 	batches.seed_count = input->seed_count;
 	batches.batch_size = input->batch;
 	for (uint32_t epoch = 0; epoch < args->epochs && rc == 0; epoch++) {
-		shuffle(order, input->seed_count, &state);
+		rung__shuffle(order, input->seed_count, below, &stream);
 		batches.key_first = epoch * batches_per_epoch;
 		rc = rung_sampler_run(sampler, &batches, take, taking);
 	}

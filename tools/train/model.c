@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "blas.h"
-#include "random.h"
 
 int train_buffer_need(struct train_buffer *buffer, uint64_t rows, uint64_t width)
 {
@@ -33,7 +32,7 @@ static void init_weights(float *weights, const struct train_layer *layer, uint64
 	uint64_t count = (uint64_t)layer->in_width * layer->out_width;
 	double limit = sqrt(6.0 / ((double)layer->in_width + layer->out_width));
 	for (uint64_t i = 0; i < count; i++) {
-		double unit = (double)(train_mix(key + i) >> 11) * 0x1p-53;
+		double unit = (double)(rung__mix64(key + i) >> 11) * 0x1p-53;
 		weights[i] = (float)((2 * unit - 1) * limit);
 	}
 }

@@ -9,7 +9,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "random.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -148,18 +147,18 @@ void train_row_dropout(struct train_dropout dropout, uint64_t row_idx, uint64_t 
 	/* Four elements a draw, 16 bits each: the rate is met to 2^-16. Zeros need none: features are often sparse. */
 	uint32_t threshold = (uint32_t)(dropout.rate * 65536.0f);
 	float scale = 1.0f / (1.0f - dropout.rate);
-	uint64_t key = train_mix(dropout.key ^ row_idx);
+	uint64_t key = rung__mix64(dropout.key ^ row_idx);
 	uint64_t i = 0;
 	for (; i + 4 <= width; i += 4) {
 		if (row[i] == 0 && row[i + 1] == 0 && row[i + 2] == 0 && row[i + 3] == 0)
 			continue;
-		uint64_t draw = train_mix(key + i);
+		uint64_t draw = rung__mix64(key + i);
 		drop(row + i, draw, threshold, scale);
 		drop(row + i + 1, draw >> 16, threshold, scale);
 		drop(row + i + 2, draw >> 32, threshold, scale);
 		drop(row + i + 3, draw >> 48, threshold, scale);
 	}
-	uint64_t draw = train_mix(key + i);
+	uint64_t draw = rung__mix64(key + i);
 	for (unsigned k = 0; i + k < width; k++)
 		drop(row + i + k, draw >> (16 * k), threshold, scale);
 }

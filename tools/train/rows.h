@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "base/random.h"
 #include "rung/dtype.h"
 
 enum train_norm {
@@ -12,6 +13,12 @@ enum train_norm {
 	TRAIN_NORM_L1, /* sum of absolute values 1 */
 	TRAIN_NORM_L2  /* length 1 */
 };
+
+/** A key of its own for each (seed, a, b). */
+static inline uint64_t train_key(uint64_t seed, uint64_t a, uint64_t b)
+{
+	return rung__mix64(rung__key_join(seed, a) ^ b);
+}
 
 /** Dropout: an element is kept with probability 1 - rate and then scaled by 1 / (1 - rate), decided by key and position. */
 struct train_dropout {

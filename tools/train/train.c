@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "random.h"
-
 /* Evaluation draws from keys that no epoch reaches. */
 #define EVAL_KEY(split) ((1ull << 63) | ((uint64_t)(split) << 56))
 #define DROPOUT_KEY     0x64726f70u /* sets input masks apart from those of layers */
@@ -37,14 +35,13 @@ static int no_memory(const struct trainer *trainer, int rc)
 			  rc == RUNG_E_INVAL ? "a batch has more than 2^31 - 1 rows" : "no memory for a batch of the model");
 }
 
-static void shuffle(uint64_t *ids, uint64_t count, uint64_t key)
+static uint64_t keyed_below(struct rung__stream *stream, uint64_t limit)
 {
-	for (uint64_t i = count; i > 1; i--) {
-		uint64_t j = train_below(train_mix(key + i), i);
-		uint64_t id = ids[i - 1];
-		ids[i - 1] = ids[j];
-		ids[j] = id;
-	}
+	uint64_t bits = stream->state + limit, value;
+	do
+		bits = rung__mix64(bits);
+	while (!rung__bits_below(bits, limit, &value));
+	return value;
 }
 
 /* The blocks of a batch; without edges, at each hop one in which nobody has a neighbour. */
@@ -159,9 +156,10 @@ static int train_epoch(struct trainer *trainer, uint32_t number, struct train_ep
 	const struct train_split *split = &run->data->splits[TRAIN_SPLIT_TRAIN];
 	const struct rung_loader_batch *batch;
 	uint64_t start_ns = tool_now_ns(), compute_ns = 0, done = 0;
+	struct rung__stream stream = { train_key(run->args->seed, number, 0) };
 	double loss_sum = 0, loss;
 	int rc;
-	shuffle(trainer->order, split->count, train_key(run->args->seed, number, 0));
+	rung__shuffle(trainer->order, split->count, keyed_below, &stream);
 	snprintf(trainer->stage, sizeof(trainer->stage), "epoch %u", number + 1);
 	rc = begin_pass(run->loader, split, trainer->order, trainer->step);
 	while (rc >= 0 && (rc = rung_loader_next(run->loader, &batch)) > 0) {

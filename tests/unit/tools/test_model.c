@@ -8,7 +8,6 @@
 
 #include "train/blas.h"
 #include "train/model.h"
-#include "train/random.h"
 
 static void load_blas(void)
 {
@@ -120,7 +119,7 @@ struct small {
 
 static uint64_t small_draw(uint64_t *state, uint64_t bound)
 {
-	return train_below(train_mix((*state)++), bound);
+	return rung__mix64((*state)++) % bound;
 }
 
 static void make_block(struct rung_block *block, uint64_t dst_count, uint64_t src_count, uint64_t *state)
@@ -214,7 +213,7 @@ static void init_model(struct train_model *model)
 {
 	cr_assert_eq(train_model_init(model, LAYERS, WIDTH, HIDDEN, CLASSES, 0, 3), 0);
 	for (uint64_t i = 0; i < model->param_count; i++) /* biases too */
-		model->params[i] += (float)train_below(train_mix(i), 1000) / 2000.0f - 0.25f;
+		model->params[i] += (float)(rung__mix64(i) % 1000) / 2000.0f - 0.25f;
 }
 
 Test(model, logits_and_loss_are_those_of_the_formula)

@@ -30,23 +30,19 @@
 #define STATUS_MASK 0x7ff         /* code and its type, without "do not retry" and "more" */
 #define STATUS_TYPE_MEDIA 0x200
 
-struct rung__engine {
-	struct rung__ring ring;
+struct nvme_drive {
 	struct rung__extents extents;
-	int device_fd;
+	int fd;
 	uint32_t namespace_id;
 	uint32_t block_shift;
-	bool ring_made;
 };
 
-static void nvme_close(struct rung__engine *engine)
+static void close_drive(struct nvme_drive *drive)
 {
-	if (engine->ring_made)
-		rung__ring_close(&engine->ring);
-	if (engine->device_fd >= 0)
-		close(engine->device_fd);
-	rung__extents_free(&engine->extents);
-	rung__free(engine);
+	if (drive->fd >= 0)
+		close(drive->fd);
+	rung__extents_free(&drive->extents);
+	rung__free(drive);
 }
 
 /* Is what stands in /dev the device of this name? */
@@ -70,9 +66,9 @@ static bool is_device(int fd, const char *name)
 	return S_ISCHR(st.st_mode) && strcmp(text, expected) == 0;
 }
 
-static int open_device(struct rung__engine *engine, struct rung__engine_report *report)
+static int open_device(struct nvme_drive *drive, struct rung__engine_report *report)
 {
-	const struct rung__block_device *disk = &engine->extents.device;
+	const struct rung__block_device *disk = &drive->extents.device;
 	unsigned controller, name_space;
 	char name[48], path[64], tail;
 	int id;
@@ -81,27 +77,27 @@ static int open_device(struct rung__engine *engine, struct rung__engine_report *
 		return rung__engine_refuse(report, -ENOTSUP, "the file is on %s, which is no NVMe disk", disk->name);
 	snprintf(name, sizeof(name), "ng%un%u", controller, name_space);
 	snprintf(path, sizeof(path), "/dev/%s", name);
-	engine->device_fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (engine->device_fd < 0)
+	drive->fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (drive->fd < 0)
 		return rung__engine_refuse(report, -errno, "%s, the generic device of %s, cannot be opened for reading", path, disk->name);
-	if (!is_device(engine->device_fd, name))
+	if (!is_device(drive->fd, name))
 		return rung__engine_refuse(report, -ENODEV, "%s is not the generic device of %s", path, disk->name);
-	id = ioctl(engine->device_fd, NVME_IOCTL_ID);
+	id = ioctl(drive->fd, NVME_IOCTL_ID);
 	if (id <= 0)
 		return rung__engine_refuse(report, id < 0 ? -errno : -ENODEV, "%s does not tell its namespace", path);
-	engine->namespace_id = (uint32_t)id;
+	drive->namespace_id = (uint32_t)id;
 	return 0;
 }
 
-static int check_blocks(struct rung__engine *engine, struct rung__engine_report *report)
+static int check_blocks(struct nvme_drive *drive, struct rung__engine_report *report)
 {
-	const struct rung__block_device *disk = &engine->extents.device;
+	const struct rung__block_device *disk = &drive->extents.device;
 
 	if (disk->block_bytes < 512 || disk->block_bytes > RUNG__PAGE_BYTES || (disk->block_bytes & (disk->block_bytes - 1)))
 		return rung__engine_refuse(report, -ENOTSUP, "%s has blocks of %u bytes", disk->name, disk->block_bytes);
-	engine->block_shift = (uint32_t)__builtin_ctz(disk->block_bytes);
-	for (uint64_t i = 0; i < engine->extents.count; i++) {
-		const struct rung__extent *extent = &engine->extents.list[i];
+	drive->block_shift = (uint32_t)__builtin_ctz(disk->block_bytes);
+	for (uint64_t i = 0; i < drive->extents.count; i++) {
+		const struct rung__extent *extent = &drive->extents.list[i];
 
 		if ((extent->at | extent->bytes) & (disk->block_bytes - 1))
 			return rung__engine_refuse(report, -ENOTSUP, "the file does not lie on whole blocks of %s", disk->name);
@@ -109,56 +105,76 @@ static int check_blocks(struct rung__engine *engine, struct rung__engine_report 
 	return 0;
 }
 
+/* A completion has 0, the status of the command, or -errno; user_data, the bytes of a success. */
+static int32_t result_of(const struct io_uring_cqe *cqe)
+{
+	const uint32_t bytes = (uint32_t)(io_uring_cqe_get_data64(cqe) >> 32);
+
+	if (cqe->res < 0)
+		return cqe->res;
+	if (cqe->res > 0)   /* as the block layer would say */
+		return (cqe->res & STATUS_MASK & 0x700) == STATUS_TYPE_MEDIA ? -ENODATA : -EIO;
+	return bytes == UINT32_MAX ? -EINVAL : (int32_t)bytes;
+}
+
 static int nvme_open(const struct rung__engine_args *args, struct rung__engine **engine_out, struct rung__engine_report *report)
 {
-	struct rung__engine *engine = rung__zalloc(sizeof(*engine));
-	char why[RUNG__EXTENTS_WHY_BYTES];
+	struct nvme_drive *drive = rung__zalloc(sizeof(*drive));
 	int rc;
 
-	if (!engine)
+	if (!drive)
 		return rung__engine_refuse(report, -ENOMEM, "out of memory");
-	engine->device_fd = -1;
-	rc = rung__extents_load(args->fd, &engine->extents, why);
-	if (rc < 0)
-		rung__engine_refuse(report, rc, "%s", why);
+	drive->fd = -1;
+	rc = rung__extents_load(args->fd, &drive->extents, report);
 	if (rc == 0)
-		rc = open_device(engine, report);
+		rc = open_device(drive, report);
 	if (rc == 0)
-		rc = check_blocks(engine, report);
-	if (rc == 0) {
-		rc = rung__ring_open(&engine->ring, args, engine->device_fd, IORING_SETUP_SQE128 | IORING_SETUP_CQE32, PIECE_SHIFT, report);
-		engine->ring_made = rc == 0;
-	}
+		rc = check_blocks(drive, report);
+	if (rc == 0)
+		rc = rung__ring_open(args, drive->fd, IORING_SETUP_SQE128 | IORING_SETUP_CQE32,
+		                     PIECE_SHIFT, engine_out, report);
 	if (rc < 0) {
-		nvme_close(engine);
+		close_drive(drive);
 		return rc;
 	}
-	*engine_out = engine;
+	(*engine_out)->drive = drive;
+	(*engine_out)->result_of = result_of;
 	return 0;
 }
 
-/* What is asked for and lies in one piece: a command of whole blocks, and how many of its bytes are the file's. */
-static uint32_t cut(const struct rung__engine *engine, const struct rung__fetch *fetch, uint64_t *at_out, uint32_t *of_file_out)
+static void nvme_close(struct rung__engine *ring)
 {
-	const struct rung__extent *extent = rung__extent_at(&engine->extents, fetch->offset);
+	struct nvme_drive *drive = ring->drive;
+
+	rung__ring_close(ring);
+	close_drive(drive);
+}
+
+/* What is asked for and lies in one piece: a command of whole blocks, and how many of its bytes are the file's. */
+static uint32_t cut(const struct nvme_drive *drive, const struct rung__fetch *fetch,
+                    uint64_t *at_out, uint32_t *of_file_out)
+{
+	const struct rung__extent *extent = rung__extent_at(&drive->extents, fetch->offset);
 	uint64_t inside = fetch->offset - extent->offset;
-	uint64_t bytes = RUNG__MIN(fetch->bytes, RUNG__MIN(extent->bytes - inside, (uint64_t)BLOCKS_MAX << engine->block_shift));
+	uint64_t bytes_max = (uint64_t)BLOCKS_MAX << drive->block_shift;
+	uint64_t bytes = RUNG__MIN(fetch->bytes, RUNG__MIN(extent->bytes - inside, bytes_max));
 
 	*at_out = extent->at + inside;
-	*of_file_out = (uint32_t)RUNG__MIN(bytes, engine->extents.file_bytes - fetch->offset);
+	*of_file_out = (uint32_t)RUNG__MIN(bytes, drive->extents.file_bytes - fetch->offset);
 	return (uint32_t)bytes;
 }
 
-static void prepare(struct rung__engine *engine, struct io_uring_sqe *sqe, const struct rung__fetch *fetch)
+static void prepare(const struct rung__engine *ring, struct io_uring_sqe *sqe,
+                    const struct rung__fetch *fetch)
 {
-	struct rung__ring *ring = &engine->ring;
-	uint32_t block = 1u << engine->block_shift, bytes = 0, of_file = 0;
+	const struct nvme_drive *drive = ring->drive;
+	uint32_t block = 1u << drive->block_shift, bytes = 0, of_file = 0;
 	int piece = rung__ring_piece(ring, fetch);
-	struct nvme_uring_cmd cmd = { .opcode = OPCODE_READ, .nsid = engine->namespace_id };
+	struct nvme_uring_cmd cmd = { .opcode = OPCODE_READ, .nsid = drive->namespace_id };
 	uint64_t at = 0;
 
-	if (fetch->offset < engine->extents.file_bytes)
-		bytes = cut(engine, fetch, &at, &of_file);
+	if (fetch->offset < drive->extents.file_bytes)
+		bytes = cut(drive, fetch, &at, &of_file);
 	if (bytes == 0 || ((at | bytes | fetch->to) & (block - 1))) {   /* as a file system answers */
 		io_uring_prep_nop(sqe);
 		io_uring_sqe_set_data64(sqe, (bytes ? (uint64_t)UINT32_MAX << 32 : 0) | fetch->token);
@@ -166,9 +182,9 @@ static void prepare(struct rung__engine *engine, struct io_uring_sqe *sqe, const
 	}
 	cmd.addr = (uint64_t)(uintptr_t)(ring->pool + fetch->to);
 	cmd.data_len = bytes;
-	cmd.cdw10 = (uint32_t)(at >> engine->block_shift);
-	cmd.cdw11 = (uint32_t)(at >> engine->block_shift >> 32);
-	cmd.cdw12 = (bytes >> engine->block_shift) - 1;
+	cmd.cdw10 = (uint32_t)(at >> drive->block_shift);
+	cmd.cdw11 = (uint32_t)(at >> drive->block_shift >> 32);
+	cmd.cdw12 = (bytes >> drive->block_shift) - 1;
 	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, ring->fd, NULL, 0, 0);
 	sqe->cmd_op = NVME_URING_CMD_IO;
 	if (piece >= 0) {
@@ -180,50 +196,14 @@ static void prepare(struct rung__engine *engine, struct io_uring_sqe *sqe, const
 	io_uring_sqe_set_data64(sqe, (uint64_t)of_file << 32 | fetch->token);
 }
 
-static int nvme_submit(struct rung__engine *engine, const struct rung__fetch *fetch)
+static int nvme_submit(struct rung__engine *ring, const struct rung__fetch *fetch)
 {
-	struct io_uring_sqe *sqe = io_uring_get_sqe(&engine->ring.ring);
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&ring->ring);
 
 	if (!sqe)
 		return -EAGAIN;
-	prepare(engine, sqe, fetch);
+	prepare(ring, sqe, fetch);
 	return 0;
-}
-
-/* A completion has 0, the status of the command, or -errno; user_data has the bytes that a success stands for. */
-static int32_t result_of(int32_t res, uint32_t bytes)
-{
-	if (res < 0)
-		return res;
-	if (res > 0)
-		return (res & STATUS_MASK & 0x700) == STATUS_TYPE_MEDIA ? -ENODATA : -EIO;   /* as the block layer would say */
-	return bytes == UINT32_MAX ? -EINVAL : (int32_t)bytes;
-}
-
-static uint32_t take(struct rung__engine *engine, struct rung__fetched *fetched, uint32_t max)
-{
-	struct io_uring *ring = &engine->ring.ring;
-	struct io_uring_cqe *cqe;
-	uint32_t count = 0;
-	unsigned head;
-
-	io_uring_for_each_cqe(ring, head, cqe) {
-		uint64_t data = io_uring_cqe_get_data64(cqe);
-
-		if (count == max)
-			break;
-		fetched[count].token = (uint32_t)data;
-		fetched[count++].result = result_of(cqe->res, (uint32_t)(data >> 32));
-	}
-	io_uring_cq_advance(ring, count);
-	return count;
-}
-
-static int nvme_reap(struct rung__engine *engine, uint32_t want, uint64_t timeout_ns, struct rung__fetched *fetched, uint32_t max)
-{
-	int rc = max == 0 ? rung__ring_send(&engine->ring) : rung__ring_wait(&engine->ring, want, timeout_ns);
-
-	return rc < 0 ? rc : (int)take(engine, fetched, max);
 }
 
 const struct rung__engine_ops rung__engine_nvme = {
@@ -235,6 +215,6 @@ const struct rung__engine_ops rung__engine_nvme = {
 	.open = nvme_open,
 	.close = nvme_close,
 	.submit = nvme_submit,
-	.reap = nvme_reap,
+	.reap = rung__ring_reap,
 };
 #endif

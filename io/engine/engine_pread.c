@@ -7,7 +7,6 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "engine/engine.h"
@@ -87,17 +86,13 @@ static void pread_close(struct rung__engine *engine)
 static int pread_open(const struct rung__engine_args *args, struct rung__engine **engine_out, struct rung__engine_report *report)
 {
 	struct rung__engine *engine = rung__zalloc(sizeof(*engine));
-	pthread_condattr_t monotonic;
 	uint32_t wanted = RUNG__MIN(args->queue_depth, THREADS_MAX);
 
 	if (!engine)
 		return rung__engine_refuse(report, -ENOMEM, "out of memory");
 	engine->args = *args;
 	pthread_mutex_init(&engine->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&engine->done, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	rung__cond_init(&engine->done);
 	pthread_cond_init(&engine->work, NULL);
 	engine->queue = rung__malloc_array(args->queue_depth, sizeof(*engine->queue));
 	engine->ended = rung__malloc_array(args->queue_depth, sizeof(*engine->ended));
@@ -131,13 +126,12 @@ static int pread_submit(struct rung__engine *engine, const struct rung__fetch *f
 static int pread_reap(struct rung__engine *engine, uint32_t want, uint64_t timeout_ns, struct rung__fetched *fetched, uint32_t max)
 {
 	uint32_t depth = engine->args.queue_depth;
-	uint64_t until = rung__now_ns() + timeout_ns;
-	struct timespec ts = { .tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u) };
+	struct timespec until = rung__deadline(timeout_ns);
 	uint32_t count = 0;
 
 	pthread_mutex_lock(&engine->lock);
 	while (engine->ended_count < want) {
-		if (pthread_cond_timedwait(&engine->done, &engine->lock, &ts) == ETIMEDOUT)
+		if (pthread_cond_timedwait(&engine->done, &engine->lock, &until) == ETIMEDOUT)
 			break;
 	}
 	while (count < max && engine->ended_count > 0) {

@@ -10,7 +10,6 @@
 #include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <linux/magic.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -25,33 +24,31 @@
 #define FLAGS_REFUSED (FIEMAP_EXTENT_UNKNOWN | FIEMAP_EXTENT_DELALLOC | FIEMAP_EXTENT_ENCODED | FIEMAP_EXTENT_DATA_ENCRYPTED | \
                        FIEMAP_EXTENT_NOT_ALIGNED | FIEMAP_EXTENT_DATA_INLINE | FIEMAP_EXTENT_DATA_TAIL | FIEMAP_EXTENT_UNWRITTEN)
 
-static int say(char *why_out, int err, const char *what)
+static int say(struct rung__engine_report *report, int err, const char *what)
 {
-	snprintf(why_out, RUNG__EXTENTS_WHY_BYTES, "%s", what);
-	return -err;
+	return rung__engine_refuse(report, -err, "%s", what);
 }
 
-static int say_errno(char *why_out, int err, const char *what)
+static int say_errno(struct rung__engine_report *report, int err, const char *what)
 {
-	snprintf(why_out, RUNG__EXTENTS_WHY_BYTES, "%s: %s", what, strerror(err));
-	return -err;
+	return rung__engine_refuse(report, -err, "%s: %s", what, strerror(err));
 }
 
-static int check_file_system(int fd, char *why_out)
+static int check_file_system(int fd, struct rung__engine_report *report)
 {
 	struct statfs fs;
 	struct fsxattr attr;
 
 	if (fstatfs(fd, &fs) != 0)
-		return say_errno(why_out, errno, "the file system cannot be asked what it is");
+		return say_errno(report, errno, "the file system cannot be asked what it is");
 	if ((unsigned long)fs.f_type == EXT4_SUPER_MAGIC)
 		return 0;
 	if ((unsigned long)fs.f_type != XFS_MAGIC)
-		return say(why_out, ENOTSUP, "the file is neither on ext4 nor on XFS");
+		return say(report, ENOTSUP, "the file is neither on ext4 nor on XFS");
 	if (ioctl(fd, FS_IOC_FSGETXATTR, &attr) != 0)
-		return say_errno(why_out, errno, "XFS does not tell the file's attributes");
+		return say_errno(report, errno, "XFS does not tell the file's attributes");
 	if (attr.fsx_xflags & FS_XFLAG_REALTIME)
-		return say(why_out, ENOTSUP, "the file is on the real-time device of its XFS");
+		return say(report, ENOTSUP, "the file is on the real-time device of its XFS");
 	return 0;
 }
 
@@ -74,25 +71,30 @@ const char *rung__extents_join(struct rung__extents *extents)
 	return end < extents->file_bytes ? "the file has holes, which are nowhere on the disk" : NULL;
 }
 
-static int add_all(struct rung__extents *extents, const struct fiemap *map, char *why_out)
+static int add_all(struct rung__extents *extents, const struct fiemap *map,
+                   struct rung__engine_report *report)
 {
 	struct rung__extent *list = rung__realloc_array(extents->list, extents->count + map->fm_mapped_extents, sizeof(*list));
 
 	if (!list)
-		return say(why_out, ENOMEM, "out of memory");
+		return say(report, ENOMEM, "out of memory");
 	extents->list = list;
 	for (unsigned i = 0; i < map->fm_mapped_extents; i++) {
 		const struct fiemap_extent *from = &map->fm_extents[i];
 
 		if (from->fe_flags & FLAGS_REFUSED)
-			return say(why_out, ENOTSUP, "the file is stored in a way that the disk's own bytes do not show");
+			return say(report, ENOTSUP, "the file is stored in a way that the disk's "
+			           "own bytes do not show");
 		list[extents->count++] = (struct rung__extent){ from->fe_logical, extents->device.partition_at + from->fe_physical,
 		                                                from->fe_length };
 	}
-	return extents->count <= EXTENTS_MAX ? 0 : say(why_out, ENOTSUP, "the file is in too many pieces");
+	if (extents->count > EXTENTS_MAX)
+		return say(report, ENOTSUP, "the file is in too many pieces");
+	return 0;
 }
 
-static int ask(int fd, struct rung__extents *extents, struct fiemap *map, char *why_out)
+static int ask(int fd, struct rung__extents *extents, struct fiemap *map,
+               struct rung__engine_report *report)
 {
 	uint64_t from = 0;
 
@@ -103,10 +105,11 @@ static int ask(int fd, struct rung__extents *extents, struct fiemap *map, char *
 		*map = (struct fiemap){ .fm_start = from, .fm_length = extents->file_bytes - from, .fm_flags = FIEMAP_FLAG_SYNC,
 		                        .fm_extent_count = ASK_MAX };
 		if (ioctl(fd, FS_IOC_FIEMAP, map) != 0)
-			return say_errno(why_out, errno, "the file system does not tell where the file lies");
+			return say_errno(report, errno,
+			                 "the file system does not tell where the file lies");
 		if (map->fm_mapped_extents == 0)
 			break;
-		rc = add_all(extents, map, why_out);
+		rc = add_all(extents, map, report);
 		if (rc < 0)
 			return rc;
 		last = &map->fm_extents[map->fm_mapped_extents - 1];
@@ -117,28 +120,29 @@ static int ask(int fd, struct rung__extents *extents, struct fiemap *map, char *
 	return 0;
 }
 
-int rung__extents_load(int fd, struct rung__extents *extents_out, char *why_out)
+int rung__extents_load(int fd, struct rung__extents *extents_out,
+                       struct rung__engine_report *report)
 {
 	struct rung__extents extents = { .list = NULL };
 	struct fiemap *map;
 	const char *against;
 	struct stat st;
-	int rc = check_file_system(fd, why_out);
+	int rc = check_file_system(fd, report);
 
 	if (rc < 0)
 		return rc;
 	if (fstat(fd, &st) != 0)
-		return say_errno(why_out, errno, "the file cannot be asked for its size");
+		return say_errno(report, errno, "the file cannot be asked for its size");
 	if (!rung__block_device("/sys", major(st.st_dev), minor(st.st_dev), &extents.device))
-		return say(why_out, ENOTSUP, "/sys knows no disk under the file system");
+		return say(report, ENOTSUP, "/sys knows no disk under the file system");
 	extents.file_bytes = (uint64_t)st.st_size;
 	map = rung__malloc(sizeof(*map) + ASK_MAX * sizeof(map->fm_extents[0]));
-	rc = map ? ask(fd, &extents, map, why_out) : say(why_out, ENOMEM, "out of memory");
+	rc = map ? ask(fd, &extents, map, report) : say(report, ENOMEM, "out of memory");
 	rung__free(map);
 	if (rc == 0) {
 		against = rung__extents_join(&extents);
 		if (against)
-			rc = say(why_out, ENOTSUP, against);
+			rc = say(report, ENOTSUP, against);
 	}
 	if (rc < 0) {
 		rung__extents_free(&extents);

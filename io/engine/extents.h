@@ -3,6 +3,7 @@
 #ifndef RUNG_IO_EXTENTS_H
 #define RUNG_IO_EXTENTS_H
 
+#include "engine/engine.h"
 #include "file/block_device.h"
 
 struct rung__extent {
@@ -19,16 +20,15 @@ struct rung__extents {
 	struct rung__block_device device;
 };
 
-#define RUNG__EXTENTS_WHY_BYTES 200
-
 /**
  * Ask the file system (ext4, XFS) for a file's extents, after it has written what it still held in memory. The file must not be
  * changed as long as they are used: moved blocks are not seen.
  *
- * @param why_out  of RUNG__EXTENTS_WHY_BYTES, on failure: why they cannot be had or used
+ * @param report  on failure: why they cannot be had or used
  * @return 0, -ENOTSUP (not on a plain disk, or stored in a way that the disk's bytes do not show), another -errno
  */
-int rung__extents_load(int fd, struct rung__extents *extents_out, char *why_out);
+int rung__extents_load(int fd, struct rung__extents *extents_out,
+                       struct rung__engine_report *report);
 
 void rung__extents_free(struct rung__extents *extents);
 

@@ -156,11 +156,6 @@ static int file_start(struct rung__reader *reader)
 	return 0;
 }
 
-static void file_stop(struct rung__reader *reader)
-{
-	rung__engine_end(reader);
-}
-
 static void file_geometry(const struct rung__reader *reader, struct rung__geometry *geometry_out)
 {
 	*geometry_out = reader->geometry;
@@ -198,7 +193,7 @@ const struct rung__reader_ops rung__file_reader = {
 	.close = file_close,
 	.geometry = file_geometry,
 	.start = file_start,
-	.stop = file_stop,
+	.stop = rung__engine_end,
 	.engine = file_engine,
 	.submit = file_submit,
 	.reap = file_reap,

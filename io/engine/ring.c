@@ -82,7 +82,7 @@ static int make_ring(struct io_uring *ring, uint32_t depth, unsigned flags, stru
 	return rc < 0 ? rung__engine_refuse(report, rc, "%s", refusal(-rc)) : 0;
 }
 
-static const char *register_pool(struct rung__ring *ring, const struct rung__engine_args *args)
+static const char *register_pool(struct rung__engine *ring, const struct rung__engine_args *args)
 {
 	uint64_t piece_bytes = 1ull << ring->piece_shift;
 	uint64_t count = RUNG__MIN((args->pool_bytes + piece_bytes - 1) / piece_bytes, PIECES_MAX);
@@ -104,7 +104,7 @@ static const char *register_pool(struct rung__ring *ring, const struct rung__eng
 	return "";
 }
 
-static const char *register_file(struct rung__ring *ring, int fd)
+static const char *register_file(struct rung__engine *ring, int fd)
 {
 	ring->fd = fd;
 	if (io_uring_register_files(&ring->ring, &fd, 1) != 0)
@@ -114,25 +114,35 @@ static const char *register_file(struct rung__ring *ring, int fd)
 	return "";
 }
 
-int rung__ring_open(struct rung__ring *ring, const struct rung__engine_args *args, int fd, unsigned flags, unsigned piece_shift,
+int rung__ring_open(const struct rung__engine_args *args, int fd, unsigned flags,
+                    unsigned piece_shift, struct rung__engine **engine_out,
                     struct rung__engine_report *report)
 {
+	struct rung__engine *ring = rung__zalloc(sizeof(*ring));
 	int rc;
 
-	*ring = (struct rung__ring){ .pool = args->pool, .piece_shift = piece_shift };
+	if (!ring)
+		return rung__engine_refuse(report, -ENOMEM, "out of memory");
+	ring->pool = args->pool;
+	ring->piece_shift = piece_shift;
+	ring->polls = flags & IORING_SETUP_IOPOLL;
 	rc = make_ring(&ring->ring, args->queue_depth, flags, report);
-	if (rc < 0)
+	if (rc < 0) {
+		rung__free(ring);
 		return rc;
+	}
 	io_uring_ring_dontfork(&ring->ring);
 	add_part(report, "registered memory", register_pool(ring, args));
 	add_part(report, "registered file", register_file(ring, fd));
 	add_part(report, "registered ring", io_uring_register_ring_fd(&ring->ring) == 1 ? "" : "this kernel has none (Linux 5.18 has it)");
+	*engine_out = ring;
 	return 0;
 }
 
-void rung__ring_close(struct rung__ring *ring)
+void rung__ring_close(struct rung__engine *ring)
 {
 	io_uring_queue_exit(&ring->ring);
+	rung__free(ring);
 }
 
 /* EBUSY and EAGAIN: the completion side or memory is full for the moment; what is there is taken and the rest sent next time. */
@@ -141,12 +151,7 @@ static int end_of_wait(int rc)
 	return rc < 0 && rc != -ETIME && rc != -EINTR && rc != -EAGAIN && rc != -EBUSY ? rc : 0;
 }
 
-int rung__ring_send(struct rung__ring *ring)
-{
-	return end_of_wait(io_uring_submit(&ring->ring));
-}
-
-int rung__ring_wait(struct rung__ring *ring, uint32_t want, uint64_t timeout_ns)
+static int send_and_wait(struct rung__engine *ring, uint32_t want, uint64_t timeout_ns)
 {
 	struct __kernel_timespec ts = {
 		.tv_sec = (int64_t)(timeout_ns / 1000000000u),
@@ -157,7 +162,8 @@ int rung__ring_wait(struct rung__ring *ring, uint32_t want, uint64_t timeout_ns)
 	return end_of_wait(io_uring_submit_and_wait_timeout(&ring->ring, &cqe, want, &ts, NULL));
 }
 
-uint32_t rung__ring_take(struct rung__ring *ring, struct rung__fetched *fetched, uint32_t max)
+/* Up to `max` completions that are there. */
+static uint32_t take(struct rung__engine *ring, struct rung__fetched *fetched, uint32_t max)
 {
 	struct io_uring_cqe *cqe;
 	uint32_t count = 0;
@@ -167,12 +173,15 @@ uint32_t rung__ring_take(struct rung__ring *ring, struct rung__fetched *fetched,
 		if (count == max)
 			break;
 		fetched[count].token = (uint32_t)io_uring_cqe_get_data64(cqe);
-		fetched[count++].result = cqe->res;
+		fetched[count++].result = ring->result_of ? ring->result_of(cqe) : cqe->res;
 	}
 	io_uring_cq_advance(&ring->ring, count);
 	return count;
 }
-int rung__ring_poll(struct rung__ring *ring, uint32_t want, uint64_t timeout_ns, struct rung__fetched *fetched, uint32_t max)
+
+/* The kernel's own wait on a ring that polls has no bound: look at the device again and again. */
+static int poll_and_take(struct rung__engine *ring, uint32_t want, uint64_t timeout_ns,
+                         struct rung__fetched *fetched, uint32_t max)
 {
 	uint64_t until_ns = rung__now_ns() + timeout_ns;
 	uint32_t count = 0;
@@ -180,8 +189,21 @@ int rung__ring_poll(struct rung__ring *ring, uint32_t want, uint64_t timeout_ns,
 
 	do {   /* taken at once: the kernel does not look at the device while completions lie there */
 		rc = end_of_wait(io_uring_submit_and_get_events(&ring->ring));
-		count += rung__ring_take(ring, fetched + count, max - count);
+		count += take(ring, fetched + count, max - count);
 	} while (rc == 0 && count < want && count < max && rung__now_ns() < until_ns);
 	return count > 0 ? (int)count : rc;
+}
+
+int rung__ring_reap(struct rung__engine *ring, uint32_t want, uint64_t timeout_ns,
+                    struct rung__fetched *fetched, uint32_t max)
+{
+	int rc;
+
+	if (max == 0)
+		return end_of_wait(io_uring_submit(&ring->ring));
+	if (ring->polls)
+		return poll_and_take(ring, want, timeout_ns, fetched, max);
+	rc = send_and_wait(ring, want, timeout_ns);
+	return rc < 0 ? rc : (int)take(ring, fetched, max);
 }
 #endif

@@ -225,11 +225,10 @@ static void check_edges(const char *path)
 	struct rung__engine_report report = { .part_count = 0 };
 	struct rung__engine *engine = NULL;
 	struct rung__extents extents;
-	char why[RUNG__EXTENTS_WHY_BYTES] = "";
 	uint64_t file_bytes, last;
-	int rc = rung__extents_load(args.fd, &extents, why);
+	int rc = rung__extents_load(args.fd, &extents, &report);
 
-	check(rc == 0, "extents", "%d: %s", rc, why);
+	check(rc == 0, "extents", "%d: %s", rc, report.why);
 	rc = rc == 0 ? ops->open(&args, &engine, &report) : rc;
 	check(rc == 0, "nvme alone", "%d: %s", rc, report.why);
 	if (rc < 0)

@@ -375,7 +375,7 @@ Test(engine, passthrough_says_why_not)
 
 Test(ring, a_read_over_the_border_of_registered_pieces_uses_none)
 {
-	struct rung__ring ring = { .piece_count = 3, .piece_shift = 18 };
+	struct rung__engine ring = { .piece_count = 3, .piece_shift = 18 };
 	struct rung__fetch fetch = { .to = (1 << 18) - 512, .bytes = 512 };
 
 	cr_assert_eq(rung__ring_piece(&ring, &fetch), 0);
@@ -410,15 +410,17 @@ Test(store, statistics_say_which_step_is_in_use_and_why_not_the_others)
 /* ---- the gap ---- */
 
 /* An engine that reads nothing, at once, and counts. */
-struct rung__engine {
+struct script {
 	struct rung__fetch queue[64];
 	unsigned count;
 	uint64_t reads, bytes;
 	int32_t err;
 };
 
-static int scripted_submit(struct rung__engine *engine, const struct rung__fetch *fetch)
+static int scripted_submit(struct rung__engine *handle, const struct rung__fetch *fetch)
 {
+	struct script *engine = (struct script *)(void *)handle;
+
 	cr_assert_lt(engine->count, 64);
 	cr_assert_leq(fetch->offset + fetch->bytes, reader.geometry.file_bytes);
 	cr_assert_leq(fetch->to + fetch->bytes, reader.args.probe_at + reader.args.probe_bytes);
@@ -427,8 +429,10 @@ static int scripted_submit(struct rung__engine *engine, const struct rung__fetch
 	return 0;
 }
 
-static int scripted_reap(struct rung__engine *engine, uint32_t want, uint64_t timeout_ns, struct rung__fetched *fetched, uint32_t max)
+static int scripted_reap(struct rung__engine *handle, uint32_t want, uint64_t timeout_ns,
+                         struct rung__fetched *fetched, uint32_t max)
 {
+	struct script *engine = (struct script *)(void *)handle;
 	unsigned count = RUNG__MIN(engine->count, max);
 
 	(void)timeout_ns;
@@ -441,14 +445,14 @@ static int scripted_reap(struct rung__engine *engine, uint32_t want, uint64_t ti
 }
 
 static const struct rung__engine_ops scripted = { .name = "scripted", .submit = scripted_submit, .reap = scripted_reap };
-static struct rung__engine script;
+static struct script script;
 
 static uint32_t measured(void)
 {
 	uint32_t gap = 1;
 
 	reader.ops = &scripted;
-	reader.engine = &script;
+	reader.engine = (struct rung__engine *)(void *)&script;
 	cr_assert_eq(rung__gap_measure(&rung__file_reader, &reader, 131072, &gap), 0);
 	reader.engine = NULL;   /* it cannot be closed */
 	cr_assert_eq(script.count, 0, "reads are left in flight");

@@ -35,21 +35,26 @@ static inline int cuda_status(cudaError_t err, const char *what)
 }
 
 #ifdef __cplusplus
-/** Blocks of a kernel that the current device holds at once. */
-template <class Kernel>
-static inline int cuda_blocks(Kernel *kernel, unsigned threads, const char *what, unsigned *block_count_out)
+/** Load kernels. @param block_count_out  how many of the first the current device holds at once */
+template <class Kernel, size_t count>
+static inline int cuda_load(Kernel *const (&kernels)[count], unsigned threads, const char *what,
+                            unsigned *block_count_out)
 {
-	int device, sm_count, blocks;
-	cudaError_t err = cudaGetDevice(&device);
+	int device, sm_count[count], blocks[count];
+	cudaError_t err = cudaSuccess;
 
+	for (size_t k = 0; k < count && err == cudaSuccess; k++) {
+		err = cudaGetDevice(&device);
+		if (err == cudaSuccess)
+			err = cudaDeviceGetAttribute(&sm_count[k], cudaDevAttrMultiProcessorCount,
+			                             device);
+		if (err == cudaSuccess)
+			err = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks[k], kernels[k],
+			                                                    (int)threads, 0);
+	}
 	if (err == cudaSuccess)
-		err = cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, device);
-	if (err == cudaSuccess)
-		err = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, (int)threads, 0);
-	if (err != cudaSuccess)
-		return cuda_status(err, what);
-	*block_count_out = (unsigned)(sm_count * (blocks > 0 ? blocks : 1));
-	return 0;
+		*block_count_out = (unsigned)(sm_count[0] * RUNG__MAX(blocks[0], 1));
+	return cuda_status(err, what);
 }
 #endif
 

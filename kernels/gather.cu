@@ -352,9 +352,14 @@ gather_rows(const __grid_constant__ struct rung__cuda_gather g,
 
 /* ---- host side ------------------------------------------------------------------------------------------------------ */
 
+static void (*const kernels[])(struct rung__cuda_gather, struct gather_shape) = {
+	gather_rows<uint4>, gather_rows<unsigned>, gather_rows<unsigned char>
+};
+
 static int check_gather(const struct rung__cuda_gather *g, unsigned block_count)
 {
 	const bool wide = g->id_dtype == RUNG_I64 || g->id_dtype == RUNG_U64;
+	int rc;
 
 	if (!wide && g->id_dtype != RUNG_I32 && g->id_dtype != RUNG_U32)
 		return rung__fail(RUNG_E_INVAL, "gather kernel: ids of dtype number %d: give i32, u32, i64 or u64", (int)g->id_dtype);
@@ -365,12 +370,9 @@ static int check_gather(const struct rung__cuda_gather *g, unsigned block_count)
 	if (g->rank_of_vertex && ((g->map_bytes != 4 && g->map_bytes != 8) || (uintptr_t)g->rank_of_vertex % g->map_bytes != 0))
 		return rung__fail(RUNG_E_INVAL, "gather kernel: map entries of %u bytes: give 4 or 8, aligned to them",
 		                  (unsigned)g->map_bytes);
-	if (g->row_bytes < 1 || g->row_bytes > RUNG__CUDA_ROW_BYTES_MAX)
-		return rung__fail(RUNG_E_INVAL, "gather kernel: rows of %u bytes, not 1..%u", (unsigned)g->row_bytes,
-		                  (unsigned)RUNG__CUDA_ROW_BYTES_MAX);
-	if (g->out_stride < g->row_bytes)
-		return rung__fail(RUNG_E_INVAL, "gather kernel: an output stride of %" PRIu64 " bytes, rows have %u", g->out_stride,
-		                  (unsigned)g->row_bytes);
+	rc = check_rows("gather kernel", g->row_bytes, g->out_stride);
+	if (rc < 0)
+		return rc;
 	if (block_count < 1 || !g->counts || !g->report ||
 	    (g->id_count && (!g->ids || !g->out || (g->miss_ranks && !g->miss_rows))))
 		return rung__fail(RUNG_E_INVAL, "gather kernel: no blocks, ids, output, miss list, counts or report");
@@ -390,9 +392,7 @@ static void ored_views(const struct rung__cuda_gather *g, uint64_t *near_out, ui
 
 		if (view->rank_end == rank_first)
 			continue;
-		*ored |= view->stride;
-		for (uint32_t b = 0; b < view->base_count && b < view->rank_end - rank_first; b++)
-			*ored |= (uint64_t)(uintptr_t)view->base[b];
+		*ored |= view_ored(view, view->rank_end - rank_first);
 		rank_first = view->rank_end;
 	}
 }
@@ -432,15 +432,6 @@ static void shape_near(const struct rung__cuda_gather *g, uint32_t piece, uint64
 	part->block_count = rows_blocks(&part->rows, g->id_count, blocks);
 }
 
-template <class Piece>
-static cudaError_t start_gather(struct rung__cuda_gather g, struct gather_shape shape,
-                                unsigned blocks, cudaStream_t stream)
-{
-	void *args[] = { &g, &shape };
-
-	return cudaLaunchKernel(gather_rows<Piece>, dim3(blocks), dim3(BLOCK_THREADS), args, 0, stream);
-}
-
 extern "C" int rung__cuda_gather_launch(const struct rung__cuda_gather *g, unsigned block_count, struct CUstream_st *stream)
 {
 	uint64_t near, link;
@@ -459,25 +450,11 @@ extern "C" int rung__cuda_gather_launch(const struct rung__cuda_gather *g, unsig
 		shape_link(g, piece, link, block_count, &shape.parts[LINK]);
 	shape_near(g, piece, near, shape.parts[LINK].block_count, block_count, &shape.parts[NEAR]);
 	blocks = shape.parts[LINK].block_count + shape.parts[NEAR].block_count;
-	switch (piece) {
-	case 16: err = start_gather<uint4>(*g, shape, blocks, stream); break;
-	case 4: err = start_gather<unsigned>(*g, shape, blocks, stream); break;
-	default: err = start_gather<unsigned char>(*g, shape, blocks, stream); break;
-	}
+	err = start_pieces(kernels, piece, *g, shape, blocks, stream);
 	return cuda_status(err, "starting the gather kernel");
 }
 
 extern "C" int rung__cuda_gather_blocks(unsigned *block_count_out)
 {
-	unsigned blocks[3] = { 0, 0, 0 };
-	const char *what = "loading the gather kernels";
-	int rc = cuda_blocks(gather_rows<uint4>, BLOCK_THREADS, what, &blocks[0]);
-
-	if (rc == 0)
-		rc = cuda_blocks(gather_rows<unsigned>, BLOCK_THREADS, what, &blocks[1]);
-	if (rc == 0)
-		rc = cuda_blocks(gather_rows<unsigned char>, BLOCK_THREADS, what, &blocks[2]);
-	if (rc == 0)
-		*block_count_out = blocks[0];   /* of the widest pieces: those rows should have */
-	return rc;
+	return cuda_load(kernels, BLOCK_THREADS, "loading the gather kernels", block_count_out);
 }

@@ -165,4 +165,28 @@ static inline unsigned rows_blocks(const struct rows_shape *shape, uint64_t coun
 	return blocks < block_count ? (unsigned)blocks : block_count;
 }
 
+/** @param kernels  for pieces of 16, 4 and 1 bytes */
+template <class Work, class Shape>
+static inline cudaError_t start_pieces(void (*const (&kernels)[3])(Work, Shape), uint32_t piece,
+                                       Work work, Shape shape, unsigned blocks,
+                                       cudaStream_t stream)
+{
+	void *args[] = { &work, &shape };
+
+	return cudaLaunchKernel(kernels[piece == 16 ? 0 : piece == 4 ? 1 : 2], dim3(blocks),
+	                        dim3(BLOCK_THREADS), args, 0, stream);
+}
+
+/** @param who  begins the sentence of a failure. @return 0 or RUNG_E_INVAL */
+static inline int check_rows(const char *who, uint32_t row_bytes, uint64_t out_stride)
+{
+	if (row_bytes < 1 || row_bytes > RUNG__CUDA_ROW_BYTES_MAX)
+		return rung__fail(RUNG_E_INVAL, "%s: rows of %u bytes, not 1..%u", who,
+		                  (unsigned)row_bytes, (unsigned)RUNG__CUDA_ROW_BYTES_MAX);
+	if (out_stride < row_bytes)
+		return rung__fail(RUNG_E_INVAL, "%s: an output stride of %" PRIu64
+		                  " bytes, rows have %u", who, out_stride, (unsigned)row_bytes);
+	return 0;
+}
+
 #endif

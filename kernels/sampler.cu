@@ -124,14 +124,14 @@ static void start_hop(cudaError_t *err, const struct sample_launch &l, uint64_t 
 /* ---- arguments ------------------------------------------------------------------------------------------------------- */
 
 static int check_sample(const struct rung__cuda_sampler *sampler, const struct rung__cuda_sample *sample, unsigned block_count,
-                        const struct sample_layout *layout)
+                        uint64_t needed)
 {
 	if (sample->seed_count < 1 || sample->seed_count > sampler->room.vertex_counts[0])
 		return rung__fail(RUNG_E_INVAL, "sampler kernels: a batch of %" PRIu64 " seeds, there is room for 1..%" PRIu64, sample->seed_count,
 		                  sampler->room.vertex_counts[0]);
-	if ((uintptr_t)sample->workspace % SAMPLE_ALIGN != 0 || sample->workspace_bytes < layout->bytes)
+	if ((uintptr_t)sample->workspace % SAMPLE_ALIGN != 0 || sample->workspace_bytes < needed)
 		return rung__fail(RUNG_E_INVAL, "sampler kernels: a workspace of %" PRIu64 " bytes at %p: %" PRIu64 " are needed, at a multiple of %u",
-		                  sample->workspace_bytes, sample->workspace, layout->bytes, SAMPLE_ALIGN);
+		                  sample->workspace_bytes, sample->workspace, needed, SAMPLE_ALIGN);
 	if (block_count < 1 || !sample->seeds || !sample->vertices || !sample->workspace || !sample->report)
 		return rung__fail(RUNG_E_INVAL, "sampler kernels: no blocks, seeds, vertices, workspace or report");
 	for (uint32_t hop = 0; hop < sampler->hop_count; hop++)
@@ -140,49 +140,32 @@ static int check_sample(const struct rung__cuda_sampler *sampler, const struct r
 	return 0;
 }
 
-static struct sample_step first_step(const struct rung__cuda_sample *sample, const struct sample_layout *layout)
-{
-	unsigned char *at = (unsigned char *)sample->workspace;
-	struct sample_step step = {};
-
-	step.state = (struct sample_state *)(at + layout->state);
-	step.seeds = sample->seeds;
-	step.seed_count = sample->seed_count;
-	step.vertices = sample->vertices;
-	step.begins = (uint64_t *)(at + layout->begins);
-	step.degrees = (uint64_t *)(at + layout->degrees);
-	step.where = (uint64_t *)(at + layout->where);
-	step.sums = (uint64_t *)(at + layout->sums);
-	step.flags = (unsigned *)(at + layout->flags);
-	step.sets = (unsigned long long *)(at + layout->sets);
-	step.table.slots = (unsigned long long *)(at + layout->table);
-	step.table.mask = layout->table_slots - 1;
-	return step;
-}
-
 extern "C" int rung__cuda_sample_launch(const struct rung__cuda_sampler *sampler, const struct rung__cuda_sample *sample,
                                         unsigned block_count, struct CUstream_st *stream)
 {
 	const uint64_t batch_key = rung__key_join(sampler->seed, sample->batch_key);
 	const struct sample_state *state;
 	struct sample_launch l = {};
-	struct sample_layout layout;
+	uint64_t needed;
 	cudaError_t err;
 	int rc = rung__cuda_sampler_check(sampler);
 
 	if (rc == 0)
-		rc = rung__cuda_sample_layout(sampler, &layout);
+		rc = rung__cuda_sample_layout(sampler, sample->workspace, &l.step, &needed);
 	if (rc == 0)
-		rc = check_sample(sampler, sample, block_count, &layout);
+		rc = check_sample(sampler, sample, block_count, needed);
 	if (rc < 0)
 		return rc;
-	l.step = first_step(sample, &layout);
+	l.step.seeds = sample->seeds;
+	l.step.seed_count = sample->seed_count;
+	l.step.vertices = sample->vertices;
 	l.graph = &sampler->graph;
 	l.block_count = block_count;
 	l.stream = stream;
 	err = cudaMemsetAsync(l.step.state, 0, sizeof(*l.step.state), stream);
 	if (err == cudaSuccess)
-		err = cudaMemsetAsync(l.step.table.slots, 0xff, layout.table_slots * 16, stream);   /* TABLE_NONE */
+		err = cudaMemsetAsync(l.step.table.slots, 0xff, (l.step.table.mask + 1) * 16,
+		                      stream);   /* TABLE_NONE */
 	start_seeds(&err, l);
 	for (uint32_t hop = 0; hop < sampler->hop_count; hop++) {
 		l.step.hop = hop;
@@ -206,27 +189,14 @@ extern "C" int rung__cuda_sample_launch(const struct rung__cuda_sampler *sampler
 
 extern "C" int rung__cuda_sampler_blocks(unsigned *block_count_out)
 {
-	const char *what = "loading the sampler kernels";
-	unsigned blocks, look_up_blocks = 0;
-	int rc = cuda_blocks(look_up, BLOCK_THREADS, what, &look_up_blocks);   /* what a batch spends its time in */
+	static const void *const kernels[] = {   /* the first: what a batch spends its time in */
+		(const void *)look_up, (const void *)take_seeds, (const void *)check_seeds,
+		(const void *)settle_seeds, (const void *)find_lists, (const void *)settle_edges,
+		(const void *)write_offsets, (const void *)draw_short, (const void *)draw_long,
+		(const void *)take_whole_lists, (const void *)flag_fresh,
+		(const void *)settle_vertices, (const void *)number_fresh,
+		(const void *)write_positions, (const void *)write_report,
+	};
 
-#define LOAD(kernel) rc = rc == 0 ? cuda_blocks(kernel, BLOCK_THREADS, what, &blocks) : rc
-	LOAD(take_seeds);
-	LOAD(check_seeds);
-	LOAD(settle_seeds);
-	LOAD(find_lists);
-	LOAD(settle_edges);
-	LOAD(write_offsets);
-	LOAD(draw_short);
-	LOAD(draw_long);
-	LOAD(take_whole_lists);
-	LOAD(flag_fresh);
-	LOAD(settle_vertices);
-	LOAD(number_fresh);
-	LOAD(write_positions);
-	LOAD(write_report);
-#undef LOAD
-	if (rc == 0)
-		*block_count_out = look_up_blocks;
-	return rc;
+	return cuda_load(kernels, BLOCK_THREADS, "loading the sampler kernels", block_count_out);
 }

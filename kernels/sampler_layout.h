@@ -16,26 +16,20 @@ struct sample_state {
 	unsigned long long bad_seed, twice_seed, bad_list, bad_place;
 };
 
-/** Offsets into the workspace, in bytes. */
-struct sample_layout {
-	uint64_t state;
-	uint64_t begins;     /* [vertices before the last hop] where a vertex's list begins; kept from hop to hop */
-	uint64_t degrees;    /* [the same] */
-	uint64_t where;      /* [edges or seeds] an edge's place in the graph's indices, then its slot in the table */
-	uint64_t sums;       /* [tiles] */
-	uint64_t flags;      /* [edges, in bits] the edges that bring a new vertex */
-	uint64_t sets;       /* [2 * edges of hops that need it] drawn positions */
-	uint64_t table;      /* [2 * slots] pairs of id and number */
-	uint64_t table_slots;
-	uint64_t bytes;
-};
-
 static inline bool sample_needs_sets(uint32_t fanout)
 {
 	return fanout > SHORT_FANOUT && fanout != UINT32_MAX;
 }
 
-/** @return 0 or RUNG_E_INVAL (sizes overflow); the sampler was checked */
-extern "C" int rung__cuda_sample_layout(const struct rung__cuda_sampler *sampler, struct sample_layout *layout_out);
+struct sample_step;
+
+/**
+ * Cut the workspace into the parts of a step. The sampler was checked.
+ * @param workspace  NULL: to know its bytes
+ * @param step_out   its pointers into the workspace are set
+ * @return 0 or RUNG_E_INVAL (sizes overflow)
+ */
+extern "C" int rung__cuda_sample_layout(const struct rung__cuda_sampler *sampler, void *workspace,
+                                        struct sample_step *step_out, uint64_t *bytes_out);
 
 #endif

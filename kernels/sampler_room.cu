@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sampler's host side without a launch: how much room batches take, whether a description is one, what a report says. */
-#include "sampler_layout.h"
-#include "views.h"
+#include "sampler_step.h"
 
 #define POSITIONS_MAX UINT64_C(0xffffffff)   /* vertices of a batch: positions have 4 bytes, one value means none (src/sample/sampler.c) */
 
@@ -55,11 +54,9 @@ static int check_array(const char *who, const struct rung__cuda_array *array, ui
 		return rc;
 	for (uint32_t v = 0; v < array->view_count; v++) {
 		const struct rung__cuda_view *view = &array->views[v];
-		uint64_t ored = view->stride;
+		const uint64_t rows = view->rank_end - lines_end;
 
-		for (uint32_t b = 0; view->rank_end > lines_end && b < view->base_count && b < view->rank_end - lines_end; b++)
-			ored |= (uint64_t)(uintptr_t)view->base[b];
-		if (view->rank_end > lines_end && ored % array->item_bytes != 0)
+		if (rows > 0 && view_ored(view, rows) % array->item_bytes != 0)
 			return rung__fail(RUNG_E_INVAL, "%s: view %u has a base or stride that is no multiple of %u", who, (unsigned)v,
 			                  (unsigned)array->item_bytes);
 		lines_end = view->rank_end;
@@ -133,47 +130,56 @@ static bool table_slots(const struct rung__cuda_sampler *s, uint64_t *slots_out)
 	return true;
 }
 
-static bool add_part(struct sample_layout *layout, uint64_t count, uint64_t item_bytes, uint64_t *offset_out)
+template <class Part>
+static bool add_part(void *workspace, uint64_t *used, uint64_t count, uint64_t item_bytes,
+                     Part **part_out)
 {
 	uint64_t bytes;
 
-	*offset_out = layout->bytes;
+	*part_out = (Part *)((uintptr_t)workspace + *used);
 	if (!rung__mul(count, item_bytes, &bytes) || !rung__add(bytes, SAMPLE_ALIGN - 1, &bytes))
 		return false;
-	return rung__add(layout->bytes, bytes / SAMPLE_ALIGN * SAMPLE_ALIGN, &layout->bytes);
+	return rung__add(*used, bytes / SAMPLE_ALIGN * SAMPLE_ALIGN, used);
 }
 
-extern "C" int rung__cuda_sample_layout(const struct rung__cuda_sampler *s, struct sample_layout *layout_out)
+extern "C" int rung__cuda_sample_layout(const struct rung__cuda_sampler *s, void *at,
+                                        struct sample_step *step, uint64_t *bytes)
 {
 	const uint64_t dst_max = s->room.vertex_counts[s->hop_count - 1];
-	uint64_t edges_max = s->room.vertex_counts[0], set_edges_max = 0, items_max;
-	struct sample_layout layout = {};
+	uint64_t edges_max = s->room.vertex_counts[0], set_edges_max = 0, sums_max, slots = 0;
 
 	for (uint32_t hop = 0; hop < s->hop_count; hop++) {
 		edges_max = RUNG__MAX(edges_max, s->room.edge_counts[hop]);
 		if (sample_needs_sets(s->fanouts[hop]))
 			set_edges_max = RUNG__MAX(set_edges_max, s->room.edge_counts[hop]);
 	}
-	items_max = RUNG__MAX(edges_max, dst_max);
-	if (!table_slots(s, &layout.table_slots) || !add_part(&layout, 1, sizeof(struct sample_state), &layout.state) ||
-	    !add_part(&layout, dst_max, 8, &layout.begins) || !add_part(&layout, dst_max, 8, &layout.degrees) ||
-	    !add_part(&layout, edges_max, 8, &layout.where) || !add_part(&layout, items_max / SCAN_TILE + 1, 8, &layout.sums) ||
-	    !add_part(&layout, edges_max / 32 + 1, 4, &layout.flags) || !add_part(&layout, set_edges_max, 16, &layout.sets) ||
-	    !add_part(&layout, layout.table_slots, 16, &layout.table))
-		return rung__fail(RUNG_E_INVAL, "sampler kernels: room for %" PRIu64 " edges a hop is more than memory can be", edges_max);
-	*layout_out = layout;
+	sums_max = RUNG__MAX(edges_max, dst_max) / SCAN_TILE + 1;
+	*bytes = 0;
+	if (!table_slots(s, &slots) ||
+	    !add_part(at, bytes, 1, sizeof(*step->state), &step->state) ||
+	    !add_part(at, bytes, dst_max, 8, &step->begins) ||
+	    !add_part(at, bytes, dst_max, 8, &step->degrees) ||
+	    !add_part(at, bytes, edges_max, 8, &step->where) ||
+	    !add_part(at, bytes, sums_max, 8, &step->sums) ||
+	    !add_part(at, bytes, edges_max / 32 + 1, 4, &step->flags) ||
+	    !add_part(at, bytes, set_edges_max, 16, &step->sets) ||
+	    !add_part(at, bytes, slots, 16, &step->table.slots))
+		return rung__fail(RUNG_E_INVAL, "sampler kernels: room for %" PRIu64
+		                  " edges a hop is more than memory can be", edges_max);
+	step->table.mask = slots - 1;
 	return 0;
 }
 
 extern "C" int rung__cuda_sampler_workspace(const struct rung__cuda_sampler *sampler, uint64_t *bytes_out)
 {
-	struct sample_layout layout;
+	struct sample_step step;
+	uint64_t bytes;
 	int rc = rung__cuda_sampler_check(sampler);
 
 	if (rc == 0)
-		rc = rung__cuda_sample_layout(sampler, &layout);
+		rc = rung__cuda_sample_layout(sampler, NULL, &step, &bytes);
 	if (rc == 0)
-		*bytes_out = layout.bytes;
+		*bytes_out = bytes;
 	return rc;
 }
 

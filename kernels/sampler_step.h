@@ -15,10 +15,17 @@
 struct sample_step {
 	struct sample_state *state;
 	const uint64_t *seeds;
-	uint64_t *vertices, *begins, *degrees, *where, *sums;
-	unsigned *flags;
-	unsigned long long *sets;
-	struct vertex_table table;
+	uint64_t *vertices;
+	/* parts of the workspace */
+	/* [vertices before the last hop] where a vertex's list begins; kept from hop to hop */
+	uint64_t *begins;
+	uint64_t *degrees;   /* [the same] */
+	/* [edges or seeds] an edge's place in the graph's indices, then its slot in the table */
+	uint64_t *where;
+	uint64_t *sums;      /* [tiles] */
+	unsigned *flags;     /* [edges, in bits] the edges that bring a new vertex */
+	unsigned long long *sets;     /* [2 * edges of hops that need it] drawn positions */
+	struct vertex_table table;    /* pairs of id and number */
 	uint64_t seed_count;
 	uint64_t hop_key;
 	uint64_t vertex_room, edge_room;   /* behind this hop, and of it */

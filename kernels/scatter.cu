@@ -31,14 +31,16 @@ scatter_rows(const __grid_constant__ struct rung__cuda_scatter s,
 
 /* ---- host side ------------------------------------------------------------------------------------------------------ */
 
+static void (*const kernels[])(struct rung__cuda_scatter, struct rows_shape) = {
+	scatter_rows<uint4>, scatter_rows<unsigned>, scatter_rows<unsigned char>
+};
+
 static int check_scatter(const struct rung__cuda_scatter *s, unsigned block_count)
 {
-	if (s->row_bytes < 1 || s->row_bytes > RUNG__CUDA_ROW_BYTES_MAX)
-		return rung__fail(RUNG_E_INVAL, "scatter kernel: rows of %u bytes, not 1..%u", (unsigned)s->row_bytes,
-		                  (unsigned)RUNG__CUDA_ROW_BYTES_MAX);
-	if (s->out_stride < s->row_bytes)
-		return rung__fail(RUNG_E_INVAL, "scatter kernel: an output stride of %" PRIu64 " bytes, rows have %u", s->out_stride,
-		                  (unsigned)s->row_bytes);
+	int rc = check_rows("scatter kernel", s->row_bytes, s->out_stride);
+
+	if (rc < 0)
+		return rc;
 	if (s->count > UINT32_MAX)
 		return rung__fail(RUNG_E_INVAL, "scatter kernel: %" PRIu64 " rows, at most %" PRIu32, s->count, UINT32_MAX);
 	if (s->end.word && !s->blocks_done)
@@ -48,14 +50,6 @@ static int check_scatter(const struct rung__cuda_scatter *s, unsigned block_coun
 	if (block_count < 1 || (s->count && (!s->slots || !s->offsets || !s->out_rows || !s->out)))
 		return rung__fail(RUNG_E_INVAL, "scatter kernel: no blocks, slots, lists or output");
 	return 0;
-}
-
-template <class Piece>
-static cudaError_t start_scatter(struct rung__cuda_scatter s, struct rows_shape shape, unsigned blocks, cudaStream_t stream)
-{
-	void *args[] = { &s, &shape };
-
-	return cudaLaunchKernel(scatter_rows<Piece>, dim3(blocks), dim3(BLOCK_THREADS), args, 0, stream);
 }
 
 extern "C" int rung__cuda_scatter_launch(const struct rung__cuda_scatter *s, unsigned block_count, struct CUstream_st *stream)
@@ -75,25 +69,11 @@ extern "C" int rung__cuda_scatter_launch(const struct rung__cuda_scatter *s, uns
 		block_count = RUNG__MIN(block_count, link_blocks(piece, s->link_bytes));
 	shape = rows_shape_make(s->row_bytes, piece, s->over_link ? from : 0, s->count, block_count);
 	blocks = rows_blocks(&shape, s->count, block_count);
-	switch (piece) {
-	case 16: err = start_scatter<uint4>(*s, shape, blocks, stream); break;
-	case 4: err = start_scatter<unsigned>(*s, shape, blocks, stream); break;
-	default: err = start_scatter<unsigned char>(*s, shape, blocks, stream); break;
-	}
+	err = start_pieces(kernels, piece, *s, shape, blocks, stream);
 	return cuda_status(err, "starting the scatter kernel");
 }
 
 extern "C" int rung__cuda_scatter_blocks(unsigned *block_count_out)
 {
-	unsigned blocks[3] = { 0, 0, 0 };
-	const char *what = "loading the scatter kernels";
-	int rc = cuda_blocks(scatter_rows<uint4>, BLOCK_THREADS, what, &blocks[0]);
-
-	if (rc == 0)
-		rc = cuda_blocks(scatter_rows<unsigned>, BLOCK_THREADS, what, &blocks[1]);
-	if (rc == 0)
-		rc = cuda_blocks(scatter_rows<unsigned char>, BLOCK_THREADS, what, &blocks[2]);
-	if (rc == 0)
-		*block_count_out = blocks[0];
-	return rc;
+	return cuda_load(kernels, BLOCK_THREADS, "loading the scatter kernels", block_count_out);
 }

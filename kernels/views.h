@@ -43,6 +43,16 @@ static __device__ __forceinline__ const unsigned char *row_in_views(const struct
 
 /* ---- host side ------------------------------------------------------------------------------------------------------ */
 
+/** The stride and the bases that `rows` rows of a view are on, or-ed. */
+static inline uint64_t view_ored(const struct rung__cuda_view *view, uint64_t rows)
+{
+	uint64_t ored = view->stride;
+
+	for (uint32_t b = 0; b < view->base_count && b < rows; b++)
+		ored |= (uint64_t)(uintptr_t)view->base[b];
+	return ored;
+}
+
 /** @param who  begins the sentence of a failure. @return 0 or RUNG_E_INVAL */
 static inline int check_views(const char *who, const struct rung__cuda_view *views, uint32_t view_count, uint64_t row_count,
                               uint32_t row_bytes)

@@ -1,50 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Members of .npz files: stored ones are read where they lie, deflated ones inflated, small ones
- * into memory, large ones as they are read. The CRC of deflated ones is compared when the last byte
- * is inflated, that of stored ones when all bytes were read.
+ * into memory, large ones as they are read (source_zip.c). The CRC of deflated ones is compared
+ * when the last byte is inflated, that of stored ones when all bytes were read.
  */
-#include <errno.h>
 #include <string.h>
-#include <unistd.h>
-#include <zip.h>
 
 #include "base/base.h"
 #include "source/npy.h"
 #include "source/source_made.h"
+#include "source/source_zip.h"
 
 #define DEFLATE_RATIO_MAX 1032u      /* most that deflate expands; a size above it is a lie */
 #define LIST_BYTES        512u       /* of member names in a message */
-#define WHOLE_BYTES_MAX   (RUNG__NPY_HEADER_BYTES_MAX + 64u) /* of a member that is inflated at once; the header of any is shorter */
-
-static int zip_failed(const struct rung_source *src, const char *what, zip_error_t *error)
-{
-	int code = zip_error_code_zip(error);
-
-	if (code == ZIP_ER_MEMORY)
-		return rung__fail(RUNG_E_NOMEM, "%s: %s", src->spec, what);
-	if (code == ZIP_ER_READ || code == ZIP_ER_SEEK)
-		return rung__fail(RUNG_E_IO, "%s: %s: %s", src->spec, what, zip_error_strerror(error));
-	return rung__fail(RUNG_E_FORMAT, "%s: %s: %s; write it again with numpy.savez(), or copy it again", src->spec, what,
-			  zip_error_strerror(error));
-}
-
-static int open_zip(const struct rung_source *src, zip_t **zip_out)
-{
-	int code = 0, rc, fd = dup(src->fd);
-	zip_error_t error;
-
-	if (fd < 0)
-		return rung__fail_errno(errno, "%s", src->path);
-	*zip_out = zip_fdopen(fd, 0, &code);
-	if (*zip_out)
-		return 0;
-	close(fd);
-	zip_error_init_with_code(&error, code);
-	rc = zip_failed(src, "cannot be read as a .npz (zip) file", &error);
-	zip_error_fini(&error);
-	return rc;
-}
+/* Of a member that is inflated at once; the header of any is shorter. */
+#define WHOLE_BYTES_MAX   (RUNG__NPY_HEADER_BYTES_MAX + 64u)
 
 /* "a, b, c, ..." of what a .npz holds, ".npy" left out. A name may hold anything: what does not print becomes '?'. */
 static void list_members(zip_t *zip, char list[LIST_BYTES])
@@ -77,7 +47,7 @@ int rung__source_no_member(struct rung_source *src)
 {
 	char list[LIST_BYTES];
 	zip_t *zip;
-	int rc = open_zip(src, &zip);
+	int rc = rung__zip_open(src, &zip);
 
 	if (rc < 0)
 		return rc;
@@ -89,7 +59,7 @@ int rung__source_no_member(struct rung_source *src)
 static int stat_member(const struct rung_source *src, zip_t *zip, zip_int64_t idx, zip_stat_t *st)
 {
 	if (zip_stat_index(zip, (zip_uint64_t)idx, 0, st) < 0)
-		return zip_failed(src, "its entry cannot be read", zip_get_error(zip));
+		return rung__zip_failed(src, "its entry cannot be read", zip_get_error(zip));
 	if ((st->valid & (ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD)) !=
 	    (ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD))
 		return rung__fail(RUNG_E_FORMAT, "%s: its zip entry has no sizes; write it again with numpy.savez()", src->spec);
@@ -163,7 +133,6 @@ static int find_member(const struct rung_source *src, zip_t *zip, const char *me
 /* All of an entry, whose CRC libzip compares at its end. */
 static int inflate_all(struct rung__made *made, zip_file_t *file)
 {
-	const struct rung_source *src = made->src;
 	unsigned char past;
 	zip_int64_t got = 0;
 	int rc = 0;
@@ -182,11 +151,9 @@ static int inflate_all(struct rung__made *made, zip_file_t *file)
 	if (rc < 0)
 		return rc;
 	if (got < 0)
-		return zip_failed(src, "cannot be inflated", zip_file_get_error(file));
+		return rung__zip_inflating_failed(made->src, file);
 	if (made->done < made->bytes || got > 0)
-		return rung__fail(RUNG_E_FORMAT,
-				  "%s: inflates to %s than the %" PRIu64 " bytes its zip entry claims; copy it again", src->spec,
-				  got > 0 ? "more" : "less", made->bytes);
+		return rung__zip_wrong_length(made->src, got > 0 ? "more" : "less", made->bytes);
 	return rung__made_end(made);
 }
 
@@ -209,71 +176,13 @@ static int load_member(struct rung_source *src, zip_t *zip, const zip_stat_t *st
 	int rc;
 
 	if (!file)
-		return zip_failed(src, "cannot be opened", zip_get_error(zip));
+		return rung__zip_failed(src, "cannot be opened", zip_get_error(zip));
 	rc = rung__made_begin(&made, src, st->size);
 	if (rc == 0)
 		rc = inflate_all(&made, file);
 	rung__made_fini(&made);
 	zip_fclose(file);
 	return rc;
-}
-
-/* ---- members that are inflated as they are read ---- */
-
-struct inflated {
-	struct rung__inflate *inflate;
-	uint64_t data_offset;   /* of the array in the member */
-};
-
-static int read_inflated(void *stream, uint64_t first, uint64_t count, unsigned char *to)
-{
-	const struct inflated *inflated = stream;
-
-	return rung__inflate_read(inflated->inflate, inflated->data_offset + first, count, to);
-}
-
-static uint64_t memory_of_inflated(const void *stream)
-{
-	return rung__inflate_memory(((const struct inflated *)stream)->inflate);
-}
-
-static void close_inflated(void *stream)
-{
-	struct inflated *inflated = stream;
-
-	rung__inflate_close(inflated->inflate);
-	rung__free(inflated);
-}
-
-static const struct rung__stream_ops inflated_ops = { read_inflated, memory_of_inflated,
-						      close_inflated };
-
-/* A large one: its header is inflated now, the rest as it is read. */
-static int begin_member(struct rung_source *src, const zip_stat_t *st, uint64_t offset, struct rung__npy *npy)
-{
-	const struct rung__deflated member = { .offset = offset, .deflated_bytes = st->comp_size, .bytes = st->size, .crc = st->crc };
-	unsigned char *head = rung__malloc(WHOLE_BYTES_MAX);
-	struct inflated *inflated = rung__zalloc(sizeof(*inflated));
-	int rc = RUNG_E_NOMEM;
-
-	if (head && inflated)
-		rc = rung__inflate_open(src->fd, src->spec, &member, &inflated->inflate);
-	else
-		rung__fail(rc, "%s: %u bytes for the .npy header", src->spec, WHOLE_BYTES_MAX);
-	if (rc == 0)
-		rc = rung__inflate_read(inflated->inflate, 0, WHOLE_BYTES_MAX, head);
-	if (rc == 0)
-		rc = rung__npy_parse(src->spec, head, WHOLE_BYTES_MAX, st->size, npy);
-	rung__free(head);
-	if (rc < 0) {
-		if (inflated)
-			close_inflated(inflated);
-		return rc;
-	}
-	inflated->data_offset = npy->data_offset;
-	src->stream = inflated;
-	src->stream_ops = &inflated_ops;
-	return 0;
 }
 
 static bool find_bytes(const struct rung_source *src, zip_t *zip, const zip_stat_t *st, uint64_t file_bytes, uint64_t *offset_out)
@@ -310,13 +219,13 @@ static int open_found(struct rung_source *src, zip_t *zip, const zip_stat_t *st,
 
 	if (rc < 0)
 		return rc;
-	in_place = (stored || large) && find_bytes(src, zip, st, file_bytes, &offset);
-	if (!in_place)
+	in_place = stored && find_bytes(src, zip, st, file_bytes, &offset);
+	if (!in_place && !large)
 		rc = load_member(src, zip, st);
 	if (rc < 0)
 		return rc;
-	if (in_place && large)
-		rc = begin_member(src, st, offset, &npy);
+	if (large)
+		rc = rung__inflated_begin(src, st, WHOLE_BYTES_MAX, &npy);
 	else if (src->data)
 		rc = rung__npy_parse(src->spec, src->data, st->size, st->size, &npy);
 	else
@@ -324,7 +233,7 @@ static int open_found(struct rung_source *src, zip_t *zip, const zip_stat_t *st,
 	src->info = npy.array;
 	src->transposed = npy.transposed;
 	src->data_offset = npy.data_offset + offset;
-	return rc == 0 && in_place && stored && (st->valid & ZIP_STAT_CRC)
+	return rc == 0 && in_place && (st->valid & ZIP_STAT_CRC)
 		       ? watch_crc(src, st, offset, npy.data_offset)
 		       : rc;
 }
@@ -335,7 +244,7 @@ int rung__source_open_member(struct rung_source *src, const char *member, uint64
 	zip_t *zip;
 	int rc;
 
-	rc = open_zip(src, &zip);
+	rc = rung__zip_open(src, &zip);
 	if (rc < 0)
 		return rc;
 	rc = find_member(src, zip, member, &st);
@@ -351,7 +260,7 @@ int rung__source_load_ending(struct rung_source *src, const char *end, uint64_t 
 	zip_stat_t st;
 	zip_t *zip;
 	bool twice;
-	int rc = open_zip(src, &zip);
+	int rc = rung__zip_open(src, &zip);
 
 	if (rc < 0)
 		return rc;

@@ -14,7 +14,7 @@
 
 #define ROWS      110000u
 #define ROW_BYTES 100u
-#define BYTES     ((uint64_t)ROWS * ROW_BYTES)   /* 10.5 MiB: states are kept at 4 and 8 */
+#define BYTES     ((uint64_t)ROWS * ROW_BYTES)   /* 10.5 MiB */
 
 static char dir[256], npz[300], spec[320];
 static unsigned char *expected;
@@ -196,5 +196,5 @@ Test(inflate, nothing_is_left_when_memory_ends_anywhere)
 			cr_assert_eq(read_some(src, 0, BYTES), 0, "a read without memory harms none that follow");
 		rung_source_close(src);
 	} while (rc == RUNG_E_NOMEM);
-	cr_assert_gt(allowed, 10);
+	cr_assert_gt(allowed, 5);
 }

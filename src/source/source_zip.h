@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Members of zip files by libzip, for the sources that are such. Private to src/source. */
+#ifndef RUNG_SOURCE_ZIP_H
+#define RUNG_SOURCE_ZIP_H
+
+#include <zip.h>
+
+#include "source/npy.h"
+#include "source/source_private.h"
+
+/** Open the source's file as a zip file, with a descriptor of its own; zip_discard() it. */
+int rung__zip_open(const struct rung_source *src, zip_t **zip_out);
+
+/** Fail as libzip says. @return RUNG_E_NOMEM, RUNG_E_IO, RUNG_E_FORMAT */
+int rung__zip_failed(const struct rung_source *src, const char *what, zip_error_t *error);
+
+/** The same of reading a member; one that ends with its file is RUNG_E_IO. */
+int rung__zip_inflating_failed(const struct rung_source *src, zip_file_t *file);
+
+/** A member has less or more bytes than its entry claims. @return RUNG_E_FORMAT */
+int rung__zip_wrong_length(const struct rung_source *src, const char *how, uint64_t bytes);
+
+/**
+ * Make a deflated member the stream of a source. Its first bytes, where the header of the array is,
+ * are inflated now, the rest as it is read. Any number of threads may read, one after the other.
+ *
+ * Reads fail with RUNG_E_FORMAT (damaged, or another length or CRC than the zip entry says, which
+ * is looked at when the last byte is inflated; every later read fails, too), RUNG_E_IO or
+ * RUNG_E_NOMEM.
+ *
+ * @param head_bytes  at least those of the header, at most those of the member
+ */
+int rung__inflated_begin(struct rung_source *src, const zip_stat_t *st, size_t head_bytes,
+			 struct rung__npy *npy);
+
+#endif

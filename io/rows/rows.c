@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "layout/layout.h"
 #include "rows/rows.h"
 #include "source/source.h"
 
@@ -53,10 +54,17 @@ static uint64_t run_length(const struct rung__rows *rows, uint64_t first, uint64
 {
 	const struct rung__row_place *order = rows->order;
 	const uint64_t row_bytes = rung_source_info(rows->src)->row_bytes;
-	const uint64_t rows_max = RUNG__ROWS_BOUNCE_BYTES / row_bytes, gap_max = GAP_BYTES / row_bytes + 1;
+	const struct rung__read_rule rule = {
+		.row_bytes = row_bytes,
+		.align = 1,
+		.gap_bytes = GAP_BYTES,
+		.read_bytes_max = RUNG__ROWS_BOUNCE_BYTES,
+	};
 	uint64_t i = first + 1;
 
-	while (i < end && order[i].row - order[i - 1].row <= gap_max && order[i].row - order[first].row < rows_max)
+	while (i < end && rung__row_joins(&rule, order[first].row * row_bytes,
+					  (order[i - 1].row + 1) * row_bytes,
+					  order[i].row * row_bytes))
 		i++;
 	return i - first;
 }

@@ -70,6 +70,31 @@ static inline uint64_t rung__file_rows(const struct rung__layout *layout, uint64
 	return row_count / round * layout->block_rows + (rest < layout->block_rows ? rest : layout->block_rows);
 }
 
+/** What decides which rows share a read: the store's, and what is predicted of them. */
+struct rung__read_rule {
+	uint64_t row_bytes;
+	uint64_t align;            /* reads begin and end at multiples of it: a power of two */
+	uint64_t gap_bytes;        /* between two rows, that are worth reading over */
+	uint64_t read_bytes_max;
+	bool apart;                /* each row has a read to itself */
+};
+
+/**
+ * Whether the row at `offset` joins the read of rows before it in the file.
+ * @param first    where the first of them begins
+ * @param row_end  where the last of them ends
+ */
+static inline bool rung__row_joins(const struct rung__read_rule *rule, uint64_t first,
+				   uint64_t row_end, uint64_t offset)
+{
+	const uint64_t align = rule->align;
+	const uint64_t reach = rung__align_up(row_end, align) + rule->gap_bytes;
+	const uint64_t end = rung__align_up(offset + rule->row_bytes, align);
+
+	return !rule->apart && rung__align_down(offset, align) <= reach &&
+	       end - rung__align_down(first, align) <= rule->read_bytes_max;
+}
+
 /** Most bytes that the aligned read of one row takes: rows begin at multiples of gcd(stride, align) into a block. */
 uint64_t rung__row_span(uint64_t row_bytes, uint64_t row_stride, uint64_t data_offset, uint32_t align);
 

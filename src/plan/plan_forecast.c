@@ -5,7 +5,8 @@
  * Two things work side by side while two or more requests are in flight: the threads that gather copy rows that are in memory and look
  * up the rest, and the drive reads. So of a run of batches the longer of the two sums counts. What each takes is counted batch by batch on the
  * rows themselves: without announcements the cold-row cache keeps what the next batch wants, which is in flight, and in what room that leaves the
- * hottest ranks behind those of the host tier, from their first read on; rows in one read are found by the rule of refill_plan.c. A read of b bytes takes
+ * hottest ranks behind those of the host tier, from their first read on; rows in one read are found
+ * by the rule that the store reads by. A read of b bytes takes
  * the time between two that were measured of its drive, of fewer and of more bytes, at the depth that the slots allow. Rows in memory cost what the
  * nodes do that they lie on (plan_spread.c).
  *
@@ -26,7 +27,7 @@
 struct forecast {
 	struct rung_plan *plan;
 	struct rung_forecast_opts opts;
-	uint64_t align, read_bytes_max;
+	struct rung__read_rule rule;
 	uint64_t frames, cold_first;
 	unsigned char *seen;               /* [frames] the ranks behind cold_first: has been read */
 	uint64_t rows_max;                 /* of a batch so far: room of the lists */
@@ -72,7 +73,8 @@ static void add_read(struct forecast *f, uint64_t rank, uint64_t begin, uint64_t
 {
 	const struct rung_plan *plan = f->plan;
 	const uint64_t file = plan->file_count > 1 ? rank / plan->block_rows % plan->file_count : 0;
-	const uint64_t bytes = rung__align_up(end, f->align) - rung__align_down(begin, f->align);
+	const uint64_t align = f->rule.align;
+	const uint64_t bytes = rung__align_up(end, align) - rung__align_down(begin, align);
 
 	f->out->reads++;
 	f->out->read_bytes += (double)bytes;
@@ -91,8 +93,7 @@ static void add_reads(struct forecast *f, uint64_t count)
 		for (i++; i < count; i++) {
 			const uint64_t next = offset_of(f, f->tmp[i]);
 
-			if (f->opts.no_merge || rung__align_down(next, f->align) > rung__align_up(end, f->align) + f->out->gap_bytes ||
-			    rung__align_up(next + f->plan->row_bytes, f->align) - rung__align_down(begin, f->align) > f->read_bytes_max)
+			if (!rung__row_joins(&f->rule, begin, end, next))
 				break;
 			end = next + f->plan->row_bytes;
 		}
@@ -271,8 +272,14 @@ static void prepare_reads(struct forecast *f)
 		f->drives[file] = rung__drive_reads(f->opts.profile, f->out->choice.drive_idx[file]);
 	f->out->queue_depth = f->opts.queue_depth ? f->opts.queue_depth : plan->queue_depth;
 	f->out->queue_depth = (uint32_t)RUNG__MIN(f->out->queue_depth, plan->slots.slot_count / plan->file_count);
-	f->read_bytes_max = RUNG__MIN(plan->slots.slot_bytes, RUNG__READ_BYTES_MAX);
 	f->out->gap_bytes = gap == RUNG_GAP_NONE ? 0 : gap;
+	f->rule = (struct rung__read_rule){
+		.row_bytes = plan->row_bytes,
+		.align = RUNG__MAX(plan->sector_bytes, 1u),
+		.gap_bytes = f->out->gap_bytes,
+		.read_bytes_max = RUNG__MIN(plan->slots.slot_bytes, RUNG__READ_BYTES_MAX),
+		.apart = f->opts.no_merge,
+	};
 }
 
 static int prepare(struct forecast *f)
@@ -289,7 +296,6 @@ static int prepare(struct forecast *f)
 		                  plan->cache.row_count);
 	f->cold_first = plan->tiers[RUNG__TIER_NVME].rank_first;
 	f->frames = plan->cache.row_count;
-	f->align = RUNG__MAX(plan->sector_bytes, 1u);
 	rung__plan_choose(plan, f->opts.profile, &f->out->choice);
 	if (plan->device.device == RUNG_DEVICE_CUDA)
 		prepare_gpu(f);

@@ -19,8 +19,14 @@ static void learn_geometry(struct rung__refill *refill)
 	/* start may have gone from direct to buffered */
 	refill->ops->geometry(refill->reader, &refill->geometry);
 	refill->ops->engine(refill->reader, &refill->engine);
-	refill->read_bytes_max = RUNG__MIN(refill->slot_bytes, RUNG__MAX(geometry->read_bytes_max, geometry->align));
-	refill->gap_bytes = geometry->gap_bytes;
+	refill->rule = (struct rung__read_rule){
+		.row_bytes = layout->row_bytes,
+		.align = geometry->align,
+		.gap_bytes = geometry->gap_bytes,
+		.read_bytes_max = RUNG__MIN(refill->slot_bytes,
+					    RUNG__MAX(geometry->read_bytes_max, geometry->align)),
+		.apart = refill->store->opts.no_merge,
+	};
 	refill->frames_exact = layout->row_stride % geometry->align == 0 && layout->data_offset % geometry->align == 0 &&
 	                       refill->store->pool.frame_bytes % geometry->align == 0 &&
 	                       rung__align_up(layout->row_bytes, geometry->align) <= refill->store->pool.frame_bytes;
@@ -159,7 +165,6 @@ int rung__refill_start(struct rung_store *store, uint32_t file_idx,
 	refill->slot_bytes = (uint32_t)store->shape.slot_bytes;
 	refill->slots_at = (uint64_t)file_idx * refill->slot_count * refill->slot_bytes;
 	refill->depth = args->queue_depth;
-	refill->merge = !store->opts.no_merge;
 	refill->device = store->device != NULL;
 	refill->timeout_ns = timeout_ms * 1000000ull;
 	refill->tick_ns = RUNG__MIN(TICK_NS_MAX, refill->timeout_ns / 4);

@@ -75,11 +75,9 @@ struct rung__refill {
 	struct rung__layout layout;
 	uint64_t slots_at;               /* of ours in the pool */
 	uint32_t slot_bytes, slot_count, depth;
-	uint32_t read_bytes_max;         /* of a merged read */
-	uint64_t gap_bytes;              /* that are worth reading over */
+	struct rung__read_rule rule;     /* which rows share a read */
 	uint64_t timeout_ns;             /* of a read */
 	uint64_t tick_ns;                /* how long a wait lasts at most before stop and late reads are looked at */
-	bool merge;
 	bool frames_exact;               /* a row is whole sectors, and so is a frame: it can be read right there */
 	bool device;                     /* rows stay in the pool until a device has copied them */
 	bool stop;                       /* the store is being closed: what waits is canceled */

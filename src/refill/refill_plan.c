@@ -36,12 +36,10 @@ struct plan {
 static bool joins(const struct plan *plan, uint64_t rank)
 {
 	const struct rung__refill *refill = plan->refill;
-	uint64_t align = refill->geometry.align, offset = rung__row_offset(&refill->layout, rank);
 
-	if (plan->read->rows == 0)
-		return true;
-	return refill->merge && rung__align_down(offset, align) <= rung__align_up(plan->row_end, align) + refill->gap_bytes &&
-	       rung__align_up(offset + refill->layout.row_bytes, align) - plan->read->offset <= refill->read_bytes_max;
+	return plan->read->rows == 0 ||
+	       rung__row_joins(&refill->rule, plan->read->offset, plan->row_end,
+			       rung__row_offset(&refill->layout, rank));
 }
 
 static void add_row(struct plan *plan, uint64_t node, uint32_t frame)

@@ -48,7 +48,7 @@ void rung__refill_stats(const struct rung__refill *refill, struct rung_store_sta
 	add_counters(&refill->counters, stats);
 	stats->queue_depth = refill->depth;
 	stats->sector_bytes = refill->geometry.align;
-	stats->gap_bytes = (uint32_t)refill->gap_bytes;
-	stats->read_bytes_max = refill->read_bytes_max;
+	stats->gap_bytes = (uint32_t)refill->rule.gap_bytes;
+	stats->read_bytes_max = (uint32_t)refill->rule.read_bytes_max;
 	tell_engine(&refill->engine, stats);
 }

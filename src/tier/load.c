@@ -1,46 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loading rows from the features file. */
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "file/file.h"
 #include "tier/load.h"
-
-static int reopen(const struct rung__features *features, uint64_t file_idx)
-{
-	int fd = rung__reopen(features->files[file_idx].fd, O_DIRECT);
-
-	if (fd < 0)
-		fd = rung__reopen(features->files[file_idx].fd, 0);
-	if (fd < 0)
-		return rung__fail_errno(errno, "%s: opening it again through /proc/self/fd", features->files[file_idx].path);
-	return fd;
-}
-
-static void close_fds(const struct rung__row_loader *loader, uint64_t count)
-{
-	for (uint64_t f = 0; f < count; f++)
-		close(loader->fds[f]);
-}
 
 int rung__row_loader_open(const struct rung__features *features, struct rung__row_loader *loader_out)
 {
 	struct rung__row_loader loader = { .features = features };
 	int rc;
 
-	for (uint64_t f = 0; f < features->layout.file_count; f++) {
-		int fd = reopen(features, f);
-
-		if (fd < 0) {
-			close_fds(&loader, f);
-			return fd;
-		}
-		loader.fds[f] = fd;
-	}
+	for (uint64_t f = 0; f < features->layout.file_count; f++)
+		loader.files[f].fd = -1;
 	loader.bounce = rung__map_pages(RUNG__LOAD_BYTES);
 	rc = loader.bounce ? 0 : rung__fail(RUNG_E_NOMEM, "%s: no memory to read it through", features->files[0].path);
+	for (uint64_t f = 0; f < features->layout.file_count && rc == 0; f++)
+		rc = rung__direct_open(&loader.files[f], features->files[f].fd,
+				       features->files[f].path);
 	if (rc == 0 && features->layout.vertex_of_rank)
 		rc = rung__scattered_open(features, &loader.scattered);
 	if (rc < 0) {
@@ -54,7 +29,8 @@ int rung__row_loader_open(const struct rung__features *features, struct rung__ro
 void rung__row_loader_close(struct rung__row_loader *loader)
 {
 	rung__scattered_close(loader->scattered);
-	close_fds(loader, loader->features->layout.file_count);
+	for (uint64_t f = 0; f < loader->features->layout.file_count; f++)
+		rung__direct_close(&loader->files[f]);
 	rung__unmap_pages(loader->bounce, RUNG__LOAD_BYTES);
 }
 
@@ -68,38 +44,12 @@ static void look_at_pages(const unsigned char *memory, uint64_t bytes)
 		(void)*(const volatile unsigned char *)(memory + at);
 }
 
-/* Whole pages, since a direct read must cover whole sectors; the file may end before the last of them. */
-static int read_pages(const struct rung__row_loader *loader, uint32_t file_idx, uint64_t offset, uint64_t bytes, unsigned char *to)
-{
-	const char *path = loader->features->files[file_idx].path;
-	int fd = loader->fds[file_idx];
-	uint64_t done = 0;
-
-	while (done < bytes) {
-		uint64_t rest = rung__align_up(bytes - done, RUNG__PAGE_BYTES);
-		ssize_t got = pread(fd, to + done, (size_t)rest, (off_t)(offset + done));
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return rung__fail_errno(errno, "%s: reading %" PRIu64 " bytes at offset %" PRIu64, path, rest, offset + done);
-		if (got == 0)
-			return rung__fail(RUNG_E_IO, "%s: ends at offset %" PRIu64 ", %" PRIu64 " bytes short: the file was truncated",
-			                  path, offset + done, bytes - done);
-		if ((uint64_t)got < bytes - done)
-			got = (ssize_t)rung__align_down((uint64_t)got, RUNG__PAGE_BYTES);
-		if (got == 0)   /* less than a page at a time: this file system does not do direct reads properly */
-			return rung__pread_all(fd, path, to + done, bytes - done, offset + done);
-		done += (uint64_t)got;
-	}
-	return 0;
-}
-
 /* As far as the bounce buffer reaches. */
 static int read_through(const struct rung__row_loader *loader, uint32_t file_idx, uint64_t offset, uint64_t bytes, unsigned char *to)
 {
 	uint64_t lead = offset % RUNG__PAGE_BYTES;
-	int rc = read_pages(loader, file_idx, offset - lead, lead + bytes, loader->bounce);
+	int rc = rung__direct_read(&loader->files[file_idx], loader->bounce, lead + bytes,
+				   offset - lead);
 
 	if (rc == 0)
 		memcpy(to, loader->bounce + lead, bytes);
@@ -121,7 +71,7 @@ int rung__row_loader_read(const struct rung__row_loader *loader, uint32_t file_i
 			rc = read_through(loader, file_idx, offset, part, to);
 		} else {
 			part = RUNG__MIN(bytes, RUNG__LOAD_BYTES);
-			rc = read_pages(loader, file_idx, offset, part, to);
+			rc = rung__direct_read(&loader->files[file_idx], to, part, offset);
 			if (rc == 0)
 				look_at_pages(to, part);
 		}

@@ -7,6 +7,7 @@
 #define RUNG_LOAD_H
 
 #include "dataset/features.h"
+#include "file/direct.h"
 
 #define RUNG__LOAD_BYTES (4u << 20)   /* one read: large enough for any disk's full rate */
 
@@ -15,7 +16,7 @@ struct rung__scattered;
 struct rung__row_loader {
 	const struct rung__features *features;
 	struct rung__scattered *scattered;   /* NULL: rows follow each other by rank */
-	int fds[RUNG__FILES_MAX];   /* [features->layout.file_count] */
+	struct rung__direct files[RUNG__FILES_MAX];   /* [features->layout.file_count] */
 	unsigned char *bounce;      /* for what does not lie on whole pages of the file and of memory; NULL: not open */
 };
 

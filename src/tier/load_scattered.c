@@ -38,8 +38,9 @@ struct rung__scattered {
 	struct rung__reader *reader;
 	bool started;
 	struct rung__geometry geometry;
+	struct rung__read_rule rule;
 	unsigned char *pool;
-	uint32_t slot_bytes, read_bytes_max, depth;
+	uint32_t slot_bytes, depth;
 	struct read *reads;             /* [depth] */
 	struct rung__fetched *fetched;  /* [depth] */
 	uint32_t *free_tokens;          /* [depth] */
@@ -99,7 +100,13 @@ static int start(struct rung__scattered *s)
 		return rc;
 	s->started = true;
 	rung__registry_reader()->geometry(s->reader, &s->geometry);
-	s->read_bytes_max = RUNG__MIN(s->slot_bytes, RUNG__MAX(s->geometry.read_bytes_max, s->geometry.align));
+	s->rule = (struct rung__read_rule){
+		.row_bytes = s->features->layout.row_bytes,
+		.align = s->geometry.align,
+		.gap_bytes = s->geometry.gap_bytes,
+		.read_bytes_max = RUNG__MIN(s->slot_bytes, RUNG__MAX(s->geometry.read_bytes_max,
+								     s->geometry.align)),
+	};
 	return 0;
 }
 
@@ -171,8 +178,7 @@ static uint64_t plan_read(const struct rung__scattered *s, uint64_t first, struc
 	while (end < s->count) {
 		const uint64_t offset = offset_of(s, s->vertices[end]);
 
-		if (rung__align_down(offset, align) > rung__align_up(row_end, align) + s->geometry.gap_bytes ||
-		    rung__align_up(offset + row_bytes, align) - read->offset > s->read_bytes_max)
+		if (!rung__row_joins(&s->rule, read->offset, row_end, offset))
 			break;
 		row_end = offset + row_bytes;
 		end++;

@@ -17,32 +17,27 @@
 
 AVX static void read_avx(const double *b, size_t count)
 {
-	__m256d s0 = _mm256_setzero_pd(), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0, s7 = s0;
+	__m256d sums[8];   /* eight: an addition waits for the one before it */
 
-	for (size_t i = 0; i < count; i += 32) {   /* eight sums: an addition waits for the one before it */
-		s0 = _mm256_add_pd(s0, _mm256_load_pd(b + i));
-		s1 = _mm256_add_pd(s1, _mm256_load_pd(b + i + 4));
-		s2 = _mm256_add_pd(s2, _mm256_load_pd(b + i + 8));
-		s3 = _mm256_add_pd(s3, _mm256_load_pd(b + i + 12));
-		s4 = _mm256_add_pd(s4, _mm256_load_pd(b + i + 16));
-		s5 = _mm256_add_pd(s5, _mm256_load_pd(b + i + 20));
-		s6 = _mm256_add_pd(s6, _mm256_load_pd(b + i + 24));
-		s7 = _mm256_add_pd(s7, _mm256_load_pd(b + i + 28));
+	for (unsigned k = 0; k < 8; k++)
+		sums[k] = _mm256_setzero_pd();
+	for (size_t i = 0; i < count; i += 32) {
+#pragma GCC unroll 8
+		for (unsigned k = 0; k < 8; k++)
+			sums[k] = _mm256_add_pd(sums[k], _mm256_load_pd(b + i + 4 * k));
 	}
-	s0 = _mm256_add_pd(_mm256_add_pd(_mm256_add_pd(s0, s1), _mm256_add_pd(s2, s3)), _mm256_add_pd(_mm256_add_pd(s4, s5), _mm256_add_pd(s6, s7)));
-	KEEP(s0);
+	for (unsigned k = 1; k < 8; k++)
+		sums[0] = _mm256_add_pd(sums[0], sums[k]);
+	KEEP(sums[0]);
 }
 
 AVX static void write_avx(double *a, size_t count)
 {
 	const __m256d fill = _mm256_set1_pd(FILL);
 
-	for (size_t i = 0; i < count; i += 16) {
+#pragma GCC unroll 4
+	for (size_t i = 0; i < count; i += 4)
 		_mm256_stream_pd(a + i, fill);
-		_mm256_stream_pd(a + i + 4, fill);
-		_mm256_stream_pd(a + i + 8, fill);
-		_mm256_stream_pd(a + i + 12, fill);
-	}
 	rung__copy_fence();
 }
 
@@ -56,11 +51,11 @@ AVX static void triad_avx(double *a, const double *b, const double *c, size_t co
 {
 	const __m256d scale = _mm256_set1_pd(SCALE);
 
-	for (size_t i = 0; i < count; i += 16) {
-		_mm256_stream_pd(a + i, _mm256_add_pd(_mm256_load_pd(b + i), _mm256_mul_pd(scale, _mm256_load_pd(c + i))));
-		_mm256_stream_pd(a + i + 4, _mm256_add_pd(_mm256_load_pd(b + i + 4), _mm256_mul_pd(scale, _mm256_load_pd(c + i + 4))));
-		_mm256_stream_pd(a + i + 8, _mm256_add_pd(_mm256_load_pd(b + i + 8), _mm256_mul_pd(scale, _mm256_load_pd(c + i + 8))));
-		_mm256_stream_pd(a + i + 12, _mm256_add_pd(_mm256_load_pd(b + i + 12), _mm256_mul_pd(scale, _mm256_load_pd(c + i + 12))));
+#pragma GCC unroll 4
+	for (size_t i = 0; i < count; i += 4) {
+		const __m256d scaled = _mm256_mul_pd(scale, _mm256_load_pd(c + i));
+
+		_mm256_stream_pd(a + i, _mm256_add_pd(_mm256_load_pd(b + i), scaled));
 	}
 	rung__copy_fence();
 }
@@ -184,17 +179,8 @@ void *rung__chase_make(void *memory, uint64_t page_count, uint32_t *order)
 
 void *rung__chase(void *at, uint64_t hops)
 {
-	for (; hops >= 8; hops -= 8) {
-		at = *(void **)at;
-		at = *(void **)at;
-		at = *(void **)at;
-		at = *(void **)at;
-		at = *(void **)at;
-		at = *(void **)at;
-		at = *(void **)at;
-		at = *(void **)at;
-	}
-	for (; hops > 0; hops--)
+#pragma GCC unroll 8
+	for (uint64_t i = 0; i < hops; i++)
 		at = *(void **)at;
 	return at;
 }

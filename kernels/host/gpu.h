@@ -127,8 +127,8 @@ void rung__gpu_leave(int before);
  */
 void rung__gpu_close_at_exit(void);
 
-/** Let a thread of the store choose a GPU for good: rung__gpu_enter() then pushes no context. */
-int rung__gpu_adopt(int gpu);
+/** Let a thread of the store choose the GPU for good: rung__gpu_enter() then pushes no context. */
+int rung__gpu_adopt(struct rung__device *device);
 
 /**
  * Before anything is put on a caller's stream: RUNG_E_NOSUP while it is captured into a CUDA graph.
@@ -155,8 +155,20 @@ int rung__gpu_check_launches(void);
 /** Take GPU memory, saying how much there is when there is not enough. */
 int rung__gpu_take(int gpu, const char *what, uint64_t bytes, void **memory_out);
 
-/** Let the GPU that gathers read the memory of another, or of itself. */
-int rung__gpu_reach(const struct rung__device *device, int gpu);
+/**
+ * Take memory for `rows` rows that are interleaved over the GPUs, of which the one that gathers
+ * reads all. @param align  of each part's bytes
+ */
+int rung__gpu_take_shares(struct rung__device *device, const char *what, uint64_t rows,
+                          uint64_t stride, uint64_t align, void **memory_out);
+
+/** Add the next rows to views. @return the view's number; -1: there are no rows */
+int rung__gpu_add_view(struct rung__cuda_view *views, uint32_t *view_count, void *const *bases,
+                       uint32_t base_count, uint64_t stride, uint64_t rows);
+
+/** Copy and wait: cudaMemcpy() may return before all of it has arrived. */
+int rung__gpu_copy_now(void *to, const void *from, uint64_t bytes, enum cudaMemcpyKind kind,
+                       const char *what);
 
 /** Free it; also when CUDA has broken down. NULL is allowed. */
 void rung__gpu_give_back(int gpu, void *memory);
@@ -199,6 +211,9 @@ int rung__gpu_order(struct rung__device *device, uint32_t request_idx, struct CU
 
 /* ---- gpu_events.c ---- */
 
+/** An event without times. @param flags  besides */
+int rung__gpu_make_event(cudaEvent_t *event_out, unsigned flags);
+
 int rung__gpu_stream_open(struct rung__device *device, struct CUstream_st **stream_out);
 void rung__gpu_stream_close(struct rung__device *device, struct CUstream_st *stream);
 int rung__gpu_event_open(struct rung__device *device, struct CUevent_st **event_out);
@@ -223,14 +238,21 @@ int rung__gpu_sample(struct rung__device_batch *batch, const uint64_t *seeds, ui
 int rung__gpu_sampled(struct rung__device_batch *batch, bool block, struct rung__sampled *sampled_out);
 
 /**
+ * Make the GPU current and look at what a caller gave: RUNG_E_NOSUP while the stream is captured.
  * An address that the GPU does not reach would break its context for good: RUNG_E_INVAL for memory
  * of another GPU, even one that this GPU can read, and for host memory that is not registered.
- * With the GPU current: what CUDA reports of an address depends on that.
+ * After a failure there is nothing to leave.
+ * @param what       the call, for messages
+ * @param stream     the caller's; as CUDA knows it afterwards
+ * @param memory_is  what it is, for messages; NULL: there is none to look at
  */
-int rung__gpu_check_memory(const struct rung__device *device, const char *what, const void *memory);
+int rung__gpu_begin(const struct rung__device *device, const char *what,
+                    struct CUstream_st **stream, const char *memory_is, const void *memory,
+                    int *before_out);
 
-/** After a launch has failed: the failure, or RUNG_E_INVAL where the stream is another GPU's. */
-int rung__gpu_blame_stream(const struct rung__device *device, cudaStream_t stream, int failure);
+/** After launches on a caller's stream: if `rc` is a failure, what was put there has ended. */
+int rung__gpu_end(const struct rung__device *device, struct CUstream_st *stream, int rc,
+                  int before);
 
 /** Behind a failure in the midst of putting work on a stream: what was put must end before its memory is used again. */
 void rung__gpu_drain(cudaStream_t stream);

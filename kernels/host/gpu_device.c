@@ -79,8 +79,7 @@ static int open_end(struct gpu_end *end, uint32_t *word, const char *what)
 {
 	end->word = word;
 	end->what = what;
-	return cuda_status(cudaEventCreateWithFlags(&end->event, cudaEventDisableTiming),
-	                   "making an event");
+	return rung__gpu_make_event(&end->event, 0);
 }
 
 static int open_request(struct rung__device *device, uint32_t idx, const struct rung__request_lists *lists)
@@ -183,11 +182,6 @@ static int cuda_handles(const struct rung__device *device, struct rung__gpu_hand
 	return 0;
 }
 
-static int cuda_adopt(struct rung__device *device)
-{
-	return rung__gpu_adopt(device->gpu);
-}
-
 static int cuda_pin(struct rung__device *device, const char *what, void *memory, uint64_t bytes)
 {
 	return rung__gpu_pin(device, what, memory, bytes, false);
@@ -207,14 +201,10 @@ static int cuda_copy(struct rung__device *device, void *to, const void *from, ui
 {
 	int before, rc = rung__gpu_enter(device->gpu, &before);
 
-	if (rc < 0)
-		return rc;
-	rc = rung__gpu_check_capture(NULL, "copying memory");
 	if (rc == 0)
-		rc = cuda_status(cudaMemcpy(to, from, (size_t)bytes, cudaMemcpyDefault),
-		                 "copying memory");
-	if (rc == 0)   /* from the host's plain memory cudaMemcpy may return before all of it has arrived */
-		rc = cuda_status(cudaStreamSynchronize(NULL), "copying memory");
+		rc = rung__gpu_check_capture(NULL, "copying memory");
+	if (rc == 0)
+		rc = rung__gpu_copy_now(to, from, bytes, cudaMemcpyDefault, "copying memory");
 	rung__gpu_leave(before);
 	return rc;
 }
@@ -229,7 +219,7 @@ const struct rung__device_ops rung__cuda_device = {
 	.open = cuda_open,
 	.close = cuda_close,
 	.handles = cuda_handles,
-	.adopt = cuda_adopt,
+	.adopt = rung__gpu_adopt,
 	.pin = cuda_pin,
 	.unpin = rung__gpu_unpin,
 	.check_ids = rung__gpu_check_ids,

@@ -5,15 +5,14 @@
 /* Of the lowest priority: blocks of the training go first where both need an SM. */
 int rung__gpu_stream_open(struct rung__device *device, struct CUstream_st **stream_out)
 {
+	static const char what[] = "creating a stream";
 	int lowest, before, rc = rung__gpu_enter(device->gpu, &before);
-	cudaError_t err;
 
-	if (rc < 0)
-		return rc;
-	err = cudaDeviceGetStreamPriorityRange(&lowest, NULL);
-	if (err == cudaSuccess)
-		err = cudaStreamCreateWithPriority(stream_out, cudaStreamNonBlocking, lowest);
-	rc = cuda_status(err, "creating a stream");
+	if (rc == 0)
+		rc = cuda_status(cudaDeviceGetStreamPriorityRange(&lowest, NULL), what);
+	if (rc == 0)
+		rc = cuda_status(cudaStreamCreateWithPriority(stream_out, cudaStreamNonBlocking,
+		                                              lowest), what);
 	rung__gpu_leave(before);
 	return rc;
 }
@@ -33,15 +32,18 @@ void rung__gpu_stream_close(struct rung__device *device, struct CUstream_st *str
 	(void)cudaGetLastError();
 }
 
+int rung__gpu_make_event(cudaEvent_t *event_out, unsigned flags)
+{
+	return cuda_status(cudaEventCreateWithFlags(event_out, cudaEventDisableTiming | flags),
+	                   "making an event");
+}
+
 int rung__gpu_event_open(struct rung__device *device, struct CUevent_st **event_out)
 {
 	int before, rc = rung__gpu_enter(device->gpu, &before);
 
-	if (rc < 0)
-		return rc;
-	rc = cuda_status(
-		cudaEventCreateWithFlags(event_out, cudaEventDisableTiming | cudaEventBlockingSync),
-		"making an event");
+	if (rc == 0)
+		rc = rung__gpu_make_event(event_out, cudaEventBlockingSync);
 	rung__gpu_leave(before);
 	return rc;
 }
@@ -65,10 +67,9 @@ int rung__gpu_event_record(struct rung__device *device, struct CUevent_st *event
 {
 	int before, rc = rung__gpu_enter(device->gpu, &before);
 
-	if (rc < 0)
-		return rc;
-	rc = cuda_status(cudaEventRecord(event, rung__gpu_stream(device, stream)),
-	                 "recording an event");
+	if (rc == 0)
+		rc = cuda_status(cudaEventRecord(event, rung__gpu_stream(device, stream)),
+		                 "recording an event");
 	rung__gpu_leave(before);
 	return rc;
 }
@@ -78,10 +79,9 @@ int rung__gpu_event_order(struct rung__device *device, struct CUevent_st *event,
 {
 	int before, rc = rung__gpu_enter(device->gpu, &before);
 
-	if (rc < 0)
-		return rc;
-	rc = cuda_status(cudaStreamWaitEvent(rung__gpu_stream(device, stream), event, 0),
-	                 "letting a stream wait for an event");
+	if (rc == 0)
+		rc = cuda_status(cudaStreamWaitEvent(rung__gpu_stream(device, stream), event, 0),
+		                 "letting a stream wait for an event");
 	rung__gpu_leave(before);
 	return rc;
 }
@@ -94,14 +94,15 @@ int rung__gpu_event_passed(struct rung__device *device, struct CUevent_st *event
 int rung__gpu_fetch(struct rung__device *device, void *to, const void *from, uint64_t bytes,
                     struct CUstream_st *stream)
 {
+	static const char what[] = "copying ids to the host";
 	int before, rc = rung__gpu_enter(device->gpu, &before);
 
 	if (rc < 0)
 		return rc;
 	rc = cuda_status(cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToHost, stream),
-	                 "copying ids to the host");
+	                 what);
 	if (rc == 0)
-		rc = cuda_status(cudaStreamSynchronize(stream), "copying ids to the host");
+		rc = cuda_status(cudaStreamSynchronize(stream), what);
 	else
 		rung__gpu_drain(stream);
 	rung__gpu_leave(before);

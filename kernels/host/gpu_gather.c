@@ -40,11 +40,6 @@ static int check(const struct rung__device *device, const char *what, const void
 	return rc;
 }
 
-int rung__gpu_check_memory(const struct rung__device *device, const char *what, const void *memory)
-{
-	return check(device, what, memory, false);
-}
-
 int rung__gpu_check_ids(const struct rung__device *device, const void *ids)
 {
 	int before, rc = rung__gpu_enter(device->gpu, &before);
@@ -55,7 +50,8 @@ int rung__gpu_check_ids(const struct rung__device *device, const void *ids)
 	return rc;
 }
 
-int rung__gpu_blame_stream(const struct rung__device *device, cudaStream_t stream, int failure)
+/* After a failed launch: the failure, or RUNG_E_INVAL where the stream is another GPU's. */
+static int blame_stream(const struct rung__device *device, cudaStream_t stream, int failure)
 {
 	enum cudaDriverEntryPointQueryResult found;
 	int (*device_of)(cudaStream_t stream, int *gpu_out);
@@ -133,22 +129,43 @@ static void report_nothing(struct gpu_request *request)
 	__atomic_store_n(request->gathered.word, request->gathered.turn, __ATOMIC_RELEASE);
 }
 
+int rung__gpu_begin(const struct rung__device *device, const char *what,
+                    struct CUstream_st **stream, const char *memory_is, const void *memory,
+                    int *before_out)
+{
+	int rc = rung__gpu_enter(device->gpu, before_out);
+
+	*stream = rung__gpu_stream(device, *stream);
+	if (rc == 0)
+		rc = rung__gpu_check_capture(*stream, what);
+	if (rc == 0 && memory_is)
+		rc = check(device, memory_is, memory, false);
+	if (rc < 0)
+		rung__gpu_leave(*before_out);
+	return rc;
+}
+
+int rung__gpu_end(const struct rung__device *device, struct CUstream_st *stream, int rc,
+                  int before)
+{
+	if (rc < 0) {
+		rc = blame_stream(device, stream, rc);
+		rung__gpu_drain(stream);
+	}
+	rung__gpu_leave(before);
+	return rc;
+}
+
 int rung__gpu_gather(struct rung__device *device, uint32_t request_idx, const struct rung_ids *ids,
                      bool known, void *out, uint64_t out_stride, struct CUstream_st *stream)
 {
 	struct gpu_request *request = &device->requests[request_idx];
+	const char *out_is = ids->count > 0 ? "output" : NULL;
 	struct rung__cuda_gather gather;
-	int before, rc = rung__gpu_enter(device->gpu, &before);
+	int before, rc = rung__gpu_begin(device, "gather", &stream, out_is, out, &before);
 
-	stream = rung__gpu_stream(device, stream);
-	if (rc == 0)
-		rc = rung__gpu_check_capture(stream, "gather");
-	if (rc == 0 && ids->count > 0)
-		rc = rung__gpu_check_memory(device, "output", out);
-	if (rc < 0) {
-		rung__gpu_leave(before);
+	if (rc < 0)
 		return rc;
-	}
 	request->last_scatter = -1;
 	record_gather(device, request, ids, out, out_stride, &gather);
 	if (known)
@@ -159,12 +176,7 @@ int rung__gpu_gather(struct rung__device *device, uint32_t request_idx, const st
 		                 "recording the end of a gather");
 	if (rc == 0 && ids->count == 0)
 		report_nothing(request);
-	if (rc < 0) {
-		rc = rung__gpu_blame_stream(device, stream, rc);
-		rung__gpu_drain(stream);
-	}
-	rung__gpu_leave(before);
-	return rc;
+	return rung__gpu_end(device, stream, rc, before);
 }
 
 static uint64_t rows_of_view(const struct rung__cuda_report *report, int view)
@@ -264,13 +276,11 @@ int rung__gpu_order(struct rung__device *device, uint32_t request_idx, struct CU
 {
 	const struct gpu_request *request = &device->requests[request_idx];
 	static const char what[] = "letting a stream wait for rows";
-	int before, rc = rung__gpu_enter(device->gpu, &before);
+	int before, rc = rung__gpu_begin(device, what, &stream, NULL, NULL, &before);
 
-	stream = rung__gpu_stream(device, stream);
-	if (rc == 0)
-		rc = rung__gpu_check_capture(stream, what);
-	if (rc == 0)
-		rc = cuda_status(cudaStreamWaitEvent(stream, request->gathered.event, 0), what);
+	if (rc < 0)
+		return rc;
+	rc = cuda_status(cudaStreamWaitEvent(stream, request->gathered.event, 0), what);
 	if (rc == 0 && request->last_scatter >= 0) {
 		cudaEvent_t scattered = request->scattered[request->last_scatter].event;
 

@@ -132,13 +132,13 @@ void rung__gpu_close_at_exit(void)
 	pthread_once(&gate.once, register_gate);
 }
 
-int rung__gpu_adopt(int gpu)
+int rung__gpu_adopt(struct rung__device *device)
 {
 	int rc = gate_enter();
 
 	if (rc < 0)
 		return rc;
-	rc = cuda_status(cudaSetDevice(gpu), "making a GPU current");
+	rc = cuda_status(cudaSetDevice(device->gpu), "making a GPU current");
 	gate_leave();
 	return rc;
 }

@@ -107,7 +107,7 @@ static int open_load(struct load *load, const struct rung__features *file)
 		return rung__fail(RUNG_E_NOMEM, "cuda: no memory for %u buffers of %" PRIu64 " bytes to load through", BUFFERS, load->buffer_bytes);
 	rc = rung__gpu_pin(load->device, "the buffers to load through", load->buffers, BUFFERS * load->buffer_bytes, false);
 	for (unsigned b = 0; b < BUFFERS && rc == 0; b++)
-		rc = cuda_status(cudaEventCreateWithFlags(&load->copied[b], cudaEventDisableTiming | cudaEventBlockingSync), "making an event");
+		rc = rung__gpu_make_event(&load->copied[b], cudaEventBlockingSync);
 	return rc;
 }
 

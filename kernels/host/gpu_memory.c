@@ -45,11 +45,10 @@ void rung__gpu_give_back(int gpu, void *memory)
 	rung__gpu_leave(before);
 }
 
-/* ---- host memory ---- */
-
 /* ---- tiers ---- */
 
-int rung__gpu_reach(const struct rung__device *device, int gpu)
+/* Let the GPU that gathers read the memory of another, or of itself. */
+static int reach(const struct rung__device *device, int gpu)
 {
 	cudaError_t err;
 	int before, rc;
@@ -73,32 +72,50 @@ int rung__gpu_reach(const struct rung__device *device, int gpu)
 	return cuda_status(err, "letting a GPU read another's memory");
 }
 
+int rung__gpu_take_shares(struct rung__device *device, const char *what, uint64_t rows,
+                          uint64_t stride, uint64_t align, void **memory_out)
+{
+	int rc = 0;
+
+	for (uint32_t g = 0; g < device->gpu_count && rc == 0; g++) {
+		const uint64_t share = (rows + device->gpu_count - 1 - g) / device->gpu_count;
+
+		rc = reach(device, device->gpus[g]);
+		if (rc == 0 && share > 0)
+			rc = rung__gpu_take(device->gpus[g], what,
+			                    rung__align_up(share * stride, align), &memory_out[g]);
+	}
+	return rc;
+}
+
 static int open_peer(struct rung__device *device, const struct rung__device_args *args)
 {
-	uint64_t stride = args->features->layout.row_stride;
+	/* a handle opens the whole block, with all that is in it */
+	const uint64_t align = args->sealed ? BLOCK_BYTES : 1;
+	cudaIpcMemHandle_t handle;
 	int rc = 0;
 
 	device->peer_is_ours = !args->peer_handles;
-	for (uint32_t g = 0; g < args->gpu_count && args->peer.row_count > 0 && rc == 0; g++) {
-		uint64_t rows = (args->peer.row_count + args->gpu_count - 1 - g) / args->gpu_count;
-		uint64_t bytes = rows * stride;
-
-		if (args->peer_handles) {
-			cudaIpcMemHandle_t handle;
-
-			memcpy(&handle, args->peer_handles[g].bytes, sizeof(handle));
-			rc = rows == 0 ? 0 : cuda_status(cudaIpcOpenMemHandle(&device->peer[g], handle, cudaIpcMemLazyEnablePeerAccess),
-			                                 "opening GPU memory of the process that shares the store");
-			continue;
-		}
-		rc = rung__gpu_reach(device, args->gpus[g]);
-		if (args->sealed)   /* a handle opens the whole block, with all that is in it */
-			bytes = rung__align_up(bytes, BLOCK_BYTES);
-		if (rc == 0 && rows > 0)
-			rc = rung__gpu_take(args->gpus[g], "rows of the tier \"peer\"", bytes,
-			                    &device->peer[g]);
+	if (args->peer.row_count > 0 && device->peer_is_ours)
+		return rung__gpu_take_shares(device, "rows of the tier \"peer\"",
+		                             args->peer.row_count,
+		                             args->features->layout.row_stride, align,
+		                             device->peer);
+	for (uint32_t g = 0; g < args->gpu_count && g < args->peer.row_count && rc == 0; g++) {
+		memcpy(&handle, args->peer_handles[g].bytes, sizeof(handle));
+		rc = cuda_status(cudaIpcOpenMemHandle(&device->peer[g], handle,
+		                                      cudaIpcMemLazyEnablePeerAccess),
+		                 "opening GPU memory of the process that shares the store");
 	}
 	return rc;
+}
+
+int rung__gpu_copy_now(void *to, const void *from, uint64_t bytes, enum cudaMemcpyKind kind,
+                       const char *what)
+{
+	int rc = cuda_status(cudaMemcpy(to, from, (size_t)bytes, kind), what);
+
+	return rc < 0 ? rc : cuda_status(cudaStreamSynchronize(NULL), what);
 }
 
 static int open_map(struct rung__device *device, const struct rung__device_args *args)
@@ -112,38 +129,41 @@ static int open_map(struct rung__device *device, const struct rung__device_args 
 		return rung__gpu_pin(device, "rank_of_vertex", (void *)args->rank_of_vertex, rung__align_up(bytes, RUNG__PAGE_BYTES), args->sealed);
 	rc = rung__gpu_take(device->gpu, "rank_of_vertex", bytes, &device->map);
 	if (rc == 0)
-		rc = cuda_status(cudaMemcpy(device->map, args->rank_of_vertex, (size_t)bytes, cudaMemcpyHostToDevice), "copying rank_of_vertex");
-	if (rc == 0)   /* cudaMemcpy may return before all of it has arrived */
-		rc = cuda_status(cudaStreamSynchronize(NULL), "copying rank_of_vertex");
+		rc = rung__gpu_copy_now(device->map, args->rank_of_vertex, bytes,
+		                        cudaMemcpyHostToDevice, "copying rank_of_vertex");
 	return rc;
 }
 
-static int add_view(struct rung__device *device, const struct rung__cuda_view *view)
+int rung__gpu_add_view(struct rung__cuda_view *views, uint32_t *view_count, void *const *bases,
+                       uint32_t base_count, uint64_t stride, uint64_t rows)
 {
-	device->gather.views[device->gather.view_count] = *view;
-	return (int)device->gather.view_count++;
+	struct rung__cuda_view *view = &views[*view_count];
+	const uint64_t rank_first = *view_count > 0 ? views[*view_count - 1].rank_end : 0;
+
+	if (rows == 0)
+		return -1;
+	*view = (struct rung__cuda_view){ .base_count = base_count, .stride = stride,
+		                          .rank_end = rank_first + rows };
+	for (uint32_t b = 0; b < base_count; b++)
+		view->base[b] = bases[b];
+	return (int)(*view_count)++;
 }
 
 static void set_views(struct rung__device *device, const struct rung__device_args *args)
 {
+	struct rung__cuda_view *views = device->gather.views;
+	uint32_t *count = &device->gather.view_count;
 	uint64_t stride = args->features->layout.row_stride;
-	struct rung__cuda_view view = { .base_count = 1, .stride = stride };
+	void *host = (void *)args->host.base;
 
-	device->local_view = device->peer_view = device->host_view = -1;
-	view.base[0] = device->local;
-	view.rank_end = args->local.row_count;
-	if (args->local.row_count > 0)
-		device->local_view = add_view(device, &view);
-	view.rank_end += args->peer.row_count;
-	view.base_count = args->gpu_count;
-	for (uint32_t g = 0; g < args->gpu_count; g++)
-		view.base[g] = device->peer[g];
-	if (args->peer.row_count > 0)
-		device->peer_view = add_view(device, &view);
-	view = (struct rung__cuda_view){ .base = { args->host.base }, .base_count = 1, .over_link = 1, .stride = args->host.stride,
-	                                 .rank_end = view.rank_end + args->host.row_count };
-	if (args->host.row_count > 0)
-		device->host_view = add_view(device, &view);
+	device->local_view = rung__gpu_add_view(views, count, &device->local, 1, stride,
+	                                        args->local.row_count);
+	device->peer_view = rung__gpu_add_view(views, count, device->peer, args->gpu_count, stride,
+	                                       args->peer.row_count);
+	device->host_view = rung__gpu_add_view(views, count, &host, 1, args->host.stride,
+	                                       args->host.row_count);
+	if (device->host_view >= 0)
+		views[device->host_view].over_link = 1;
 	device->gather.row_count = args->vertex_count;
 	device->gather.row_bytes = (uint32_t)device->row_bytes;
 	device->gather.map_bytes = args->map_bytes;

@@ -8,6 +8,7 @@
 
 #define ROUND_PASSES 64u   /* put on a stream that is held: some hundreds of operations more, and putting one would wait for the stream */
 #define STREAMS 2u
+#define PIN_FLAGS (cudaHostRegisterPortable | cudaHostRegisterMapped)
 #define HOLD_NS 5000000000ull   /* a stream is held no longer; to fill one takes milliseconds */
 
 /* What the GPU reads and writes of host memory: a page, pinned. */
@@ -61,10 +62,9 @@ static int meter_take(int gpu, uint64_t bytes, void **memory_out)
 	char what[96];
 	int before, rc = rung__gpu_enter(gpu, &before);
 
-	if (rc < 0)
-		return fact(rc);
 	snprintf(what, sizeof(what), "GPU %d: taking %" PRIu64 " bytes to measure with", gpu, bytes);
-	rc = cuda_status(cudaMalloc(memory_out, (size_t)bytes), what);
+	if (rc == 0)
+		rc = cuda_status(cudaMalloc(memory_out, (size_t)bytes), what);
 	rung__gpu_leave(before);
 	return fact(rc);
 }
@@ -74,10 +74,9 @@ static int meter_pin(int gpu, void *memory, uint64_t bytes)
 	char what[96];
 	int before, rc = rung__gpu_enter(gpu, &before);
 
-	if (rc < 0)
-		return fact(rc);
 	snprintf(what, sizeof(what), "registering %" PRIu64 " bytes of host memory", bytes);
-	rc = cuda_status(cudaHostRegister(memory, (size_t)bytes, cudaHostRegisterPortable | cudaHostRegisterMapped), what);
+	if (rc == 0)
+		rc = cuda_status(cudaHostRegister(memory, (size_t)bytes, PIN_FLAGS), what);
 	rung__gpu_leave(before);
 	return fact(rc);
 }
@@ -114,11 +113,9 @@ static int meter_put(int gpu, void *to, const void *from, uint64_t bytes)
 {
 	int before, rc = rung__gpu_enter(gpu, &before);
 
-	if (rc < 0)
-		return fact(rc);
-	rc = cuda_status(cudaMemcpy(to, from, (size_t)bytes, cudaMemcpyHostToDevice), "copying ids to a GPU");
-	if (rc == 0)   /* cudaMemcpy may return before all of it has arrived */
-		rc = cuda_status(cudaStreamSynchronize(NULL), "copying ids to a GPU");
+	if (rc == 0)
+		rc = rung__gpu_copy_now(to, from, bytes, cudaMemcpyHostToDevice,
+		                        "copying ids to a GPU");
 	rung__gpu_leave(before);
 	return fact(rc);
 }
@@ -372,14 +369,18 @@ static int meter_gather(struct rung__meter *meter, const struct rung__meter_gath
 
 /* ---- opening ---- */
 
+static void free_meter(struct rung__meter *meter)
+{
+	stop_watchdog(meter);
+	rung__unmap_pages(meter->page, RUNG__PAGE_BYTES);
+	rung__free(meter);
+}
+
 static void meter_close(struct rung__meter *meter)
 {
-	const cudaEvent_t events[] = { meter ? meter->begun : NULL, meter ? meter->ended : NULL, meter ? meter->joined : NULL };
-	int before;
+	const cudaEvent_t events[] = { meter->begun, meter->ended, meter->joined };
+	int before = meter->gpu;
 
-	if (!meter)
-		return;
-	before = meter->gpu;
 	(void)rung__gpu_enter(meter->gpu, &before);
 	for (unsigned i = 0; i < RUNG__ARRAY_LEN(events); i++) {
 		if (events[i])
@@ -395,9 +396,7 @@ static void meter_close(struct rung__meter *meter)
 		(void)cudaHostUnregister(meter->page);
 	rung__gpu_leave(before);
 	(void)cudaGetLastError();
-	stop_watchdog(meter);
-	rung__unmap_pages(meter->page, RUNG__PAGE_BYTES);
-	rung__free(meter);
+	free_meter(meter);
 }
 
 static int open_events(struct rung__meter *meter)
@@ -416,7 +415,7 @@ static int open_events(struct rung__meter *meter)
 static int open_counts(struct rung__meter *meter)
 {
 	void *counts = NULL;
-	int rc = cuda_status(cudaHostRegister(meter->page, RUNG__PAGE_BYTES, cudaHostRegisterPortable | cudaHostRegisterMapped),
+	int rc = cuda_status(cudaHostRegister(meter->page, RUNG__PAGE_BYTES, PIN_FLAGS),
 	                     "registering a page to measure with");
 
 	meter->page_is_pinned = rc == 0;
@@ -439,24 +438,20 @@ static int meter_open(int gpu, struct rung__meter **meter_out)
 	if (!meter)
 		return rung__fail(RUNG_E_NOMEM, "cuda: out of memory");
 	meter->gpu = gpu;
+	rc = start_watchdog(meter);
 	meter->page = rung__map_pages(RUNG__PAGE_BYTES);
-	if (!meter->page) {
-		rung__free(meter);
-		return rung__fail(RUNG_E_NOMEM, "cuda: out of memory");
+	if (rc == 0 && !meter->page)
+		rc = rung__fail(RUNG_E_NOMEM, "cuda: out of memory");
+	if (rc < 0) {   /* of the host's memory */
+		free_meter(meter);
+		return rc;
 	}
 	rc = rung__gpu_check_launches();
 	if (rc == 0)
 		rc = rung__gpu_enter(gpu, &before);
 	if (rc < 0) {
-		rung__unmap_pages(meter->page, RUNG__PAGE_BYTES);
-		rung__free(meter);
+		free_meter(meter);
 		return fact(rc);
-	}
-	rc = start_watchdog(meter);
-	if (rc < 0) {   /* of the host's memory */
-		meter_close(meter);
-		rung__gpu_leave(before);
-		return rc;
 	}
 	rc = rung__gpu_check_addresses(gpu);
 	if (rc == 0)

@@ -36,21 +36,6 @@ struct rung__device_batch {
 
 /* ---- the graph ---- */
 
-static int take_lines(struct rung__device *device, const char *what, uint64_t lines, void **memory_out)
-{
-	int rc = 0;
-
-	for (uint32_t g = 0; g < device->gpu_count && rc == 0; g++) {
-		uint64_t share = (lines + device->gpu_count - 1 - g) / device->gpu_count;
-
-		if (share > 0)
-			rc = rung__gpu_reach(device, device->gpus[g]);
-		if (rc == 0 && share > 0)
-			rc = rung__gpu_take(device->gpus[g], what, share * LINE_BYTES, &memory_out[g]);
-	}
-	return rc;
-}
-
 /* What the GPUs have no room for. */
 static int open_host_lines(struct rung__device *device, const struct rung__features *file, uint64_t first, uint64_t lines,
                            struct array_memory *memory)
@@ -77,27 +62,27 @@ static int open_array(struct rung__device *device, const struct rung__graph_arra
 	uint64_t lines = rung__cuda_lines(array->item_count, array->item_bytes);
 	struct rung__ranks on_gpu = { 0, RUNG__MIN(array->gpu_lines, lines) };
 	struct rung__features file = *array->file;
-	int rc;
+	void *host;
+	int view, rc = 0;
 
 	file.layout.row_bytes = file.layout.row_stride = LINE_BYTES;
-	rc = take_lines(device, "lines of the graph", on_gpu.row_count, memory->gpu);
+	if (on_gpu.row_count > 0)
+		rc = rung__gpu_take_shares(device, "lines of the graph", on_gpu.row_count,
+		                           LINE_BYTES, 1, memory->gpu);
 	if (rc == 0)
 		rc = rung__gpu_load(device, &file, &on_gpu, memory->gpu, device->gpu_count);
 	if (rc == 0 && on_gpu.row_count < lines)
 		rc = open_host_lines(device, &file, on_gpu.row_count, lines - on_gpu.row_count, memory);
 	if (rc < 0)
 		return rc;
+	host = memory->host;
 	*cuda = (struct rung__cuda_array){ .item_bytes = array->item_bytes };
-	if (on_gpu.row_count > 0) {
-		struct rung__cuda_view *view = &cuda->views[cuda->view_count++];
-
-		*view = (struct rung__cuda_view){ .base_count = device->gpu_count, .stride = LINE_BYTES, .rank_end = on_gpu.row_count };
-		for (uint32_t g = 0; g < device->gpu_count; g++)
-			view->base[g] = memory->gpu[g];
-	}
-	if (on_gpu.row_count < lines)
-		cuda->views[cuda->view_count++] = (struct rung__cuda_view){ .base = { memory->host }, .base_count = 1, .over_link = 1,
-		                                                            .stride = LINE_BYTES, .rank_end = lines };
+	rung__gpu_add_view(cuda->views, &cuda->view_count, memory->gpu, device->gpu_count,
+	                   LINE_BYTES, on_gpu.row_count);
+	view = rung__gpu_add_view(cuda->views, &cuda->view_count, &host, 1, LINE_BYTES,
+	                          lines - on_gpu.row_count);
+	if (view >= 0)
+		cuda->views[view].over_link = 1;
 	return 0;
 }
 
@@ -151,8 +136,6 @@ int rung__gpu_sampler_open(struct rung__device *device, const struct rung__sampl
 	if (rc == 0)
 		rc = open_array(device, &args->indices, &cuda->graph.indices, &sampler->indices);
 	if (rc == 0)
-		rc = rung__cuda_sampler_check(cuda);
-	if (rc == 0)
 		rc = rung__cuda_sampler_workspace(cuda, &sampler->workspace_bytes);
 	if (rc == 0)
 		rc = rung__cuda_sampler_blocks(&sampler->block_count);
@@ -182,35 +165,34 @@ uint64_t rung__gpu_sampler_vertices_max(const struct rung__device_sampler *sampl
 
 /* ---- batches ---- */
 
-static int take(const struct rung__device_sampler *sampler, uint64_t count, uint64_t item_bytes, void **memory_out)
+/* Nothing once *rc is a failure, which this sets. */
+static void *take(const struct rung__device_sampler *sampler, uint64_t count, uint64_t item_bytes,
+                  int *rc)
 {
+	void *memory = NULL;
 	uint64_t bytes;
 
 	if (!rung__mul(count, item_bytes, &bytes))
 		bytes = UINT64_MAX / 2;   /* more than any GPU has, as it will say */
-	return rung__gpu_take(sampler->device->gpu, "a batch of sampled vertices", bytes ? bytes : 1, memory_out);
+	if (*rc == 0)
+		*rc = rung__gpu_take(sampler->device->gpu, "a batch of sampled vertices",
+		                     bytes ? bytes : 1, &memory);
+	return memory;
 }
 
 static int take_outputs(const struct rung__device_sampler *sampler, struct rung__cuda_sample *sample)
 {
 	const struct rung__cuda_sample_room *room = &sampler->cuda.room;
-	uint32_t hops = sampler->cuda.hop_count;
-	void *memory = NULL;
-	int rc = take(sampler, room->vertex_counts[hops], sizeof(uint64_t), &memory);
+	const uint64_t *vertex_counts = room->vertex_counts;
+	const uint32_t hops = sampler->cuda.hop_count;
+	int rc = 0;
 
-	sample->vertices = memory;
-	for (uint32_t hop = 0; hop < hops && rc == 0; hop++) {
-		memory = NULL;
-		rc = take(sampler, room->vertex_counts[hop] + 1, sizeof(uint64_t), &memory);
-		sample->indptr[hop] = memory;
-		if (rc < 0)
-			break;
-		memory = NULL;
-		rc = take(sampler, room->edge_counts[hop], sizeof(uint32_t), &memory);
-		sample->indices[hop] = memory;
+	sample->vertices = take(sampler, vertex_counts[hops], sizeof(uint64_t), &rc);
+	for (uint32_t hop = 0; hop < hops; hop++) {
+		sample->indptr[hop] = take(sampler, vertex_counts[hop] + 1, sizeof(uint64_t), &rc);
+		sample->indices[hop] = take(sampler, room->edge_counts[hop], sizeof(uint32_t), &rc);
 	}
-	if (rc == 0)
-		rc = take(sampler, sampler->workspace_bytes, 1, &sample->workspace);
+	sample->workspace = take(sampler, sampler->workspace_bytes, 1, &rc);
 	sample->workspace_bytes = sampler->workspace_bytes;
 	return rc;
 }
@@ -253,7 +235,7 @@ int rung__gpu_batch_open(struct rung__device_sampler *sampler, struct rung__devi
 	if (rc == 0) {
 		rc = rung__gpu_pin(device, "the report of a batch", batch->report_page, batch->report_bytes, false);
 		if (rc == 0)
-			rc = cuda_status(cudaEventCreateWithFlags(&batch->done, cudaEventDisableTiming | cudaEventBlockingSync), "making an event");
+			rc = rung__gpu_make_event(&batch->done, cudaEventBlockingSync);
 		if (rc == 0)
 			rc = take_outputs(sampler, &batch->sample);
 		rung__gpu_leave(before);
@@ -271,17 +253,10 @@ int rung__gpu_sample(struct rung__device_batch *batch, const uint64_t *seeds, ui
 {
 	struct rung__device_sampler *sampler = batch->sampler;
 	struct rung__device *device = sampler->device;
-	int before, rc = rung__gpu_enter(device->gpu, &before);
+	int before, rc = rung__gpu_begin(device, "sampling", &stream, "seeds", seeds, &before);
 
-	stream = rung__gpu_stream(device, stream);
-	if (rc == 0)
-		rc = rung__gpu_check_capture(stream, "sampling");
-	if (rc == 0)
-		rc = rung__gpu_check_memory(device, "seeds", seeds);
-	if (rc < 0) {
-		rung__gpu_leave(before);
+	if (rc < 0)
 		return rc;
-	}
 	batch->sample.seeds = seeds;
 	batch->sample.seed_count = seed_count;
 	batch->sample.batch_key = batch_key;
@@ -289,12 +264,7 @@ int rung__gpu_sample(struct rung__device_batch *batch, const uint64_t *seeds, ui
 	rc = rung__cuda_sample_launch(&sampler->cuda, &batch->sample, sampler->block_count, stream);
 	if (rc == 0)
 		rc = cuda_status(cudaEventRecord(batch->done, stream), "recording the end of a batch");
-	if (rc < 0) {
-		rc = rung__gpu_blame_stream(device, stream, rc);
-		rung__gpu_drain(stream);
-	}
-	rung__gpu_leave(before);
-	return rc;
+	return rung__gpu_end(device, stream, rc, before);
 }
 
 int rung__gpu_sampled(struct rung__device_batch *batch, bool block, struct rung__sampled *sampled_out)

@@ -47,7 +47,6 @@ struct rung__meter_ops {
 
 	/** Streams, events and kernels of a GPU. */
 	int (*open)(int gpu, struct rung__meter **meter_out);
-	/** NULL is allowed. */
 	void (*close)(struct rung__meter *meter);
 
 	/** Memory of a GPU. @param memory_out  free with give_back() */

@@ -47,6 +47,19 @@ static struct rung_numa_result blank(const struct rung__measuring *m, enum rung_
 	return result;
 }
 
+/* Each node and size of pages. */
+static int each_size(struct rung__measuring *m,
+                     int (*measure)(struct rung__measuring *m, size_t idx, uint64_t page_bytes))
+{
+	int rc = 0;
+
+	for (size_t idx = 0; idx < m->node_count; idx++) {
+		for (size_t p = 0; p < RUNG__ARRAY_LEN(page_sizes) && rc == 0; p++)
+			rc = measure(m, idx, page_sizes[p]);
+	}
+	return rc;
+}
+
 /* Fresh memory for each sample. */
 static int touch_once(struct rung__measuring *m, size_t idx, uint64_t page_bytes, struct rung__team *team, double *seconds_out,
                       struct rung__measure_memory *memory_out, const char **why_out)
@@ -93,27 +106,22 @@ static int touch_by(struct rung__measuring *m, size_t idx, uint64_t page_bytes, 
 	return rung__measure_add_values(m, &like, 0, seconds, &pass, NULL);
 }
 
+static int touch_pages(struct rung__measuring *m, size_t idx, uint64_t page_bytes)
+{
+	const char *why = rung__measure_no_memory(m, idx, buffer_bytes(m));
+	const struct rung_numa_result like = blank(m, RUNG_NUMA_TOUCH, idx, page_bytes);
+	int rc;
+
+	if (why)
+		return rung__measure_absent(m, &like, 0, why);
+	rc = touch_by(m, idx, page_bytes, 0);
+	return rc < 0 ? rc : touch_by(m, idx, page_bytes, 1);
+}
+
 int rung__measure_touch(struct rung__measuring *m)
 {
-	int rc = 0;
-
 	rung__measure_step(m, m->node_count * 4);
-	for (size_t idx = 0; idx < m->node_count; idx++) {
-		const char *why = rung__measure_no_memory(m, idx, buffer_bytes(m));
-
-		for (size_t p = 0; p < RUNG__ARRAY_LEN(page_sizes) && rc == 0; p++) {
-			const struct rung_numa_result like = blank(m, RUNG_NUMA_TOUCH, idx, page_sizes[p]);
-
-			if (why) {
-				rc = rung__measure_absent(m, &like, 0, why);
-				continue;
-			}
-			rc = touch_by(m, idx, page_sizes[p], 0);
-			if (rc == 0)
-				rc = touch_by(m, idx, page_sizes[p], 1);
-		}
-	}
-	return rc;
+	return each_size(m, touch_pages);
 }
 
 /* ---- registering ---- */
@@ -219,12 +227,6 @@ static int register_pages(struct rung__measuring *m, size_t idx, uint64_t page_b
 
 int rung__measure_register(struct rung__measuring *m)
 {
-	int rc = 0;
-
 	rung__measure_step(m, m->node_count * 2);
-	for (size_t idx = 0; idx < m->node_count; idx++) {
-		for (size_t p = 0; p < RUNG__ARRAY_LEN(page_sizes) && rc == 0; p++)
-			rc = register_pages(m, idx, page_sizes[p]);
-	}
-	return rc;
+	return each_size(m, register_pages);
 }

@@ -32,8 +32,6 @@
 #define SPARSE 0.9   /* of the file's bytes are on the disk at least: reads of a hole reach no disk */
 
 static const uint32_t standard_bytes[] = { 0, 4096, 16384, 65536, 131072 };   /* 0: a sector */
-static const uint32_t depths[] = { 1, 2, 4, 8, 16, 32, 64, 128 };
-static const uint32_t depths_quick[] = { 1, 8, 32, 128 };
 
 struct nvme_target {
 	const char *file;      /* for results and messages */
@@ -162,20 +160,6 @@ static bool comes_earlier(const struct rung__measuring *m, size_t idx, uint32_t 
 	return false;
 }
 
-static size_t depth_count(const struct rung__measuring *m)
-{
-	if (m->opts.depths)
-		return m->opts.depth_count;
-	return m->opts.quick ? RUNG__ARRAY_LEN(depths_quick) : RUNG__ARRAY_LEN(depths);
-}
-
-static uint32_t depth_at(const struct rung__measuring *m, size_t idx)
-{
-	const uint32_t *standard = m->opts.quick ? depths_quick : depths;
-
-	return m->opts.depths ? m->opts.depths[idx] : standard[idx];
-}
-
 static int measure_values(struct nvme_reader *reader, const struct rung_numa_result *like,
                           uint32_t group)
 {
@@ -189,8 +173,8 @@ static int measure_values(struct nvme_reader *reader, const struct rung_numa_res
 		burst->read_bytes = size_at(m, i, geometry.align);
 		if (comes_earlier(m, i, geometry.align))
 			continue;
-		for (size_t d = 0; d < depth_count(m) && rc == 0; d++) {
-			burst->depth = depth_at(m, d);
+		for (size_t d = 0; d < m->opts.depth_count && rc == 0; d++) {
+			burst->depth = m->opts.depths[d];
 			rc = measure_value(reader, like, group);
 		}
 	}
@@ -410,7 +394,7 @@ int rung__measure_nvme_check(struct rung__measuring *m)
 int rung__measure_nvme(struct rung__measuring *m)
 {
 	const size_t given = m->opts.file_count + (m->opts.dir != NULL);
-	const size_t values = RUNG__ARRAY_LEN(standard_bytes) * depth_count(m);
+	const size_t values = RUNG__ARRAY_LEN(standard_bytes) * m->opts.depth_count;
 	struct rung_topology_info info = { .size = sizeof(info) };
 	struct rung_numa_result like = rung__measure_blank(RUNG_NUMA_NVME);
 	uint32_t group = 0;

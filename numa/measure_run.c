@@ -45,6 +45,10 @@ const char *rung_numa_matrix_name(enum rung_numa_matrix matrix)
 
 /* ---- one call ---- */
 
+/* of drives */
+static const uint32_t depths[] = { 1, 2, 4, 8, 16, 32, 64, 128 };
+static const uint32_t depths_quick[] = { 1, 8, 32, 128 };
+
 static int take_opts(const struct rung_numa_measure_opts *given, struct rung_numa_measure_opts *opts)
 {
 	int rc = rung__opts_take(opts, sizeof(*opts), given, "rung_numa_measure_opts");
@@ -76,6 +80,11 @@ static int take_opts(const struct rung_numa_measure_opts *given, struct rung_num
 	}
 	opts->matrices = opts->matrices ? opts->matrices : (uint32_t)RUNG_NUMA_ALL;
 	opts->samples = opts->samples ? opts->samples : opts->quick ? SAMPLES_QUICK : SAMPLES;
+	if (!opts->depths) {
+		opts->depths = opts->quick ? depths_quick : depths;
+		opts->depth_count = opts->quick ? RUNG__ARRAY_LEN(depths_quick)
+		                                : RUNG__ARRAY_LEN(depths);
+	}
 	if (opts->sample_seconds <= 0)
 		opts->sample_seconds = opts->quick ? SAMPLE_SECONDS_QUICK : SAMPLE_SECONDS;
 	return 0;

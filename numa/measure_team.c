@@ -14,19 +14,15 @@ struct member {
 	pthread_t thread;
 	const uint32_t *cpus;        /* [cpu_count] it may run on, of whoever starts the team */
 	uint32_t rank, cpu_count;
+	int err;                     /* of pinning */
 	uint64_t begin_ns, end_ns;   /* of the last run */
 };
 
 struct rung__team {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	uint32_t count;              /* threads that there are */
-	uint32_t ready, done;        /* that are pinned; that have ended the run */
-	uint64_t run;                /* number of the run that is asked for */
+	pthread_mutex_t starting;    /* held until all threads are there */
+	pthread_barrier_t turn;      /* of them and the caller: ready, begin, end of a run */
+	uint32_t count;
 	bool stop;
-	int err;                     /* of pinning, on err_cpu */
-	uint32_t err_cpu;
-	pthread_barrier_t start;     /* [count] */
 	rung__work_fn work;
 	void *ctx;
 	uint64_t passes;
@@ -62,84 +58,76 @@ static void *member_main(void *arg)
 {
 	struct member *me = arg;
 	struct rung__team *team = me->team;
-	int err = pin(me->cpus, me->cpu_count);
-	uint64_t run = 0;
 
-	pthread_mutex_lock(&team->lock);
-	team->ready++;
-	if (err) {
-		team->err = err;
-		team->err_cpu = me->cpus[0];
-	}
-	pthread_cond_broadcast(&team->changed);
-	for (;;) {
-		while (team->run == run && !team->stop)
-			pthread_cond_wait(&team->changed, &team->lock);
+	me->err = pin(me->cpus, me->cpu_count);
+	pthread_mutex_lock(&team->starting);
+	pthread_mutex_unlock(&team->starting);
+	while (!team->stop) {
+		pthread_barrier_wait(&team->turn);   /* ready, or the end of a run */
+		pthread_barrier_wait(&team->turn);
 		if (team->stop)
 			break;
-		run = team->run;
-		pthread_mutex_unlock(&team->lock);
-		pthread_barrier_wait(&team->start);
 		me->begin_ns = raw_ns();
 		team->work(team->ctx, me->rank, team->count, team->passes);
 		me->end_ns = raw_ns();
-		pthread_mutex_lock(&team->lock);
-		team->done++;
-		pthread_cond_broadcast(&team->changed);
 	}
-	pthread_mutex_unlock(&team->lock);
 	return NULL;
+}
+
+static void end_team(struct rung__team *team)
+{
+	for (uint32_t i = 0; i < team->count; i++)
+		pthread_join(team->members[i].thread, NULL);
+	pthread_barrier_destroy(&team->turn);
+	pthread_mutex_destroy(&team->starting);
+	rung__free(team);
 }
 
 void rung__team_stop(struct rung__team *team)
 {
 	if (!team)
 		return;
-	pthread_mutex_lock(&team->lock);
 	team->stop = true;
-	pthread_cond_broadcast(&team->changed);
-	pthread_mutex_unlock(&team->lock);
-	for (uint32_t i = 0; i < team->count; i++)
-		pthread_join(team->members[i].thread, NULL);
-	pthread_barrier_destroy(&team->start);
-	pthread_cond_destroy(&team->changed);
-	pthread_mutex_destroy(&team->lock);
-	rung__free(team);
+	pthread_barrier_wait(&team->turn);
+	end_team(team);
 }
 
 /* @param each  of the CPUs that one thread may run on: 1, or all of them */
 static int start(const uint32_t *cpus, uint32_t each, uint32_t count, struct rung__team **team_out)
 {
 	struct rung__team *team = rung__zalloc(sizeof(*team) + count * sizeof(team->members[0]));
+	const struct member *unpinned = NULL;
 	int err = 0, rc;
 
 	if (!team)
 		return rung__fail(RUNG_E_NOMEM, "measuring: no memory for %" PRIu32 " threads", count);
-	pthread_mutex_init(&team->lock, NULL);
-	pthread_cond_init(&team->changed, NULL);
-	pthread_barrier_init(&team->start, NULL, count);
+	pthread_mutex_init(&team->starting, NULL);
+	pthread_barrier_init(&team->turn, NULL, count + 1);
+	pthread_mutex_lock(&team->starting);
 	for (uint32_t i = 0; i < count && err == 0; i++) {
 		team->members[i] = (struct member){ .team = team, .rank = i, .cpus = cpus + i, .cpu_count = each };
 		err = rung__thread_start(&team->members[i].thread, member_main, &team->members[i]);
 		team->count += err == 0;
 	}
-	pthread_mutex_lock(&team->lock);
-	while (team->ready < team->count)
-		pthread_cond_wait(&team->changed, &team->lock);
-	rc = team->err;
-	pthread_mutex_unlock(&team->lock);
+	team->stop = err != 0;
+	pthread_mutex_unlock(&team->starting);
 	if (err) {
-		rung__team_stop(team);
+		end_team(team);
 		return rung__fail_errno(err, "measuring: starting %" PRIu32 " threads", count);
 	}
-	if (rc) {
-		uint32_t cpu = team->err_cpu;
-
-		rung__team_stop(team);
-		return rung__fail(RUNG_E_NOSUP, "no thread can be pinned to CPU %" PRIu32 ": %s", cpu, strerror(rc));
+	pthread_barrier_wait(&team->turn);
+	for (uint32_t i = 0; i < count; i++) {
+		if (team->members[i].err)
+			unpinned = &team->members[i];
 	}
-	*team_out = team;
-	return 0;
+	if (!unpinned) {
+		*team_out = team;
+		return 0;
+	}
+	rc = rung__fail(RUNG_E_NOSUP, "no thread can be pinned to CPU %" PRIu32 ": %s",
+	                unpinned->cpus[0], strerror(unpinned->err));
+	rung__team_stop(team);
+	return rc;
 }
 
 int rung__team_start(const uint32_t *cpus, uint32_t count, struct rung__team **team_out)
@@ -161,16 +149,11 @@ double rung__team_run(struct rung__team *team, rung__work_fn work, void *ctx, ui
 {
 	uint64_t begin_ns = UINT64_MAX, end_ns = 0;
 
-	pthread_mutex_lock(&team->lock);
 	team->work = work;
 	team->ctx = ctx;
 	team->passes = passes;
-	team->done = 0;
-	team->run++;
-	pthread_cond_broadcast(&team->changed);
-	while (team->done < team->count)
-		pthread_cond_wait(&team->changed, &team->lock);
-	pthread_mutex_unlock(&team->lock);
+	pthread_barrier_wait(&team->turn);
+	pthread_barrier_wait(&team->turn);
 	for (uint32_t i = 0; i < team->count; i++) {
 		begin_ns = RUNG__MIN(begin_ns, team->members[i].begin_ns);
 		end_ns = RUNG__MAX(end_ns, team->members[i].end_ns);

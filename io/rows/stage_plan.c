@@ -17,6 +17,7 @@
 #include "rows/stage_deal.h"
 #include "rows/stage_image.h"
 #include "rows/stage_plan.h"
+#include "rows/stage_scan.h"
 #include "source/npy.h"
 #include "source/source.h"
 

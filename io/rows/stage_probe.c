@@ -11,7 +11,7 @@
 #include "base/jobs.h"
 #include "file/direct.h"
 #include "rows/stage_probe.h"
-#include "rows/stage_reads.h"
+#include "rows/stage_scan.h"
 #include "source/source.h"
 
 #define SOURCE_BYTES_MIN (UINT64_C(256) << 20)   /* less is staged in seconds, whichever way */
@@ -67,60 +67,38 @@ static double rate(struct probe *probe, uint32_t threads)
 }
 
 /* Reads of single rows, as they are gathered. */
-struct row_probe {
-	uint64_t bytes, first, places;   /* of a read; places are pages */
-	uint64_t begin_ns, sent, ended;
-};
-
-static bool next_row(void *ctx, uint32_t slot, uint64_t *offset_out, uint64_t *bytes_out)
+static double row_rate(const struct rung_source *src, uint64_t read_bytes)
 {
-	struct row_probe *probe = ctx;
+	const struct rung__features features = rung__source_features(src);
+	const struct rung__row_reads_args args = {
+		.features = &features,
+		.depth = RUNG__ROW_READS,
+		.slot_bytes = read_bytes,
+		.gap_bytes = RUNG__ROW_READ_GAP,
+	};
+	struct rung__row_reads *reads;
+	double reads_per_s;
 
-	(void)slot;
-	if (rung__now_ns() - probe->begin_ns > PROBE_NS)
-		return false;
-	*offset_out = probe->first + rung__mix64(probe->sent++) % probe->places * RUNG__PAGE_BYTES;
-	*bytes_out = probe->bytes;
-	return true;
+	if (rung__row_reads_open(&args, &reads) < 0)
+		return 0;
+	reads_per_s = rung__row_reads_rate(reads, (uint32_t)read_bytes, PROBE_NS);
+	rung__row_reads_close(reads);
+	return reads_per_s;
 }
 
-static int count_row(void *ctx, uint32_t slot, const unsigned char *at)
-{
-	struct row_probe *probe = ctx;
-
-	(void)slot;
-	(void)at;
-	probe->ended++;
-	return 0;
-}
-
-static double row_rate(const struct rung__direct *file, struct row_probe *probe)
-{
-	const struct rung__row_reads_job job = { .next = next_row, .done = count_row, .ctx = probe };
-	unsigned char *buffers = rung__malloc_aligned(RUNG__PAGE_BYTES, RUNG__ROW_READS * probe->bytes);
-	struct rung__row_reads reads = { .depth = 0 };
-	bool lost;
-	int rc = buffers ? rung__row_reads_open(&reads, file, buffers, probe->bytes, RUNG__ROW_READS) : RUNG_E_NOMEM;
-
-	probe->begin_ns = rung__now_ns();
-	if (rc == 0)
-		rc = rung__row_reads_run(&reads, &job);
-	lost = reads.lost;
-	rung__row_reads_close(&reads);
-	if (!lost)
-		rung__free(buffers);
-	return rc < 0 ? 0 : (double)probe->ended * 1e9 / (double)(rung__now_ns() - probe->begin_ns);
-}
-
-static void measure_source(const struct rung__direct *file, uint64_t offset, uint64_t bytes, uint64_t row_bytes,
+static void measure_source(const struct rung__direct *file, const struct rung_source *src,
 			   struct rung__figures *figures)
 {
-	const uint64_t row_read = rung__align_up(row_bytes, RUNG__PAGE_BYTES), first = rung__align_up(offset, RUNG__PAGE_BYTES);
-	struct probe large = { .file = file, .bytes = LARGE_BYTES, .first = first, .places = bytes / LARGE_BYTES - 1 };
-	struct row_probe rows = { .bytes = row_read, .first = first, .places = (bytes - row_read) / RUNG__PAGE_BYTES - 1 };
+	const struct rung_array_info *info = rung_source_info(src);
+	struct probe large = {
+		.file = file,
+		.bytes = LARGE_BYTES,
+		.first = rung__align_up(rung__source_place(src).offset, RUNG__PAGE_BYTES),
+		.places = info->row_count * info->row_bytes / LARGE_BYTES - 1,
+	};
 
 	figures->read_bytes_per_s = LARGE_BYTES * rate(&large, LARGE_JOBS);
-	figures->row_reads_per_s = row_rate(file, &rows);
+	figures->row_reads_per_s = row_rate(src, rung__align_up(info->row_bytes, RUNG__PAGE_BYTES));
 }
 
 /* From the first row on, for as long as it takes. */
@@ -179,7 +157,7 @@ void rung__stage_probe(const struct rung__stage *stage, const struct rung_source
 	if (rung__direct_open(&file, place.fd, place.path) < 0)
 		return;
 	figures_out->one_device = same_device(stage, place.fd);
-	measure_source(&file, place.offset, bytes, info->row_bytes, figures_out);
+	measure_source(&file, src, figures_out);
 	rung__direct_close(&file);
 	measure_output(stage, figures_out);
 }

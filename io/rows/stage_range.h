@@ -11,8 +11,8 @@
 #include "base/random.h"
 #include "dataset/checksum.h"
 #include "file/direct.h"
-#include "rows/stage_reads.h"
 #include "run/run.h"
+#include "tier/row_reads.h"
 
 struct rung__image_part {
 	uint64_t begin, base, end; /* bytes of the file: of new rows, whole blocks before that,
@@ -45,7 +45,8 @@ struct rung__stage_rows {
 						    journal */
 	unsigned char *areas[2];                 /* [plan.area_bytes] */
 	unsigned char *read_buffers;             /* [plan.reader_count][plan.read_bytes] */
-	struct rung__row_reads reads;                /* into them, of single rows */
+	struct rung__features gathered;          /* the source's file, where its rows are */
+	struct rung__row_reads *reads;           /* of them, one by one; NULL: other plans */
 	void *vertices;                          /* [plan.range_rows] of the range, ascending; for
 						    plans that need it */
 	unsigned char *tails;                    /* [file_count][RUNG__BLOCK_BYTES] what the last

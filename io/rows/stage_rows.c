@@ -15,7 +15,6 @@
 #include "folder/stage_step.h"
 #include "folder/stage_stripe.h"
 #include "rows/stage_deal.h"
-#include "rows/stage_gather.h"
 #include "rows/stage_image.h"
 #include "rows/stage_rows.h"
 #include "rows/stage_scan.h"
@@ -76,6 +75,37 @@ static void put_dealt(void *ctx, uint64_t chunk, uint64_t first, uint64_t count,
 	atomic_fetch_sub(&filling->rows->dealt_sum, sum);
 }
 
+/* ---- rows read where they are ---- */
+
+static int put_gathered(void *ctx, uint64_t first, uint64_t end, const unsigned char *row)
+{
+	const struct range_fill *filling = ctx;
+	const struct rung__stage_rows *rows = filling->rows;
+	const uint64_t row_bytes = rows->layout.row_bytes, start = rung__rows_vertex(rows, first);
+
+	for (uint64_t i = first; i < end; i++) {
+		const uint64_t vertex = rung__rows_vertex(rows, i);
+
+		rung__image_put_vertex(rows, filling->image, vertex,
+				       row + (vertex - start) * row_bytes);
+	}
+	return rung__stage_advance(rows->stage, rows->what, (end - first) * row_bytes);
+}
+
+static int gather(struct range_fill *filling)
+{
+	const struct rung__stage_rows *rows = filling->rows;
+	const struct rung__row_list list = {
+		.vertices = rows->vertices,
+		.id_bytes = rows->stage->manifest->index_bytes,
+		.count = filling->image->end - filling->image->first,
+		.put = put_gathered,
+		.ctx = filling,
+	};
+
+	return rung__row_reads_run(rows->reads, &list);
+}
+
 /* ---- a range ---- */
 
 static int fill(struct rung__stage_rows *rows, const struct rung__image *image)
@@ -89,7 +119,7 @@ static int fill(struct rung__stage_rows *rows, const struct rung__image *image)
 		return rung__scan(rows, &span, 0, rows->row_count, keep_rows, &filling);
 	list_vertices(rows, image);
 	if (rows->plan.kind == RUNG_STAGE_PLAN_GATHER)
-		return rung__stage_gather(rows, image);
+		return gather(&filling);
 	bucket = image->first / rows->plan.range_rows;
 	span = (struct rung__scan_span){ .file = &rows->out[rung__bucket_file(rows, bucket)],
 					 .offset = rung__bucket_offset(rows, bucket) };
@@ -215,11 +245,23 @@ static int open_file(struct rung__stage_rows *rows, uint32_t f, bool begun)
 	return rc;
 }
 
+static int open_gathered(struct rung__stage_rows *rows)
+{
+	const struct rung__row_reads_args args = {
+		.features = &rows->gathered,
+		.depth = rows->plan.reader_count,
+		.slot_bytes = rows->plan.read_bytes,
+		.gap_bytes = RUNG__ROW_READ_GAP,
+	};
+
+	rows->gathered = rung__source_features(rows->src);
+	return rung__row_reads_open(&args, &rows->reads);
+}
+
 static int take_memory(struct rung__stage_rows *rows)
 {
 	const struct rung__rows_plan *plan = &rows->plan;
 	const struct rung__source_place place = rung__source_place(rows->src);
-	int rc;
 
 	for (uint32_t i = 0; i < plan->area_count; i++) {
 		rows->areas[i] = rung__map_pages(plan->area_bytes);
@@ -235,15 +277,14 @@ static int take_memory(struct rung__stage_rows *rows)
 		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " vertices", rows->what, plan->range_rows);
 	if (place.data && plan->kind == RUNG_STAGE_PLAN_PASSES)
 		return 0;
+	if (plan->kind == RUNG_STAGE_PLAN_GATHER)
+		return open_gathered(rows);
 	rows->read_buffers = rung__malloc_aligned(RUNG__PAGE_BYTES, plan->reader_count * plan->read_bytes);
 	if (!rows->read_buffers)
 		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu32 " reads of %" PRIu64 " bytes", rows->what, plan->reader_count, plan->read_bytes);
 	if (place.data || place.streamed)
 		return 0;
-	rc = rung__direct_open(&rows->source, place.fd, place.path);
-	if (rc < 0 || plan->kind != RUNG_STAGE_PLAN_GATHER)
-		return rc;
-	return rung__row_reads_open(&rows->reads, &rows->source, rows->read_buffers, plan->read_bytes, plan->reader_count);
+	return rung__direct_open(&rows->source, place.fd, place.path);
 }
 
 /* Word number `word` of a line, a number of 16 digits; 0 when there is none. */
@@ -330,12 +371,9 @@ static void close_all(struct rung__stage_rows *rows)
 	}
 	for (int i = 0; i < 2; i++)
 		rung__unmap_pages(rows->areas[i], rows->plan.area_bytes);
-	const bool lost = rows->reads.lost;
-
-	rung__row_reads_close(&rows->reads);
+	rung__row_reads_close(rows->reads);
 	rung__direct_close(&rows->source);
-	if (!lost)
-		rung__free(rows->read_buffers);
+	rung__free(rows->read_buffers);
 	rung__free(rows->vertices);
 	rung__free(rows->tails);
 }

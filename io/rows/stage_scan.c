@@ -33,6 +33,25 @@ struct rung__scan_span rung__source_span(const struct rung__stage_rows *rows)
 					.offset = place.offset };
 }
 
+struct rung__features rung__source_features(const struct rung_source *src)
+{
+	const struct rung__source_place place = rung__source_place(src);
+	const struct rung_array_info *info = rung_source_info(src);
+	struct rung__features features = {
+		.layout = {
+			.data_offset = place.offset,
+			.row_stride = info->row_bytes,
+			.row_bytes = info->row_bytes,
+			.file_count = 1,
+			.file_bytes = { place.offset + info->row_count * info->row_bytes },
+		},
+	};
+
+	features.files[0].path = (char *)(uintptr_t)place.path;   /* only looked at */
+	features.files[0].fd = place.fd;
+	return features;
+}
+
 /* @param buffer  [plan.read_bytes] on a page @param rows_out  where they lie, in `buffer` or in memory */
 static int read_span(const struct rung__stage_rows *rows, const struct rung__scan_span *span,
 		     uint64_t first, uint64_t count,

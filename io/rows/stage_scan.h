@@ -25,6 +25,12 @@ uint64_t rung__scan_chunk_rows(const struct rung__stage_rows *rows);
 int rung__scan(struct rung__stage_rows *rows, const struct rung__scan_span *span, uint64_t first,
 	       uint64_t count, rung__scan_fn fn,
 	       void *ctx);
+#define RUNG__ROW_READS 128u         /* in flight, of single rows, where memory allows */
+#define RUNG__ROW_READ_BYTES (UINT64_C(32) << 10) /* of each, at most */
+#define RUNG__ROW_READ_GAP 4096u     /* between two rows, rather than starting another read */
+
+/** The file of a source that is neither in memory nor streamed, and where its rows are. */
+struct rung__features rung__source_features(const struct rung_source *src);
 /** The source's rows as a span. */
 struct rung__scan_span rung__source_span(const struct rung__stage_rows *rows);
 

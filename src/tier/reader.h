@@ -3,10 +3,10 @@
  * Readers: what brings the rows of a features file from a device into memory.
  *
  * A reader takes reads into a pool of memory and reports which have ended. One thread drives it
- * from start to stop. Refill reads cold rows by it, tiers load rows that lie scattered, and
- * `rung numa` measures drives. Its user knows this table of functions, and not how a device is
- * read: the reader of files is in io/ (io/engine/file_reader.c), tests put in front of it one that
- * injects faults, or use one that follows a script.
+ * from start to stop. Refill reads cold rows by it, tiers and staging read rows that lie scattered
+ * (row_reads.h), and `rung numa` measures drives. Its user knows this table of functions, and not
+ * how a device is read: the reader of files is in io/ (io/engine/file_reader.c), tests put in front
+ * of it one that injects faults, or use one that follows a script.
  */
 #ifndef RUNG_READER_H
 #define RUNG_READER_H

@@ -240,9 +240,6 @@ int rung__measure_take(struct rung__measuring *m, size_t idx, uint64_t bytes, ui
                        struct rung__measure_memory *memory_out, const char **why_out);
 void rung__measure_release(struct rung__measure_memory *memory);
 
-/** Share of a mapping that is in huge pages, from the text of /proc/PID/smaps; NaN when it is not in it. */
-double rung__huge_share(const char *smaps_path, const void *memory);
-
 /* ---- the machine ---- */
 
 /** Cores, caches, texts of the machine. */

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory on a node: asked for, touched by threads there, and looked up, because a full node gives memory of another without a word. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "measure.h"
@@ -102,38 +99,16 @@ void rung__measure_touch_work(void *ctx, uint32_t rank, uint32_t count, uint64_t
 		*(volatile unsigned char *)(memory->base + at) = 1;
 }
 
-double rung__huge_share(const char *smaps_path, const void *memory)
-{
-	unsigned long long begin, end, kib, size = 0, huge = 0;
-	bool inside = false, found = false;
-	char *line = NULL;
-	size_t room = 0;
-	FILE *file = fopen(smaps_path, "re");
-
-	if (!file)
-		return (double)NAN;
-	while (!found && getline(&line, &room, file) >= 0) {
-		if (sscanf(line, "%llx-%llx ", &begin, &end) == 2)
-			inside = begin <= (uintptr_t)memory && (uintptr_t)memory < end;
-		else if (inside && sscanf(line, "Size: %llu kB", &kib) == 1)
-			size = kib;
-		else if (inside && sscanf(line, "AnonHugePages: %llu kB", &kib) == 1) {
-			huge = kib;
-			found = true;
-		}
-	}
-	free(line);
-	fclose(file);
-	return found && size ? (double)huge / (double)size : (double)NAN;
-}
-
 const char *rung__measure_check(struct rung__measuring *m, size_t idx, struct rung__measure_memory *memory)
 {
 	const uint32_t node = m->nodes[idx].node->node;
+	struct rung__mapped mapped = { .at = memory->base, .bytes = memory->bytes };
 	int err;
 
 	memory->placed_share = rung__placed_share(memory->base, memory->bytes, node, &err);
-	memory->huge_share = rung__huge_share("/proc/self/smaps", memory->base);
+	rung__mapped_look("/proc/self/smaps", &mapped, 1);
+	if (mapped.told)
+		memory->huge_share = (double)mapped.huge_bytes / (double)mapped.bytes;
 	if (memory->placed_share < SHARE_MIN)   /* not when it is NaN */
 		return rung__measure_text(m, "%.0f %% of %" PRIu64 " MiB came to lie on node %" PRIu32 ", the rest elsewhere", 100 * memory->placed_share,
 		                          memory->bytes >> 20, node);

@@ -231,12 +231,14 @@ struct rung__mapped {
 	uint64_t bytes;
 	uint64_t resident_bytes;
 	uint64_t huge_bytes;     /* of them in huge pages */
+	bool told;               /* the kernel tells of huge pages there */
 };
 
 /**
- * Fill in the last two, from /proc/self/smaps. Of a mapping that reaches beyond the memory the same part is counted as of it lies inside.
+ * Fill in the last three, from a text like /proc/self/smaps. Of a mapping that reaches beyond the
+ * memory the same part is counted as of it lies inside.
  * @return 0 or an errno value
  */
-int rung__mapped_look(struct rung__mapped *list, size_t count);
+int rung__mapped_look(const char *smaps_path, struct rung__mapped *list, size_t count);
 
 #endif

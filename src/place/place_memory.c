@@ -161,6 +161,7 @@ double rung__placed_share(const void *memory, uint64_t bytes, uint32_t node, int
 struct mapping {
 	uint64_t begin, end;
 	uint64_t resident, huge;
+	bool told;
 };
 
 /* What of a mapping lies inside the memory, as far as can be told. */
@@ -177,15 +178,16 @@ static void add_mapping(struct rung__mapped *list, size_t count, const struct ma
 		share = (double)(end - begin) / (double)(mapping->end - mapping->begin);
 		list[i].resident_bytes += (uint64_t)(share * (double)mapping->resident);
 		list[i].huge_bytes += (uint64_t)(share * (double)mapping->huge);
+		list[i].told |= mapping->told;
 	}
 }
 
-int rung__mapped_look(struct rung__mapped *list, size_t count)
+int rung__mapped_look(const char *smaps_path, struct rung__mapped *list, size_t count)
 {
 	struct mapping mapping = { .end = 0 };
 	bool line_begins = true;
 	char line[256], key[32];
-	FILE *file = fopen("/proc/self/smaps", "re");
+	FILE *file = fopen(smaps_path, "re");
 
 	if (!file)
 		return errno;
@@ -196,6 +198,7 @@ int rung__mapped_look(struct rung__mapped *list, size_t count)
 			add_mapping(list, count, &mapping);
 			mapping = (struct mapping){ .begin = begin, .end = end };
 		} else if (line_begins && sscanf(line, "%31[^:]: %llu kB", key, &begin) == 2) {
+			mapping.told |= strcmp(key, "AnonHugePages") == 0;
 			if (strcmp(key, "Rss") == 0)
 				mapping.resident = begin * 1024;
 			else if (strcmp(key, "AnonHugePages") == 0 || strcmp(key, "ShmemPmdMapped") == 0 || strcmp(key, "FilePmdMapped") == 0)

@@ -232,7 +232,8 @@ int rung__store_look(struct rung_store *store)
 	at += sizes.file_count;
 	if (sizes.frames_bytes > 0)
 		look_at_rows(store, store->pool.base + store->pool.frames_at, &places->frames, store->binds, store->places + at, mapped + at);
-	rung__mapped_look(mapped, count);   /* not told: nothing is resident, as far as is known */
+	/* not told: nothing is resident, as far as is known */
+	rung__mapped_look("/proc/self/smaps", mapped, count);
 	for (size_t i = 0; i < count; i++)
 		store->places[i].huge_share = share(mapped[i].huge_bytes, mapped[i].resident_bytes);
 	rung__free(mapped);

@@ -63,22 +63,32 @@ Test(measure, what_was_put_on_a_node_is_found_there)
 	rung_topology_destroy(topology);
 }
 
+/* ---- huge pages ---- */
+
+static double huge_share(const char *path, uintptr_t at, uint64_t bytes)
+{
+	struct rung__mapped mapped = { .at = (const unsigned char *)at, .bytes = bytes };
+
+	rung__mapped_look(path, &mapped, 1);
+	return mapped.told ? (double)mapped.huge_bytes / (double)bytes : -1;
+}
+
 Test(measure, huge_pages_are_counted_where_the_memory_is)
 {
 	char path[] = "/tmp/rung-smaps-XXXXXX";
-	int fd = mkstemp(path);
-	FILE *file = fdopen(fd, "w");
+	FILE *file = fdopen(mkstemp(path), "w");
 
-	fputs("1000-3000 rw-p 00000000 00:00 0 \nSize:               8192 kB\nAnonHugePages:      8192 kB\n"
-	      "400000-c00000 rw-p 00000000 00:00 0  [heap]\nSize:               8192 kB\nRss: 5 kB\nAnonHugePages:      2048 kB\n"
+	fputs("1000-3000 rw-p 00000000 00:00 0 \nSize:  8 kB\nAnonHugePages:      8 kB\n"
+	      "400000-c00000 rw-p 00000000 00:00 0  [heap]\nSize:               8192 kB\n"
+	      "Rss: 5 kB\nAnonHugePages:      2048 kB\n"
 	      "c00000-d00000 rw-p 00000000 00:00 0 \nSize:               1024 kB\n", file);
 	fclose(file);
-	cr_assert_eq(rung__huge_share(path, (void *)(uintptr_t)0x400000), 0.25);
-	cr_assert_eq(rung__huge_share(path, (void *)(uintptr_t)0xbfffff), 0.25);
-	cr_assert_eq(rung__huge_share(path, (void *)(uintptr_t)0x1000), 1);
-	cr_assert(isnan(rung__huge_share(path, (void *)(uintptr_t)0xc00000)), "the kernel does not say");
-	cr_assert(isnan(rung__huge_share(path, (void *)(uintptr_t)0x3000)), "in no mapping");
-	cr_assert(isnan(rung__huge_share("/nonexistent", path)));
+	cr_assert_eq(huge_share(path, 0x400000, 0x800000), 0.25);
+	cr_assert_eq(huge_share(path, 0xbff000, 0x1000), 0.25, "a part of a mapping");
+	cr_assert_eq(huge_share(path, 0x1000, 0x2000), 1);
+	cr_assert_eq(huge_share(path, 0xc00000, 0x1000), -1, "the kernel does not say");
+	cr_assert_eq(huge_share(path, 0x3000, 0x1000), -1, "in no mapping");
+	cr_assert_eq(huge_share("/nonexistent", 0x1000, 0x2000), -1);
 	unlink(path);
 }
 

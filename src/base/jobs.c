@@ -82,7 +82,7 @@ int rung__jobs_start(uint32_t threads, uint64_t count, rung__job_fn fn, void *ct
 	jobs->ctx = ctx;
 	jobs->count = count;
 	pthread_mutex_init(&jobs->lock, NULL);
-	pthread_cond_init(&jobs->changed, NULL);
+	rung__cond_init(&jobs->changed);
 	err = start_workers(jobs, wanted);
 	if (err == 0) {
 		*jobs_out = jobs;
@@ -102,6 +102,21 @@ bool rung__jobs_wait(struct rung__jobs *jobs, uint64_t ended)
 	good = !jobs->stopped;
 	pthread_mutex_unlock(&jobs->lock);
 	return good;
+}
+
+bool rung__jobs_over(struct rung__jobs *jobs, uint64_t ns, uint64_t *ended_out)
+{
+	const struct timespec until = rung__deadline(ns);
+	bool over;
+	int err = 0;
+
+	pthread_mutex_lock(&jobs->lock);
+	while (jobs->ended < jobs->count && !jobs->stopped && err == 0)
+		err = pthread_cond_timedwait(&jobs->changed, &jobs->lock, &until);
+	over = jobs->ended == jobs->count || jobs->stopped;
+	*ended_out = jobs->ended;
+	pthread_mutex_unlock(&jobs->lock);
+	return over;
 }
 
 void rung__jobs_stop(struct rung__jobs *jobs)

@@ -16,6 +16,13 @@ int rung__jobs_start(uint32_t threads, uint64_t count, rung__job_fn fn, void *ct
 /** Wait until so many jobs have ended. @return false when one has failed, or they were stopped */
 bool rung__jobs_wait(struct rung__jobs *jobs, uint64_t ended);
 
+/**
+ * Wait until all jobs have ended, one has failed or they were stopped, but for at most `ns`.
+ * @param ended_out  how many have ended, for progress
+ * @return false when the time has passed before
+ */
+bool rung__jobs_over(struct rung__jobs *jobs, uint64_t ns, uint64_t *ended_out);
+
 /** Begin no further one. */
 void rung__jobs_stop(struct rung__jobs *jobs);
 

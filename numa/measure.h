@@ -53,6 +53,9 @@ double rung__team_run(struct rung__team *team, rung__work_fn work, void *ctx, ui
 
 uint32_t rung__team_count(const struct rung__team *team);
 
+/** Of the clock that NTP does not slew while we measure. */
+uint64_t rung__measure_ns(void);
+
 /* ---- one call ---- */
 
 struct rung__measure_node {

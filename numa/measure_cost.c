@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include "measure.h"
 #include "rung_config.h"
@@ -135,14 +134,6 @@ struct registering {
 	int err;
 };
 
-static double raw_s(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC_RAW, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
 static void register_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 {
 	struct registering *r = ctx;
@@ -151,10 +142,10 @@ static void register_work(void *ctx, uint32_t rank, uint32_t count, uint64_t pas
 	(void)count;
 	(void)passes;
 	for (uint32_t i = 0; i < r->samples && r->err == 0; i++) {
-		const double begin = raw_s();
+		const uint64_t begin_ns = rung__measure_ns();
 
 		r->err = -io_uring_register_buffers(r->ring, &r->memory, 1);
-		r->seconds[i] = raw_s() - begin;
+		r->seconds[i] = (double)(rung__measure_ns() - begin_ns) / 1e9;
 		if (r->err == 0)
 			io_uring_unregister_buffers(r->ring);
 	}

@@ -106,25 +106,21 @@ int rung__measure_open_gpus(struct rung__measuring *m, struct rung__measure_gpus
 	return 0;
 }
 
-/* None of these can be measured: one result each. */
-static int absent_gpu(struct rung__measuring *m, enum rung_numa_matrix matrix, const struct rung__measured_gpu *gpu, uint32_t group, const char *why)
+int rung__measure_absent_gpus(struct rung__measuring *m, enum rung_numa_matrix matrix,
+                              const struct rung__measure_gpus *gpus, const char *why)
 {
 	struct rung_numa_result like = rung__measure_blank(matrix);
-
-	like.gpu = gpu ? gpu->position : -1;
-	like.gpu_bus_id = gpu ? gpu->bus_id : NULL;
-	return rung__measure_absent(m, &like, group, why);
-}
-
-int rung__measure_absent_gpus(struct rung__measuring *m, enum rung_numa_matrix matrix, const struct rung__measure_gpus *gpus, const char *why)
-{
 	int rc = 0;
 
 	if (gpus->count == 0)
-		return absent_gpu(m, matrix, NULL, 0, why ? why : "no GPU");
+		return rung__measure_absent(m, &like, 0, why ? why : "no GPU");
 	for (size_t i = 0; i < gpus->count && rc == 0; i++) {
-		if (!gpus->list[i].meter)
-			rc = absent_gpu(m, matrix, &gpus->list[i], (uint32_t)(i * gpus->count), gpus->list[i].why);
+		const struct rung__measured_gpu *gpu = &gpus->list[i];
+
+		like.gpu = gpu->position;
+		like.gpu_bus_id = gpu->bus_id;
+		if (!gpu->meter)
+			rc = rung__measure_absent(m, &like, (uint32_t)(i * gpus->count), gpu->why);
 	}
 	return rc;
 }

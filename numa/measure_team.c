@@ -29,8 +29,7 @@ struct rung__team {
 	struct member members[];
 };
 
-/* Raw: the clock that NTP does not slew while we measure. */
-static uint64_t raw_ns(void)
+uint64_t rung__measure_ns(void)
 {
 	struct timespec now;
 
@@ -67,9 +66,9 @@ static void *member_main(void *arg)
 		pthread_barrier_wait(&team->turn);
 		if (team->stop)
 			break;
-		me->begin_ns = raw_ns();
+		me->begin_ns = rung__measure_ns();
 		team->work(team->ctx, me->rank, team->count, team->passes);
-		me->end_ns = raw_ns();
+		me->end_ns = rung__measure_ns();
 	}
 	return NULL;
 }

@@ -4,12 +4,30 @@
 #define RUNG_KERNELS_SAMPLER_STEP_H
 
 #include "sample/sample.h"
-#include "sampler_layout.h"
+#include "sampler_launch.h"
 #include "scan.h"
 #include "vertex_table.h"
 #include "views.h"
 
 #define NO_SLOT UINT64_MAX
+#define SAMPLE_ALIGN 128u        /* of each part of the workspace: a line */
+#define SCAN_TILE 256u           /* items whose sum is one entry of `sums` */
+#define SHORT_FANOUT 32u         /* draws that a group of lanes makes at once; more need a set */
+
+/**
+ * Zeroed before a batch. The report's counts and outcome change only in kernels of one block: the
+ * others all see the same.
+ */
+struct sample_state {
+	struct rung__cuda_sample_report report;
+	/* smallest of each kind, inverted: zero and a maximum will do */
+	unsigned long long bad_seed, twice_seed, bad_list, bad_place;
+};
+
+static inline bool sample_needs_sets(uint32_t fanout)
+{
+	return fanout > SHORT_FANOUT && fanout != UINT32_MAX;
+}
 
 /* What the kernels of one hop work with. */
 struct sample_step {
@@ -33,6 +51,15 @@ struct sample_step {
 	uint32_t *indices;
 	uint32_t hop, fanout;
 };
+
+/**
+ * Cut the workspace into the parts of a step. The sampler was checked.
+ * @param workspace  NULL: to know its bytes
+ * @param step_out   its pointers into the workspace are set
+ * @return 0 or RUNG_E_INVAL (sizes overflow)
+ */
+extern "C" int rung__cuda_sample_layout(const struct rung__cuda_sampler *sampler, void *workspace,
+                                        struct sample_step *step_out, uint64_t *bytes_out);
 
 static __device__ __forceinline__ bool stopped(const struct sample_step &s)
 {

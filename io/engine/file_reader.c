@@ -14,7 +14,6 @@
 #include "file/block_device.h"
 #include "file/file.h"
 #include "engine/file_reader.h"
-#include "engine/gap.h"
 
 /* of a merged read: larger ones bring no more rows, and others wait behind them */
 #define READ_BYTES_MAX 131072u

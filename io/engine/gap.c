@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-#include "engine/gap.h"
+#include "engine/file_reader.h"
 #include "tier/burst.h"
 
 #define FILE_BYTES_MIN (64ull << 20)

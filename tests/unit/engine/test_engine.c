@@ -16,7 +16,6 @@
 #include "dataset.h"
 #include "file/file.h"
 #include "engine/file_reader.h"
-#include "engine/gap.h"
 #include "engine/ring.h"
 #include "store_fixture.h"
 

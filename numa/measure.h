@@ -124,17 +124,14 @@ int rung__numa_measure(const char *root, const struct rung_topology *topology,
  */
 void rung__measure_sizes(struct rung__measuring *m);
 
+/** Add a value to a list that does not have it. */
+void rung__measure_add_once(uint32_t *list, size_t *count, uint32_t value);
+
 /** Bytes of the ids of a gather whose output is an array of `array_bytes`. */
 uint64_t rung__measure_ids_bytes(const struct rung__measuring *m, uint64_t array_bytes);
 
 /** Begin a matrix of about so many results. */
 void rung__measure_step(struct rung__measuring *m, uint64_t total);
-
-/**
- * Add a result, for which nothing is set but what `like` has. It stays where it is until the next one is added. Tells progress.
- * @return RUNG_E_NOMEM, RUNG_E_CANCELED
- */
-int rung__measure_add(struct rung__measuring *m, const struct rung_numa_result *like, uint32_t group, struct rung_numa_result **result_out);
 
 /** A result without anything. */
 struct rung_numa_result rung__measure_blank(enum rung_numa_matrix matrix);
@@ -192,7 +189,8 @@ struct rung__measure_pass {
 
 /**
  * Add a result with its values, from seconds a pass.
- * @param result_out  as of rung__measure_add(); may be NULL
+ * @param result_out  NULL, or the result, which stays where it is until the next one is added
+ * @return 0, RUNG_E_NOMEM, RUNG_E_CANCELED
  */
 int rung__measure_add_values(struct rung__measuring *m, const struct rung_numa_result *like,
                              uint32_t group, const double *seconds,

@@ -138,26 +138,23 @@ static int measure_value(struct nvme_reader *reader, const struct rung_numa_resu
 	return rc < 0 ? rc : rung__measure_add_values(m, &like, group, seconds, &pass, NULL);
 }
 
-/* Sizes are whole sectors: a row in between is read with what surrounds it. */
-static uint32_t size_at(const struct rung__measuring *m, size_t idx, uint32_t align)
+/* Whole sectors: a row in between is read with what surrounds it. @return their number */
+static size_t choose_sizes(const struct rung__measuring *m, uint32_t align, uint32_t *sizes)
 {
-	uint64_t bytes = 0;
+	const uint32_t sector = RUNG__MAX(align, SECTOR_MIN);
+	size_t count = 0;
 
-	if (idx < RUNG__ARRAY_LEN(standard_bytes))
-		return (uint32_t)rung__align_up(RUNG__MAX(standard_bytes[idx], SECTOR_MIN), align);
-	idx -= RUNG__ARRAY_LEN(standard_bytes);
-	if (idx < m->opts.row_count)
-		bytes = rung__align_up(m->opts.row_bytes[idx], RUNG__MAX(align, SECTOR_MIN));
-	return (uint32_t)RUNG__MIN(bytes, READ_BYTES_MAX);
-}
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(standard_bytes); i++) {
+		const uint64_t bytes = RUNG__MAX(standard_bytes[i], SECTOR_MIN);
 
-static bool comes_earlier(const struct rung__measuring *m, size_t idx, uint32_t align)
-{
-	for (size_t i = 0; i < idx; i++) {
-		if (size_at(m, i, align) == size_at(m, idx, align))
-			return true;
+		rung__measure_add_once(sizes, &count, (uint32_t)rung__align_up(bytes, align));
 	}
-	return false;
+	for (size_t i = 0; i < m->opts.row_count; i++) {
+		const uint64_t bytes = rung__align_up(m->opts.row_bytes[i], sector);
+
+		rung__measure_add_once(sizes, &count, (uint32_t)RUNG__MIN(bytes, READ_BYTES_MAX));
+	}
+	return count;
 }
 
 static int measure_values(struct nvme_reader *reader, const struct rung_numa_result *like,
@@ -165,14 +162,15 @@ static int measure_values(struct nvme_reader *reader, const struct rung_numa_res
 {
 	const struct rung__measuring *m = reader->m;
 	struct rung__burst *burst = &reader->burst;
+	uint32_t sizes[RUNG__ARRAY_LEN(standard_bytes) + RUNG__MEASURE_ROWS_MAX];
 	struct rung__geometry geometry;
+	size_t count;
 	int rc = 0;
 
 	burst->ops->geometry(burst->reader, &geometry);
-	for (size_t i = 0; size_at(m, i, geometry.align) != 0 && rc == 0; i++) {
-		burst->read_bytes = size_at(m, i, geometry.align);
-		if (comes_earlier(m, i, geometry.align))
-			continue;
+	count = choose_sizes(m, geometry.align, sizes);
+	for (size_t i = 0; i < count && rc == 0; i++) {
+		burst->read_bytes = sizes[i];
 		for (size_t d = 0; d < m->opts.depth_count && rc == 0; d++) {
 			burst->depth = m->opts.depths[d];
 			rc = measure_value(reader, like, group);

@@ -37,7 +37,9 @@ struct rung_numa_result rung__measure_blank(enum rung_numa_matrix matrix)
 	};
 }
 
-int rung__measure_add(struct rung__measuring *m, const struct rung_numa_result *like, uint32_t group, struct rung_numa_result **result_out)
+/* Nothing is set but what `like` has. Tells progress. */
+static int add(struct rung__measuring *m, const struct rung_numa_result *like, uint32_t group,
+               struct rung_numa_result **result_out)
 {
 	struct rung_numa_report *report = m->report;
 	const size_t count = report->info.result_count;
@@ -61,7 +63,7 @@ int rung__measure_add(struct rung__measuring *m, const struct rung_numa_result *
 int rung__measure_absent(struct rung__measuring *m, const struct rung_numa_result *like, uint32_t group, const char *why)
 {
 	struct rung_numa_result *result;
-	int rc = why ? rung__measure_add(m, like, group, &result) : rung__measure_out_of_memory();
+	int rc = why ? add(m, like, group, &result) : rung__measure_out_of_memory();
 
 	if (rc == 0)
 		result->absent = why;
@@ -148,7 +150,7 @@ int rung__measure_add_values(struct rung__measuring *m, const struct rung_numa_r
                              struct rung_numa_result **result_out)
 {
 	struct rung_numa_result *result;
-	int rc = rung__measure_add(m, like, group, &result);
+	int rc = add(m, like, group, &result);
 
 	if (rc == 0 && pass->bytes > 0)
 		rc = set(m, &result->bytes_per_s, seconds, pass->bytes, false);

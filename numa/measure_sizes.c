@@ -36,7 +36,16 @@ static int by_bytes(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The standard rows and those asked for, each once. */
+void rung__measure_add_once(uint32_t *list, size_t *count, uint32_t value)
+{
+	for (size_t i = 0; i < *count; i++) {
+		if (list[i] == value)
+			return;
+	}
+	list[(*count)++] = value;
+}
+
+/* The standard rows and those asked for. */
 static void choose_rows(struct rung__measuring *m)
 {
 	static const uint32_t standard[RUNG__MEASURE_ROWS] = {   /* the first when quick */
@@ -44,17 +53,10 @@ static void choose_rows(struct rung__measuring *m)
 	};
 	const size_t standard_count = m->opts.quick ? ROWS_QUICK : RUNG__MEASURE_ROWS;
 
-	for (size_t i = 0; i < standard_count + m->opts.row_count; i++) {
-		const uint32_t row_bytes = i < standard_count
-		                           ? standard[i]
-		                           : m->opts.row_bytes[i - standard_count];
-		size_t at = 0;
-
-		while (at < m->row_count && m->rows[at] != row_bytes)
-			at++;
-		if (at == m->row_count)
-			m->rows[m->row_count++] = row_bytes;
-	}
+	for (size_t i = 0; i < standard_count; i++)
+		rung__measure_add_once(m->rows, &m->row_count, standard[i]);
+	for (size_t i = 0; i < m->opts.row_count; i++)
+		rung__measure_add_once(m->rows, &m->row_count, m->opts.row_bytes[i]);
 	qsort(m->rows, m->row_count, sizeof(m->rows[0]), by_bytes);
 }
 

@@ -184,24 +184,19 @@ static uint64_t rows_of_view(const struct rung__cuda_report *report, int view)
 	return view < 0 ? 0 : report->view_rows[view];
 }
 
-static int look_at(cudaEvent_t event, bool block, const char *what)
-{
-	cudaError_t err = block ? cudaEventSynchronize(event) : cudaEventQuery(event);
-
-	if (err == cudaErrorNotReady) {
-		(void)cudaGetLastError();
-		return 0;
-	}
-	return err == cudaSuccess ? 1 : cuda_status(err, what);
-}
-
 int rung__gpu_has_passed(const struct rung__device *device, cudaEvent_t event, bool block,
                          const char *what)
 {
+	cudaError_t err;
 	int before, rc = rung__gpu_enter(device->gpu, &before);
 
-	if (rc == 0)
-		rc = look_at(event, block, what);
+	if (rc < 0)
+		return rc;
+	err = block ? cudaEventSynchronize(event) : cudaEventQuery(event);
+	if (err == cudaErrorNotReady)
+		(void)cudaGetLastError();
+	else
+		rc = err == cudaSuccess ? 1 : cuda_status(err, what);
 	rung__gpu_leave(before);
 	return rc;
 }

@@ -9,6 +9,7 @@
 
 #include "base/base.h"
 #include "dataset/manifest.h"
+#include "file/file.h"
 #include "folder/stage_dir.h"
 #include "folder/stage_entries.h"
 #include "folder/stage_publish.h"
@@ -16,18 +17,10 @@
 
 bool rung__stage_plain_rename;
 
-static int sync_folder(int fd, const char *path)
-{
-	/* EINVAL: a file system without it, whose renames are as durable as they get */
-	if (fsync(fd) < 0 && errno != EINVAL)
-		return rung__fail_errno(errno, "%s: cannot be synced to the device", path);
-	return 0;
-}
-
 int rung__stage_dir_sync_parent(const struct rung__stage_dir *dir)
 {
 	rung__stage_step("sync parent");
-	return sync_folder(dir->parent_fd, dir->path);
+	return rung__sync_folder(dir->parent_fd, dir->path);
 }
 
 /* What was replaced is removed, or left where it is: `dir->left` says so. The next run tries again.
@@ -106,7 +99,7 @@ static int publish_over(struct rung__stage_dir *dir, int old)
 		old_name = dir->aside_name;
 		old_path = dir->aside_path;
 	}
-	rc = sync_folder(dir->parent_fd, dir->path);
+	rc = rung__sync_folder(dir->parent_fd, dir->path);
 	if (rc == 0)   /* a power failure could bring the old names back */
 		remove_replaced(dir, old, old_name, old_path);
 	return rc;
@@ -116,7 +109,7 @@ static int drop_journal(const struct rung__stage_dir *dir)
 {
 	int rc = rung__stage_entry_remove(dir->fd, dir->path, RUNG__JOURNAL);
 
-	return rc < 0 ? rc : sync_folder(dir->fd, dir->path);
+	return rc < 0 ? rc : rung__sync_folder(dir->fd, dir->path);
 }
 
 /* A dataset that was replaced has the name OUT.partial; nobody works in it, and what else has that name is left alone. */
@@ -158,7 +151,7 @@ int rung__stage_dir_publish(struct rung__stage_dir *dir)
 	if (rc == 0 && renameat(dir->fd, RUNG__MANIFEST_PARTIAL, dir->fd, RUNG__MANIFEST) < 0)
 		rc = rung__fail_errno(errno, "%s/" RUNG__MANIFEST, dir->partial_path);
 	if (rc == 0)
-		rc = sync_folder(dir->fd, dir->partial_path);
+		rc = rung__sync_folder(dir->fd, dir->partial_path);
 	if (rc == 0)
 		rc = dir->replaces ? publish_over(dir, old) : publish_new(dir);
 	if (rc == 0) {

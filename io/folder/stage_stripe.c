@@ -17,6 +17,7 @@
 #include "base/random.h"
 #include "dataset/manifest.h"
 #include "file/direct.h"
+#include "file/file.h"
 #include "folder/stage_step.h"
 #include "folder/stage_stripe.h"
 
@@ -61,12 +62,12 @@ int rung__stripe_remove(int dir_fd, const char *name)
 
 static int sync_dir(const char *path)
 {
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc;
 
-	if (fd < 0 || (fsync(fd) < 0 && errno != EINVAL))
-		rc = rung__fail_errno(errno, "%s: cannot be synced to the device", path);
-	if (fd >= 0)
-		close(fd);
+	if (fd < 0)
+		return rung__fail_errno(errno, "%s: cannot be synced to the device", path);
+	rc = rung__sync_folder(fd, path);
+	close(fd);
 	return rc;
 }
 

@@ -347,8 +347,8 @@ static int write_all(struct rung__stage_rows *rows)
 	rows->stage->step_done = (uint64_t)((double)rows->stage->step_total * (double)rows->done / (double)rows->row_count);
 	for (uint32_t f = 0; f < rows->layout.file_count && rc == 0; f++)
 		rc = open_file(rows, f, begun);
-	if (rc == 0 && !begun && fsync(rows->stage->dir.fd) < 0 && errno != EINVAL)   /* the names are there before anything is said of them */
-		rc = rung__fail_errno(errno, "%s: cannot be synced to the device", rows->stage->dir.partial_path);
+	if (rc == 0 && !begun)   /* the names are there before anything is said of them */
+		rc = rung__sync_folder(rows->stage->dir.fd, rows->stage->dir.partial_path);
 	if (rc == 0)
 		rc = take_memory(rows);
 	if (rc == 0 && rows->plan.kind == RUNG_STAGE_PLAN_DEAL)

@@ -268,7 +268,7 @@ int rung__stage_write_splits(struct rung__stage *stage)
 	return rc < 0 ? rc : rung__journal_commit(&stage->journal, stage->dir.fd);
 }
 
-static int write_text(struct rung__stage *stage, const char *path, const char *text)
+static int write_text(const struct rung__stage *stage, const char *path, const char *text)
 {
 	int fd, rc;
 
@@ -283,18 +283,6 @@ static int write_text(struct rung__stage *stage, const char *path, const char *t
 		rc = rung__fail_errno(errno, "%s: cannot be synced to the device", path);
 	if (close(fd) < 0 && rc == 0)
 		rc = rung__fail_errno(errno, "%s", path);
-	return rc;
-}
-
-static int write_manifest(struct rung__stage *stage)
-{
-	char *path = rung__format("%s/" RUNG__MANIFEST_PARTIAL, stage->dir.partial_path), *text = NULL;
-	int rc = path ? rung__manifest_format(stage->manifest, &text) : rung__fail(RUNG_E_NOMEM, RUNG__MANIFEST);
-
-	if (rc == 0)
-		rc = write_text(stage, path, text);
-	rung__free(text);
-	rung__free(path);
 	return rc;
 }
 
@@ -318,7 +306,9 @@ static int compare_text(const struct rung__stage *stage, const char *path, const
 	return rc;
 }
 
-int rung__stage_check_manifest(struct rung__stage *stage)
+/* Call `fn` with the manifest's text, and the path of the file that is or will be it. */
+static int with_text(struct rung__stage *stage,
+		     int (*fn)(const struct rung__stage *stage, const char *path, const char *text))
 {
 	char *path = rung__format("%s/" RUNG__MANIFEST_PARTIAL, stage->dir.partial_path),
 	     *text = NULL;
@@ -326,10 +316,15 @@ int rung__stage_check_manifest(struct rung__stage *stage)
 		      : rung__fail(RUNG_E_NOMEM, RUNG__MANIFEST);
 
 	if (rc == 0)
-		rc = compare_text(stage, path, text);
+		rc = fn(stage, path, text);
 	rung__free(text);
 	rung__free(path);
 	return rc;
+}
+
+int rung__stage_check_manifest(struct rung__stage *stage)
+{
+	return with_text(stage, compare_text);
 }
 
 int rung__stage_write_manifest(struct rung__stage *stage)
@@ -337,5 +332,5 @@ int rung__stage_write_manifest(struct rung__stage *stage)
 	struct rung__manifest *m = stage->manifest;
 	int rc = write_array(stage, &m->checksums, stage->sums, m->checksums_sums);
 
-	return rc < 0 ? rc : write_manifest(stage);
+	return rc < 0 ? rc : with_text(stage, write_text);
 }

@@ -155,23 +155,36 @@ struct rung__layout rung__manifest_array_layout(const struct rung_array_info *in
 	};
 }
 
-/* jansson's set and append functions take NULL as a failure, so that one check of the whole is enough. */
-static int put(json_t *object, const char *key, json_t *value)
+/* jansson's append functions take NULL as a failure: one check of a whole list is enough. */
+static json_t *list_or_null(json_t *list, int failed)
 {
-	return json_object_set_new(object, key, value);
+	if (!failed)
+		return list;
+	json_decref(list);
+	return NULL;
 }
 
 static json_t *shape_json(const struct rung_array_info *array)
 {
 	json_t *shape = json_array();
+	int failed = 0;
 
-	for (unsigned i = 0; i < array->dim_count; i++) {
-		if (json_array_append_new(shape, json_integer((json_int_t)array->dims[i])) < 0) {
-			json_decref(shape);
-			return NULL;
-		}
+	for (unsigned i = 0; i < array->dim_count; i++)
+		failed |= json_array_append_new(shape, json_integer((json_int_t)array->dims[i]));
+	return list_or_null(shape, failed);
+}
+
+static json_t *sums_json(const uint64_t *sums, uint64_t count)
+{
+	json_t *list = json_array();
+	char text[RUNG__CHECKSUM_DIGITS + 1];
+	int failed = 0;
+
+	for (uint64_t i = 0; i < count && !failed; i++) {
+		rung__checksum_text(sums[i], text);
+		failed = json_array_append_new(list, json_string(text));
 	}
-	return shape;
+	return list_or_null(list, failed);
 }
 
 static json_t *file_json(const struct rung__manifest_file *file)
@@ -199,20 +212,9 @@ static json_t *score_json(const struct rung__manifest *m)
 
 static json_t *in_place_json(const struct rung__in_place *in_place)
 {
-	json_t *samples = json_array();
-	char text[RUNG__CHECKSUM_DIGITS + 1];
-	int failed = 0;
-
-	for (uint32_t i = 0; i < in_place->sample_count; i++) {
-		rung__checksum_text(in_place->samples[i], text);
-		failed |= json_array_append_new(samples, json_string(text));
-	}
-	if (failed) {
-		json_decref(samples);
-		return NULL;
-	}
-	return json_pack("{s:s, s:I, s:I, s:o}", "file", in_place->path, "bytes", (json_int_t)in_place->bytes, "mtime_ns",
-			 (json_int_t)in_place->mtime_ns, "samples", samples);
+	return json_pack("{s:s, s:I, s:I, s:o}", "file", in_place->path, "bytes",
+			 (json_int_t)in_place->bytes, "mtime_ns", (json_int_t)in_place->mtime_ns,
+			 "samples", sums_json(in_place->samples, in_place->sample_count));
 }
 
 static json_t *features_json(const struct rung__manifest *m)
@@ -222,52 +224,41 @@ static json_t *features_json(const struct rung__manifest *m)
 
 	for (uint32_t f = 0; f < m->feature_file_count; f++)
 		failed |= json_array_append_new(files, json_string(m->files[f].name));
-	features = json_pack("{s:o, s:s, s:o, s:I, s:I, s:I}", "files", files, "dtype", rung_dtype_name(m->features.dtype), "shape",
-			     shape_json(&m->features), "row_bytes", (json_int_t)m->features.row_bytes, "row_stride",
+	features = json_pack("{s:o, s:s, s:o, s:I, s:I, s:I}", "files", files, "dtype",
+			     rung_dtype_name(m->features.dtype), "shape", shape_json(&m->features),
+			     "row_bytes", (json_int_t)m->features.row_bytes, "row_stride",
 			     (json_int_t)m->row_stride, "data_offset", (json_int_t)m->data_offset);
 	if (m->feature_file_count > 1)
-		failed |= put(features, "block_rows", json_integer((json_int_t)m->block_rows));
+		failed |= json_object_set_new(features, "block_rows",
+					      json_integer((json_int_t)m->block_rows));
 	if (m->feature_file_count == 0)
-		failed |= put(features, "in_place", in_place_json(&m->in_place));
-	if (failed) {
-		json_decref(features);
-		return NULL;
-	}
-	return features;
+		failed |= json_object_set_new(features, "in_place", in_place_json(&m->in_place));
+	return list_or_null(features, failed);
 }
 
 static json_t *checksums_json(const struct rung__manifest *m)
 {
-	json_t *blocks = json_array();
-	char text[RUNG__CHECKSUM_DIGITS + 1];
-
-	for (uint64_t i = 0; i < m->checksums.block_count; i++) {
-		rung__checksum_text(m->checksums_sums[i], text);
-		if (json_array_append_new(blocks, json_string(text)) < 0) {
-			json_decref(blocks);
-			blocks = NULL;
-			break;
-		}
-	}
-	return json_pack("{s:s, s:I, s:s, s:I, s:o}", "algorithm", RUNG__CHECKSUM_NAME, "block_bytes",
-			 (json_int_t)RUNG__BLOCK_BYTES, "file", RUNG__CHECKSUMS, "bytes", (json_int_t)m->checksums.bytes,
-			 "blocks", blocks);
+	return json_pack("{s:s, s:I, s:s, s:I, s:o}", "algorithm", RUNG__CHECKSUM_NAME,
+			 "block_bytes", (json_int_t)RUNG__BLOCK_BYTES, "file", RUNG__CHECKSUMS,
+			 "bytes", (json_int_t)m->checksums.bytes, "blocks",
+			 sums_json(m->checksums_sums, m->checksums.block_count));
 }
 
 /* Null for older datasets, which do not record their job. */
 static json_t *job_json(const struct rung__manifest *m)
 {
 	json_t *lines = m->job ? json_array() : json_null();
-	const char *line = m->job, *end;
+	const char *end;
+	int failed = 0;
 
-	while (lines && line && (end = strchr(line, '\n')) != NULL) {
-		if (json_array_append_new(lines, json_stringn(line, (size_t)(end - line))) < 0) {
-			json_decref(lines);
-			lines = NULL;
-		}
-		line = end + 1;
-	}
-	return lines;
+	for (const char *line = m->job; line && (end = strchr(line, '\n')) != NULL; line = end + 1)
+		failed |= json_array_append_new(lines, json_stringn(line, (size_t)(end - line)));
+	return list_or_null(lines, failed);
+}
+
+static int put(json_t *object, const char *key, json_t *value)
+{
+	return json_object_set_new(object, key, value);
 }
 
 static int put_lists(const struct rung__manifest *m, json_t *root)

@@ -30,20 +30,42 @@ static bool get_u64(const json_t *object, const char *key, uint64_t max, uint64_
 	return true;
 }
 
+static bool has_u64(const json_t *object, const char *key, uint64_t wanted)
+{
+	uint64_t value;
+
+	return get_u64(object, key, INT64_MAX, &value) && value == wanted;
+}
+
 /* Text without control characters: it is printed on terminals. */
+static bool is_text(const json_t *value)
+{
+	const char *text = json_string_value(value);
+
+	if (!text || strlen(text) != json_string_length(value))
+		return false;
+	for (; *text; text++) {
+		if ((unsigned char)*text < ' ' || *text == 0x7f)
+			return false;
+	}
+	return true;
+}
+
 static bool get_text(const json_t *object, const char *key, char *text, size_t text_bytes)
 {
 	const json_t *value = json_object_get(object, key);
 
-	if (!json_is_string(value) || json_string_length(value) >= text_bytes ||
-	    strlen(json_string_value(value)) != json_string_length(value))
+	if (!is_text(value) || json_string_length(value) >= text_bytes)
 		return false;
-	for (const char *c = json_string_value(value); *c; c++) {
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			return false;
-	}
 	memcpy(text, json_string_value(value), json_string_length(value) + 1);
 	return true;
+}
+
+static bool has_text(const json_t *object, const char *key, const char *wanted)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text && strcmp(text, wanted) == 0;
 }
 
 /* null is 0 */
@@ -129,10 +151,23 @@ static bool parse_hex(const char *text, uint64_t *value_out)
 	return text[RUNG__CHECKSUM_DIGITS] == '\0';
 }
 
+static bool get_sums(const json_t *list, uint64_t count, uint64_t *sums_out)
+{
+	if (!json_is_array(list) || json_array_size(list) != count)
+		return false;
+	for (uint64_t i = 0; i < count; i++) {
+		const char *hex = json_string_value(json_array_get(list, i));
+
+		if (!hex || !parse_hex(hex, &sums_out[i]))
+			return false;
+	}
+	return true;
+}
+
 /* Rows that were left in their source: all of them are inside it. */
 static bool get_in_place(const json_t *features, struct rung__manifest *m)
 {
-	const json_t *in_place = json_object_get(features, "in_place"), *samples = json_object_get(in_place, "samples");
+	const json_t *in_place = json_object_get(features, "in_place");
 	struct rung__in_place *out = &m->in_place;
 	uint64_t end;
 
@@ -142,21 +177,12 @@ static bool get_in_place(const json_t *features, struct rung__manifest *m)
 	    !rung__add(end, m->data_offset, &end) || end > out->bytes)
 		return false;
 	out->sample_count = rung__in_place_sample_count(out->bytes);
-	if (!json_is_array(samples) || json_array_size(samples) != out->sample_count)
-		return false;
-	for (uint32_t i = 0; i < out->sample_count; i++) {
-		const char *hex = json_string_value(json_array_get(samples, i));
-
-		if (!hex || !parse_hex(hex, &out->samples[i]))
-			return false;
-	}
-	return true;
+	return get_sums(json_object_get(in_place, "samples"), out->sample_count, out->samples);
 }
 
 static int get_features(const char *path, const json_t *root, struct rung__manifest *m)
 {
 	const json_t *features = json_object_get(root, "features"), *files = json_object_get(features, "files");
-	uint64_t row_bytes;
 
 	if (!get_array(features, &m->features) || m->features.row_count != m->vertex_count || m->features.row_bytes == 0)
 		return bad_field(path, "features: dtype, shape");
@@ -169,8 +195,9 @@ static int get_features(const char *path, const json_t *root, struct rung__manif
 	    (!get_u64(features, "block_rows", INT64_MAX / 16 / RUNG_FEATURE_FILES_MAX, &m->block_rows) || m->block_rows == 0 ||
 	     (m->feature_file_count - 1) * m->block_rows >= m->vertex_count))
 		return bad_field(path, "features: block_rows");
-	if (!get_u64(features, "row_bytes", INT64_MAX, &row_bytes) || row_bytes != m->features.row_bytes ||
-	    !get_u64(features, "row_stride", INT64_MAX, &m->row_stride) || m->row_stride < row_bytes ||
+	if (!has_u64(features, "row_bytes", m->features.row_bytes) ||
+	    !get_u64(features, "row_stride", INT64_MAX, &m->row_stride) ||
+	    m->row_stride < m->features.row_bytes ||
 	    m->row_stride % rung_dtype_bytes(m->features.dtype) != 0 ||
 	    !get_u64(features, "data_offset", INT64_MAX, &m->data_offset) ||
 	    (m->feature_file_count > 0 && m->data_offset != RUNG__NPY_DATA_OFFSET))
@@ -299,21 +326,17 @@ static int get_carried(const char *path, const json_t *root, struct rung__manife
 static bool file_agrees(const json_t *object, const struct rung__manifest_file *file)
 {
 	struct rung_array_info array;
-	char name[sizeof(file->name)];
-	uint64_t bytes, first_block, block_count;
 
-	return get_text(object, "name", name, sizeof(name)) && strcmp(name, file->name) == 0 && get_array(object, &array) &&
-	       rung__array_equal(&array, &file->array) && get_u64(object, "bytes", INT64_MAX, &bytes) && bytes == file->bytes &&
-	       get_u64(object, "first_block", INT64_MAX, &first_block) && first_block == file->first_block &&
-	       get_u64(object, "blocks", INT64_MAX, &block_count) && block_count == file->block_count;
+	return has_text(object, "name", file->name) && get_array(object, &array) &&
+	       rung__array_equal(&array, &file->array) && has_u64(object, "bytes", file->bytes) &&
+	       has_u64(object, "first_block", file->first_block) &&
+	       has_u64(object, "blocks", file->block_count);
 }
 
 static int get_files(const char *path, const json_t *root, struct rung__manifest *m)
 {
 	const json_t *files = json_object_get(root, "files"), *sums = json_object_get(root, "checksums");
 	const json_t *blocks = json_object_get(sums, "blocks");
-	uint64_t bytes;
-	char text[32];
 
 	if (!json_is_array(files) || json_array_size(files) != m->file_count)
 		return bad_field(path, "files");
@@ -323,32 +346,15 @@ static int get_files(const char *path, const json_t *root, struct rung__manifest
 					  "%s: entry %u of \"files\" is not %s as the counts have it; stage the dataset again",
 					  path, i, m->files[i].name);
 	}
-	if (!get_text(sums, "algorithm", text, sizeof(text)) || strcmp(text, RUNG__CHECKSUM_NAME) != 0 ||
-	    !get_u64(sums, "block_bytes", INT64_MAX, &bytes) || bytes != RUNG__BLOCK_BYTES ||
-	    !get_text(sums, "file", text, sizeof(text)) || strcmp(text, RUNG__CHECKSUMS) != 0 ||
-	    !get_u64(sums, "bytes", INT64_MAX, &bytes) || bytes != m->checksums.bytes || !json_is_array(blocks) ||
+	if (!has_text(sums, "algorithm", RUNG__CHECKSUM_NAME) ||
+	    !has_u64(sums, "block_bytes", RUNG__BLOCK_BYTES) ||
+	    !has_text(sums, "file", RUNG__CHECKSUMS) ||
+	    !has_u64(sums, "bytes", m->checksums.bytes) || !json_is_array(blocks) ||
 	    json_array_size(blocks) != m->checksums.block_count)
 		return bad_field(path, "checksums");
-	for (uint64_t i = 0; i < m->checksums.block_count; i++) {
-		const char *hex = json_string_value(json_array_get(blocks, i));
-
-		if (!hex || !parse_hex(hex, &m->checksums_sums[i]))
-			return bad_field(path, "checksums: blocks");
-	}
-	return 0;
-}
-
-static bool is_job_line(const json_t *line)
-{
-	const char *text = json_string_value(line);
-
-	if (!text || strlen(text) != json_string_length(line))
-		return false;
-	for (; *text; text++) {
-		if ((unsigned char)*text < ' ' || *text == 0x7f)
-			return false;
-	}
-	return true;
+	return get_sums(blocks, m->checksums.block_count, m->checksums_sums)
+		       ? 0
+		       : bad_field(path, "checksums: blocks");
 }
 
 /* Absent, as in older datasets, is null: not recorded. */
@@ -363,7 +369,7 @@ static int get_job(const char *path, const json_t *root, struct rung__manifest *
 	if (!json_is_array(lines))
 		return bad_field(path, "job");
 	for (size_t i = 0; i < json_array_size(lines); i++) {
-		if (!is_job_line(json_array_get(lines, i)))
+		if (!is_text(json_array_get(lines, i)))
 			return bad_field(path, "job");
 		bytes += json_string_length(json_array_get(lines, i)) + 1;
 	}
@@ -444,14 +450,13 @@ int rung__manifest_parse(const char *path, const char *text, size_t bytes, struc
 	struct rung__manifest *m = NULL;
 	uint64_t version;
 	json_t *root = NULL;
-	char format[32];
 	int rc;
 
 	rc = check_sum(path, text, bytes);
 	if (rc < 0)
 		return rc;
 	root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
-	if (!get_text(root, "format", format, sizeof(format)) || strcmp(format, RUNG__FORMAT_NAME) != 0 ||
+	if (!has_text(root, "format", RUNG__FORMAT_NAME) ||
 	    !get_u64(root, "version", INT64_MAX, &version)) {
 		rc = rung__fail(RUNG_E_FORMAT, "%s: is no manifest of a staged dataset", path);
 		goto free_root;

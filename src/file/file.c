@@ -66,6 +66,14 @@ int rung__reserve(int fd, const char *path, uint64_t bytes)
 		bytes);
 }
 
+int rung__sync_folder(int fd, const char *path)
+{
+	/* EINVAL: a file system without it, whose renames are as durable as they get */
+	if (fsync(fd) < 0 && errno != EINVAL)
+		return rung__fail_errno(errno, "%s: cannot be synced to the device", path);
+	return 0;
+}
+
 /* S_IFREG …; 0: unknown. */
 static mode_t type_of(int fd)
 {

@@ -23,6 +23,9 @@ int rung__pwrite_all(int fd, const char *path, const void *buf, uint64_t bytes, 
  */
 int rung__reserve(int fd, const char *path, uint64_t bytes);
 
+/** Sync a folder, where its file system can. @return 0, or what errno stands for */
+int rung__sync_folder(int fd, const char *path);
+
 /**
  * Open `name` in the folder `dir_fd` for reading, with `flags` added. It has to be a regular file:
  * opening a FIFO would wait for its writer, and opening a device may do anything.

@@ -205,7 +205,8 @@ static int settle(const struct dealing *dealing, struct rung__jobs **jobs, uint6
 
 static int deal_batch(struct dealing *dealing, uint64_t first, uint64_t count, bool first_batch)
 {
-	const struct rung__scan_span span = rung__source_span(dealing->rows);
+	const struct rung__scan_span span = rung__source_span(dealing->rows->src,
+								&dealing->rows->source);
 	int rc = 0;
 
 	plan_batch(dealing, first, count);

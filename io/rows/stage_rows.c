@@ -112,7 +112,7 @@ static int fill(struct rung__stage_rows *rows, const struct rung__image *image)
 {
 	struct range_fill filling = { rows, image };
 	const uint64_t count = image->end - image->first;
-	struct rung__scan_span span = rung__source_span(rows);
+	struct rung__scan_span span = rung__source_span(rows->src, &rows->source);
 	uint64_t bucket;
 
 	if (rows->plan.kind == RUNG_STAGE_PLAN_PASSES)

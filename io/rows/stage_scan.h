@@ -3,16 +3,8 @@
 #ifndef RUNG_IO_STAGE_SCAN_H
 #define RUNG_IO_STAGE_SCAN_H
 
+#include "rows/chunks.h"
 #include "rows/stage_range.h"
-
-/** Rows behind each other: in memory, in a file, or inflated. */
-struct rung__scan_span {
-	const unsigned char *data;   /* NULL: not in memory */
-	const struct rung_source *src;   /* that they are of; NULL: dealt rows */
-	bool streamed;               /* read through `src`; else from the file */
-	const struct rung__direct *file;
-	uint64_t offset;             /* of the first in the file */
-};
 
 /** Rows [first, first + count), as chunk number `chunk` of a scan; called by several threads, each
  * with another chunk. */
@@ -31,7 +23,5 @@ int rung__scan(struct rung__stage_rows *rows, const struct rung__scan_span *span
 
 /** The file of a source that is neither in memory nor streamed, and where its rows are. */
 struct rung__features rung__source_features(const struct rung_source *src);
-/** The source's rows as a span. */
-struct rung__scan_span rung__source_span(const struct rung__stage_rows *rows);
 
 #endif

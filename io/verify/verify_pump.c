@@ -70,13 +70,3 @@ int rung__pump_run(const struct rung__pump *pump)
 	rung__free(run.rooms);
 	return rc;
 }
-
-int rung__span_read(const struct rung__direct *file, uint64_t offset, uint64_t bytes, unsigned char *room,
-		    const unsigned char **at_out)
-{
-	const uint64_t begin = rung__align_down(offset, RUNG__PAGE_BYTES);
-	int rc = bytes > 0 ? rung__direct_read(file, room, offset - begin + bytes, begin) : 0;
-
-	*at_out = room + (offset - begin);
-	return rc;
-}

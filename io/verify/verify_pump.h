@@ -32,8 +32,4 @@ static inline uint64_t rung__span_room(uint64_t bytes)
 	return rung__align_up(bytes, RUNG__PAGE_BYTES) + 2 * (uint64_t)RUNG__PAGE_BYTES;
 }
 
-/** Read bytes from anywhere past the page cache. @param room  rung__span_room() on a page; the bytes come to lie at *at_out in it */
-int rung__span_read(const struct rung__direct *file, uint64_t offset, uint64_t bytes, unsigned char *room,
-		    const unsigned char **at_out);
-
 #endif

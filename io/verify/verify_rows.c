@@ -7,10 +7,10 @@
  * itself when it is short, else 128 bits of a hash, 16 bytes a vertex. What the budget has no room for is done in further passes,
  * each over the whole source and the ranks of its turn. Two rows that differ look alike once in 2^128.
  */
-#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
+#include "rows/chunks.h"
 #include "source/npy.h"
 #include "source/source.h"
 #include "verify/verify_private.h"
@@ -24,10 +24,8 @@ struct comparison {
 	uint64_t rank_first, rank_end; /* of this pass */
 	unsigned char *prints;         /* [rank_end - rank_first][RUNG__FINGERPRINT_BYTES], as the source has them */
 	uint64_t rows_per_item;
-	struct rung__source_place place;
+	struct rung__chunks chunks;    /* of the source */
 	struct rung__direct source, staged[RUNG__FILES_MAX];
-	pthread_mutex_t turn;                     /* of a source that is inflated: its items are read one after the other */
-	uint64_t next;
 	uint64_t items[RUNG__FILES_MAX + 1];      /* first item of each staged file */
 	uint64_t local_first[RUNG__FILES_MAX];    /* row of the file at which its part of the pass begins, */
 	uint64_t local_end[RUNG__FILES_MAX];      /* and ends */
@@ -75,52 +73,17 @@ void rung__verify_rows_close(struct rung__verify_rows *rows)
 	rung_source_close(rows->src);
 }
 
-static int read_source(const struct comparison *c, uint64_t first, uint64_t count, unsigned char *room, const unsigned char **rows_out)
-{
-	const uint64_t row_bytes = c->rows->layout.row_bytes;
-	int rc;
-
-	*rows_out = c->place.data ? c->place.data + first * row_bytes : room;
-	if (c->place.data)
-		return 0;
-	if (c->place.streamed)
-		return rung_source_read(c->rows->src, first, count, room);
-	rc = rung__span_read(&c->source, c->place.offset + first * row_bytes, count * row_bytes,
-			     room, rows_out);
-	return rc < 0 ? rc
-		      : rung__source_was_read(c->rows->src, first * row_bytes, count * row_bytes,
-					      *rows_out);
-}
-
-static uint64_t source_count(const struct comparison *c, uint64_t item)
-{
-	return RUNG__MIN(c->v->ds->manifest->vertex_count - item * c->rows_per_item, c->rows_per_item);
-}
-
-/* Whoever comes first takes the next item: any other order would have bytes inflated twice. */
-static int take_turn(struct comparison *c, unsigned char *room, uint64_t *item_out, const unsigned char **rows_out)
-{
-	int rc;
-
-	pthread_mutex_lock(&c->turn);
-	*item_out = c->next++;
-	rc = read_source(c, *item_out * c->rows_per_item, source_count(c, *item_out), room, rows_out);
-	pthread_mutex_unlock(&c->turn);
-	return rc;
-}
-
 static int take_source(void *ctx, uint64_t item, unsigned char *room)
 {
 	struct comparison *c = ctx;
 	const struct rung__manifest *m = c->v->ds->manifest;
 	const uint64_t row_bytes = c->rows->layout.row_bytes;
-	const unsigned char *row;
-	int rc = c->place.streamed ? take_turn(c, room, &item, &row)
-				   : read_source(c, item * c->rows_per_item, source_count(c, item), room, &row);
-	const uint64_t first = item * c->rows_per_item, count = source_count(c, item);
+	struct rung__chunk chunk;
+	int rc = rung__chunk_read(&c->chunks, item, room, &chunk);
+	const unsigned char *row = chunk.rows;
 
-	for (uint64_t i = 0; i < count && rc == 0; i++, row += row_bytes) {
-		uint64_t rank = rung__id_get(c->v->rank_of_vertex, m->index_bytes, first + i);
+	for (uint64_t i = 0; i < chunk.count && rc == 0; i++, row += row_bytes) {
+		uint64_t rank = rung__id_get(c->v->rank_of_vertex, m->index_bytes, chunk.first + i);
 
 		if (rank >= c->rank_first && rank < c->rank_end)
 			rung__fingerprint(row, (size_t)row_bytes, c->prints + (rank - c->rank_first) * RUNG__FINGERPRINT_BYTES);
@@ -161,7 +124,7 @@ static int check_staged(void *ctx, uint64_t item, unsigned char *room)
 		f++;
 	first = c->local_first[f] + (item - c->items[f]) * c->rows_per_item;
 	count = RUNG__MIN(c->local_end[f] - first, c->rows_per_item);
-	rc = rung__span_read(&c->staged[f], layout->data_offset + first * layout->row_stride,
+	rc = rung__direct_read_span(&c->staged[f], layout->data_offset + first * layout->row_stride,
 			     (count - 1) * layout->row_stride + layout->row_bytes, room, &row);
 	for (uint64_t i = 0; i < count && rc == 0; i++, row += layout->row_stride) {
 		uint64_t rank = rank_of_local(c, f, first + i);
@@ -199,8 +162,8 @@ static int run_pass(struct comparison *c)
 				   .progress_ctx = v->opts.progress_ctx, .ctx = c, .work = take_source };
 	int rc;
 
-	c->next = 0;
-	pump.item_count = (v->ds->manifest->vertex_count + c->rows_per_item - 1) / c->rows_per_item;
+	c->chunks.next = 0;
+	pump.item_count = rung__chunk_count(&c->chunks);
 	rc = rung__pump_run(&pump);
 	if (rc < 0)
 		return rc;
@@ -230,15 +193,20 @@ static int pass_ranks(const struct rung__verify *v, uint64_t *ranks_out)
 
 static int open_files(struct comparison *c)
 {
+	const struct rung__source_place place = rung__source_place(c->rows->src);
 	const struct rung__features *staged = &c->rows->staged;
 	int rc = 0;
 
-	c->place = rung__source_place(c->rows->src);
 	c->source.fd = -1;
+	c->chunks = (struct rung__chunks){ .span = rung__source_span(c->rows->src, &c->source),
+					   .row_bytes = c->rows->layout.row_bytes,
+					   .count = c->v->ds->manifest->vertex_count,
+					   .chunk_rows = c->rows_per_item,
+					   .turn = PTHREAD_MUTEX_INITIALIZER };
 	for (uint64_t f = 0; f < RUNG__FILES_MAX; f++)
 		c->staged[f].fd = -1;
-	if (!c->place.data && !c->place.streamed)
-		rc = rung__direct_open(&c->source, c->place.fd, c->place.path);
+	if (!place.data && !place.streamed)
+		rc = rung__direct_open(&c->source, place.fd, place.path);
 	for (uint64_t f = 0; f < c->rows->layout.file_count && rc == 0; f++)
 		rc = rung__direct_open(&c->staged[f], staged->files[f].fd, staged->files[f].path);
 	return rc;
@@ -258,7 +226,7 @@ static int run_passes(struct comparison *c, uint64_t ranks)
 
 int rung__verify_rows_all(const struct rung__verify *v, struct rung__verify_rows *rows)
 {
-	struct comparison c = { .v = v, .rows = rows, .first_rank = UINT64_MAX, .turn = PTHREAD_MUTEX_INITIALIZER };
+	struct comparison c = { .v = v, .rows = rows, .first_rank = UINT64_MAX };
 	uint64_t ranks = 0;
 	int rc = pass_ranks(v, &ranks);
 
@@ -272,11 +240,11 @@ int rung__verify_rows_all(const struct rung__verify *v, struct rung__verify_rows
 	rows->different = c.different;
 	rows->first_rank = c.first_rank;
 	if (c.prints) {
+		pthread_mutex_destroy(&c.chunks.turn);
 		rung__direct_close(&c.source);
 		for (uint64_t f = 0; f < RUNG__FILES_MAX; f++)
 			rung__direct_close(&c.staged[f]);
 	}
 	rung__free(c.prints);
-	pthread_mutex_destroy(&c.turn);
 	return rc;
 }

@@ -63,6 +63,15 @@ int rung__direct_read(const struct rung__direct *file, void *to, uint64_t bytes,
 	return 0;
 }
 
+int rung__direct_read_span(const struct rung__direct *file, uint64_t offset, uint64_t bytes,
+			   unsigned char *room, const unsigned char **at_out)
+{
+	const uint64_t begin = rung__align_down(offset, RUNG__PAGE_BYTES);
+
+	*at_out = room + (offset - begin);
+	return bytes > 0 ? rung__direct_read(file, room, offset - begin + bytes, begin) : 0;
+}
+
 /* O_DIRECT behind the opening: a file system that refuses the flag may have made the file by then. */
 static void ask_direct(int fd)
 {

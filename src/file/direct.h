@@ -26,6 +26,13 @@ void rung__direct_close(struct rung__direct *file);
 int rung__direct_read(const struct rung__direct *file, void *to, uint64_t bytes, uint64_t offset);
 
 /**
+ * Read bytes from anywhere.
+ * @param room  on a page, for the whole pages around them; they come to be at *at_out in it
+ */
+int rung__direct_read_span(const struct rung__direct *file, uint64_t offset, uint64_t bytes,
+			   unsigned char *room, const unsigned char **at_out);
+
+/**
  * A file in `dir` for reading and writing that is gone when it is closed, or the process ends: without a name where the file
  * system can do without one, else with one for a moment.
  */

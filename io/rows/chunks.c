@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows read in the order they have, in large pieces past the page cache. */
+#include "rows/chunks.h"
+#include "source/source.h"
+
+struct rung__scan_span rung__source_span(const struct rung_source *src,
+					 const struct rung__direct *file)
+{
+	const struct rung__source_place place = rung__source_place(src);
+
+	return (struct rung__scan_span){ .data = place.data,
+					 .src = src,
+					 .streamed = place.streamed,
+					 .file = file,
+					 .offset = place.offset };
+}
+
+static int read_rows(const struct rung__chunks *chunks, uint64_t number, unsigned char *buffer,
+		     struct rung__chunk *chunk)
+{
+	const struct rung__scan_span *span = &chunks->span;
+	const uint64_t at = number * chunks->chunk_rows, row_bytes = chunks->row_bytes;
+	uint64_t begin, bytes;
+	int rc;
+
+	*chunk = (struct rung__chunk){ .number = number,
+				       .first = chunks->first + at,
+				       .count = RUNG__MIN(chunks->count - at, chunks->chunk_rows),
+				       .rows = buffer };
+	begin = chunk->first * row_bytes;
+	bytes = chunk->count * row_bytes;
+	if (span->data) {
+		chunk->rows = span->data + begin;
+		return 0;
+	}
+	if (span->streamed)
+		return rung_source_read(span->src, chunk->first, chunk->count, buffer);
+	rc = rung__direct_read_span(span->file, span->offset + begin, bytes, buffer, &chunk->rows);
+	return rc == 0 && span->src ? rung__source_was_read(span->src, begin, bytes, chunk->rows)
+				    : rc;
+}
+
+int rung__chunk_read(struct rung__chunks *chunks, uint64_t number, unsigned char *buffer,
+		     struct rung__chunk *chunk_out)
+{
+	int rc;
+
+	if (!chunks->span.streamed)
+		return read_rows(chunks, number, buffer, chunk_out);
+	/* whoever comes first takes the next: any other order would have bytes inflated twice */
+	pthread_mutex_lock(&chunks->turn);
+	rc = read_rows(chunks, chunks->next++, buffer, chunk_out);
+	pthread_mutex_unlock(&chunks->turn);
+	return rc;
+}

@@ -137,7 +137,11 @@ static void make_graph(bool rmat, unsigned scale, uint64_t edge_factor, uint64_t
 
 static struct rung_csc csc(void)
 {
-	return (struct rung_csc){ bench.vertex_count, bench.edge_count, bench.in.indptr, bench.in.indices, 4 };
+	struct rung_csc graph = { bench.vertex_count, bench.edge_count, bench.in.indptr,
+				  bench.in.indices, 4 };
+
+	bench_need(rung_csc_check(&graph), "the graph");
+	return graph;
 }
 
 /* ---- contestants ---- */

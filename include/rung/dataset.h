@@ -94,19 +94,6 @@ RUNG_API int rung_dataset_load_graph(const struct rung_dataset *ds, struct rung_
  */
 RUNG_API int rung_dataset_load_array(const struct rung_dataset *ds, const char *name, struct rung_array_info *info_out, void **data_out);
 
-/** Type and shape of such an array. @return 0, or RUNG_E_NOENT */
-RUNG_API int rung_dataset_array_info(const struct rung_dataset *ds, const char *name, struct rung_array_info *info_out);
-
-/**
- * Read `row_count` rows of such an array from `row_first` on, for arrays larger than memory.
- *
- * @param buf  row_count * row_bytes bytes
- * @return as rung_dataset_load_array(), and RUNG_E_INVAL (rows outside the array)
- *
- * Threads: any number on one dataset at the same time.
- */
-RUNG_API int rung_dataset_read(const struct rung_dataset *ds, const char *name, uint64_t row_first, uint64_t row_count, void *buf);
-
 /** As rung_dataset_load_array() for ids: widened to uint64_t. */
 RUNG_API int rung_dataset_load_ids(const struct rung_dataset *ds, const char *name, uint64_t *count_out, uint64_t **ids_out);
 

@@ -58,9 +58,6 @@ RUNG_API size_t rung_dtype_bytes(enum rung_dtype dtype);
 /** Name as on the command line, "f16"; "none" for a value that is no dtype. */
 RUNG_API const char *rung_dtype_name(enum rung_dtype dtype);
 
-/** The dtype of a name; RUNG_DTYPE_NONE when there is none. */
-RUNG_API enum rung_dtype rung_dtype_parse(const char *name);
-
 #ifdef __cplusplus
 }
 #endif

@@ -62,39 +62,6 @@ RUNG_API int rung_edges_info(const struct rung_edges *edges, struct rung_edges_i
 /** Close, and remove the temporary files; NULL is allowed. */
 RUNG_API void rung_edges_close(struct rung_edges *edges);
 
-/** Options of rung_edges_relabel(). */
-struct rung_relabel_opts {
-	size_t size;                 /**< sizeof(struct rung_relabel_opts), set by the initialiser */
-	uint64_t memory_bytes;       /**< of the buffers of sorting; 0: 256 MiB. Two chunk_bytes of the graph come on top */
-	const char *temp_dir;        /**< for two ids an edge, while it runs; NULL: $TMPDIR, or /var/tmp */
-	uint32_t threads;            /**< 0: as OpenMP has it; the result does not depend on it */
-	rung_progress_fn progress;   /**< may be NULL */
-	void *progress_ctx;
-};
-
-/** Initialiser: all defaults. In C++: rung_relabel_opts_init(). */
-#define RUNG_RELABEL_OPTS_INIT { .size = sizeof(struct rung_relabel_opts) }
-RUNG_INIT_FUNCTION(rung_relabel_opts, {})
-
-/**
- * rung_graph_relabel() for a graph in files: the relabelled graph is written as two .npy files, indptr uint64 and indices of the
- * graph's index_bytes, whose arrays begin at byte 4096. Entry by entry they are what the function in memory gives.
- *
- * In memory are the two maps (2 * index_bytes a vertex) and buffers. The graph is read twice, every edge goes through a temporary
- * file once.
- *
- * @param edges           no pass may run on it
- * @param vertex_of_rank  [vertex_count] of index_bytes
- * @param rank_of_vertex  [vertex_count] of index_bytes, its inverse
- * @param opts            NULL: defaults
- * @param indptr_path     is made; so is PATH.partial, which is renamed when both files are complete and synced, and removed else
- * @param indices_path    the same
- * @return 0, RUNG_E_FORMAT (maps that are not each other's inverse: names the entry), RUNG_E_EXIST, RUNG_E_NOSPC with the bytes
- *         needed, RUNG_E_INVAL when memory_bytes is too small (says the least that works), or what a pass over the graph says
- */
-RUNG_API int rung_edges_relabel(struct rung_edges *edges, const void *vertex_of_rank, const void *rank_of_vertex,
-                                const struct rung_relabel_opts *opts, const char *indptr_path, const char *indices_path);
-
 #ifdef __cplusplus
 }
 #endif

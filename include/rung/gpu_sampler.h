@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file
- * Neighbour sampling on a GPU. A batch is the one that rung_sampler_sample() gives for the same graph, fanouts, seed and batch key, entry
- * by entry, and stays in GPU memory: its vertices are the ids of the gather that follows.
- *
- *     rc = rung_gpu_sample(batch, seeds, seed_count, key, stream);
- *     ... other work ...
- *     rc = rung_gpu_batch_wait(batch, -1);
- *     ids.data = rung_gpu_batch_vertices(batch, &ids.count);
- *     rc = rung_gather_submit(store, &ids, rows, 0, stream, &request);
+ * Neighbour sampling on a GPU, for a loader (rung_loader_opts.gpu_sampler). A batch is the one that
+ * rung_sampler_sample() gives for the same graph, fanouts, seed and batch key, entry by entry. It
+ * stays in GPU memory: its vertices are the ids of the gather that follows.
  *
  * The graph lies on the store's rungs: the first part of its arrays, where the hottest vertices are, is interleaved over the plan's GPUs,
  * the rest is in host memory that kernels read over the link.
@@ -25,7 +20,6 @@ extern "C" {
 #endif
 
 struct rung_gpu_sampler;
-struct rung_gpu_batch;
 
 /** Options of rung_gpu_sampler_create(). */
 struct rung_gpu_sampler_opts {
@@ -56,44 +50,9 @@ RUNG_INIT_FUNCTION(rung_gpu_sampler_opts, {})
  */
 RUNG_API int rung_gpu_sampler_create(struct rung_store *store, const struct rung_dataset *ds, const struct rung_plan *plan,
                                      const struct rung_gpu_sampler_opts *opts, struct rung_gpu_sampler **sampler_out);
-/** Free the sampler and its memory on GPU and host. Its batches are destroyed before. NULL is allowed. */
+/** Free the sampler and its memory on GPU and host, after the loaders that use it. NULL is allowed.
+ */
 RUNG_API void rung_gpu_sampler_destroy(struct rung_gpu_sampler *sampler);
-
-/** GPU memory of one batch in flight, for the largest there can be. Destroyed before its sampler, and not while in flight. */
-RUNG_API int rung_gpu_batch_create(struct rung_gpu_sampler *sampler, struct rung_gpu_batch **batch_out);
-/** Free a batch that is not in flight. NULL is allowed. */
-RUNG_API void rung_gpu_batch_destroy(struct rung_gpu_batch *batch);
-
-/**
- * Start sampling; nothing waits and nothing is allocated.
- *
- * @param batch      not in flight; its content goes
- * @param seeds      ranks, each at most once, in memory that the GPU reaches; read until the batch is there
- * @param batch_key  as in rung_sampler_sample()
- * @param stream     the batch is sampled after the work on it; as in rung_gather_submit()
- * @return 0, RUNG_E_INVAL (no seeds, too many, or memory out of reach), RUNG_E_NOSUP (the stream is
- *         captured into a CUDA graph: device.h), RUNG_E_IO (a CUDA error)
- *
- * Threads: any number, each with a batch of its own.
- */
-RUNG_API int rung_gpu_sample(struct rung_gpu_batch *batch, const uint64_t *seeds, uint64_t seed_count, uint64_t batch_key,
-                             struct CUstream_st *stream);
-
-/**
- * Wait for a batch.
- *
- * @param timeout_ns  negative: as long as it takes; 0: only look
- * @return 0, RUNG_E_TIMEDOUT (still in flight), RUNG_E_RANGE (a seed is no vertex), RUNG_E_INVAL (a seed twice), RUNG_E_NOMEM (more
- *         vertices or edges than there is room for: says how many), RUNG_E_FORMAT, RUNG_E_RANGE (the graph is damaged: says where),
- *         RUNG_E_IO (a CUDA error)
- */
-RUNG_API int rung_gpu_batch_wait(struct rung_gpu_batch *batch, int64_t timeout_ns);
-
-/** The vertices of a batch that was waited for, in GPU memory, seeds first; none of one that failed. */
-RUNG_API const uint64_t *rung_gpu_batch_vertices(const struct rung_gpu_batch *batch, uint64_t *count_out);
-
-/** The block of a hop, whose arrays are in GPU memory; NULL past the last, and of a batch that failed. */
-RUNG_API const struct rung_block *rung_gpu_batch_block(const struct rung_gpu_batch *batch, uint32_t hop);
 
 #ifdef __cplusplus
 }

@@ -70,8 +70,8 @@ struct rung_loader_opts {
 	                                        gathered; 0: 16, with gpu_sampler 2; at most
 	                                        RUNG_LOADER_AHEAD_MAX. Each takes the memory of a
 	                                        sampled batch: 8 bytes a vertex, 4 an edge, 8 a
-	                                        vertex that draws; with gpu_sampler that of
-	                                        rung_gpu_batch_create() */
+	                                        vertex that draws; with gpu_sampler GPU memory
+	                                        for the largest batch there can be */
 	uint32_t gathers;                  /**< batches whose rows are on the way or there, beside those the caller holds; 0: 2; at most 1 less than
 	                                        the store's requests_max, but 1 in any case. Each takes the memory of its rows */
 	struct rung_gpu_sampler *gpu_sampler;   /**< NULL: the CPU samples. Else of the same store,

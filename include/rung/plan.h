@@ -107,14 +107,6 @@ struct rung_plan_device {
 	int map_on_gpu;           /**< 1: room for rank_of_vertex was kept on the GPU */
 };
 
-/** Where the graph's arrays are: their first lines of 128 bytes on the GPUs, the others in host memory; inside both budgets. */
-struct rung_plan_graph {
-	uint64_t bytes;           /**< of all its lines; 0 unless rung_plan_opts.sample_on_gpu */
-	uint64_t gpu_bytes;       /**< on all GPUs together */
-	uint64_t indptr_lines;    /**< on the GPUs */
-	uint64_t indices_lines;
-};
-
 /** What sampled batches say of the traffic to come. */
 struct rung_plan_traffic {
 	uint64_t batches_sampled;
@@ -155,8 +147,6 @@ RUNG_API uint64_t rung_plan_vertices_bytes(const struct rung_plan *plan);
 
 /** What gathers, and why it is not what was asked for. */
 RUNG_API const struct rung_plan_device *rung_plan_device(const struct rung_plan *plan);
-/** Where the graph is to lie for sampling on the GPU. */
-RUNG_API const struct rung_plan_graph *rung_plan_graph(const struct rung_plan *plan);
 
 /** Place `idx` of host memory: "host", its parts from the hottest rows to the coldest, then "slots", then "cache"; NULL past the end. */
 RUNG_API const struct rung_place *rung_plan_place(const struct rung_plan *plan, size_t idx);

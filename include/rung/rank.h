@@ -155,21 +155,6 @@ RUNG_API int rung_score_method_parse(const char *name, enum rung_score_method *m
 RUNG_API int rung_rank_order(const float *score, uint64_t vertex_count, unsigned index_bytes, uint32_t threads,
                              void *vertex_of_rank, void *rank_of_vertex);
 
-/**
- * Relabel a graph (the data-tiering paper's Algorithm 2, with both maps kept apart): the list of rank r is the list of
- * vertex_of_rank[r], every entry mapped by rank_of_vertex, in the old order.
- *
- * @param csc             the graph, checked
- * @param vertex_of_rank  [vertex_count] of csc->index_bytes
- * @param rank_of_vertex  [vertex_count] of csc->index_bytes, its inverse
- * @param threads         0: as OpenMP has it; the result does not depend on it
- * @param indptr_out      [vertex_count + 1] written
- * @param indices_out     [edge_count] of csc->index_bytes written; must not overlap the input
- * @return 0, or RUNG_E_FORMAT when the two maps are not each other's inverse (names the entry)
- */
-RUNG_API int rung_graph_relabel(const struct rung_csc *csc, const void *vertex_of_rank, const void *rank_of_vertex,
-                                uint32_t threads, uint64_t *indptr_out, void *indices_out);
-
 #ifdef __cplusplus
 }
 #endif

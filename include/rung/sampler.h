@@ -93,9 +93,6 @@ RUNG_API void rung_batch_destroy(struct rung_batch *batch);
 RUNG_API int rung_sampler_sample(struct rung_sampler *sampler, const uint64_t *seeds, uint64_t seed_count, uint64_t batch_key,
                                  struct rung_batch *batch);
 
-/** Threads it samples with: what its options said, or OpenMP. */
-RUNG_API uint32_t rung_sampler_threads(const struct rung_sampler *sampler);
-
 /** Many batches: batch i has the next batch_size seeds, the last one what is left, and the key key_first + i. */
 struct rung_minibatches {
 	size_t size;               /**< sizeof(struct rung_minibatches), set by the initialiser */
@@ -115,7 +112,8 @@ RUNG_INIT_FUNCTION(rung_minibatches, {})
  *
  * @param batch      valid until this returns
  * @param batch_idx  which it is, from 0
- * @param thread     the thread of the sampler that calls, below rung_sampler_threads(): for state of its own
+ * @param thread     the thread of the sampler that calls, below those of its options: for state of
+ * its own
  * @return 0 to go on; a negative status ends the run
  */
 typedef int (*rung_batch_fn)(void *ctx, const struct rung_batch *batch, uint64_t batch_idx, uint32_t thread);

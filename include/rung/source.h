@@ -55,19 +55,8 @@ struct rung_source;
  */
 RUNG_API int rung_source_open(const char *spec, struct rung_source **src_out);
 
-/**
- * The same for those who can take either order of a matrix: one in Fortran order is opened as its transpose, which is the same
- * bytes in C order. An edge index [2,E] in Fortran order is [E,2] in C order, and is often saved so.
- *
- * @param transposed_out  1 when the info and the rows of `src` are those of the transpose, else 0
- */
-RUNG_API int rung_source_open_either_order(const char *spec, int *transposed_out, struct rung_source **src_out);
-
 /** Type and shape; valid until the source is closed. */
 RUNG_API const struct rung_array_info *rung_source_info(const struct rung_source *src);
-
-/** The spec it was opened with, for messages. */
-RUNG_API const char *rung_source_spec(const struct rung_source *src);
 
 /**
  * Read `row_count` rows from `row_first` on into `buf` (row_count * row_bytes bytes).
@@ -77,12 +66,6 @@ RUNG_API const char *rung_source_spec(const struct rung_source *src);
  *         member RUNG_E_FORMAT (damaged) and RUNG_E_NOMEM
  */
 RUNG_API int rung_source_read(const struct rung_source *src, uint64_t row_first, uint64_t row_count, void *buf);
-
-/**
- * Read `byte_count` bytes of the array from its byte `byte_first` on, in C order: for arrays whose single rows do not fit
- * memory, such as an edge index [2,E]. Threads and errors as rung_source_read().
- */
-RUNG_API int rung_source_read_bytes(const struct rung_source *src, uint64_t byte_first, uint64_t byte_count, void *buf);
 
 /**
  * Read a set of vertices: integers of any type [K] are their ids, a bool mask [vertex_count] stands for those where it is true.

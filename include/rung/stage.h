@@ -127,15 +127,6 @@ struct rung_stage_report {
 /** "passes" …; "auto" for RUNG_STAGE_PLAN_AUTO, NULL for a value that is none. */
 RUNG_API const char *rung_stage_plan_name(enum rung_stage_plan plan);
 
-/** 0 and the plan of a name, RUNG_E_INVAL when there is none. */
-RUNG_API int rung_stage_plan_parse(const char *name, enum rung_stage_plan *plan_out);
-
-/** "none" …; NULL for a value that is no padding. */
-RUNG_API const char *rung_stage_pad_name(enum rung_stage_pad pad);
-
-/** 0 and the padding of a name, RUNG_E_INVAL when there is none. */
-RUNG_API int rung_stage_pad_parse(const char *name, enum rung_stage_pad *pad_out);
-
 /**
  * Score, rank, relabel, and write a staged dataset (docs/FORMAT.md), whatever its size: what does
  * not fit `memory_bytes` stays in files.

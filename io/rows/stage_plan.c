@@ -34,17 +34,6 @@ const char *rung_stage_plan_name(enum rung_stage_plan plan)
 	return (unsigned)plan < RUNG__ARRAY_LEN(names) ? names[plan] : NULL;
 }
 
-int rung_stage_plan_parse(const char *name, enum rung_stage_plan *plan_out)
-{
-	for (unsigned i = 0; name && i < RUNG__ARRAY_LEN(names); i++) {
-		if (strcmp(name, names[i]) == 0) {
-			*plan_out = (enum rung_stage_plan)i;
-			return 0;
-		}
-	}
-	return rung__fail(RUNG_E_INVAL, "plan '%s': there are auto, passes, deal and gather", name ? name : "");
-}
-
 /* What is to be planned. */
 struct given {
 	const struct rung__layout *layout;
@@ -208,6 +197,6 @@ int rung__rows_plan(struct rung__stage *stage, const struct rung_source *src, co
 				  "%s: its rows are deflated, text or put together, and cannot be "
 				  "read one by one; choose "
 				  "another plan, or write it with numpy.save()",
-				  rung_source_spec(src));
+				  rung__source_spec(src));
 	return rung__fail_least(least, "staging: too little memory for its rows: at least %" PRIu64 " bytes", least);
 }

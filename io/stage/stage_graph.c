@@ -314,7 +314,8 @@ static int relabel_in_memory(struct rung__stage *stage)
 	if (!indptr || !indices)
 		rc = rung__fail(RUNG_E_NOMEM, "relabelled graph of %" PRIu64 " vertices and %" PRIu64 " edges", csc->vertex_count, csc->edge_count);
 	else
-		rc = rung_graph_relabel(csc, stage->vertex_of_rank, stage->rank_of_vertex, (uint32_t)stage->threads, indptr, indices);
+		rc = rung__graph_relabel(csc, stage->vertex_of_rank, stage->rank_of_vertex,
+					 (uint32_t)stage->threads, indptr, indices);
 	if (rc == 0)
 		rc = rung__stage_write_array(stage, RUNG__INDPTR, indptr);
 	if (rc == 0)
@@ -327,7 +328,7 @@ static int relabel_in_memory(struct rung__stage *stage)
 static int relabel_in_files(struct rung__stage *stage)
 {
 	const uint64_t taken = rung__stage_map_bytes(stage, 2) + edges_info(stage).memory_bytes;
-	struct rung_relabel_opts opts = RUNG_RELABEL_OPTS_INIT;
+	struct rung__relabel_opts opts = { 0 };
 	struct step step = { stage, "relabel" };
 	char *indptr = rung__format("%s/" RUNG__INDPTR, stage->dir.partial_path);
 	char *indices = rung__format("%s/" RUNG__INDICES, stage->dir.partial_path);
@@ -339,7 +340,8 @@ static int relabel_in_files(struct rung__stage *stage)
 	opts.progress = forward_progress;
 	opts.progress_ctx = &step;
 	rung__stage_step("relabel");
-	rc = indptr && indices ? rung_edges_relabel(stage->edges, stage->vertex_of_rank, stage->rank_of_vertex, &opts, indptr, indices)
+	rc = indptr && indices ? rung__edges_relabel(stage->edges, stage->vertex_of_rank,
+						     stage->rank_of_vertex, &opts, indptr, indices)
 			       : rung__fail(RUNG_E_NOMEM, RUNG__INDPTR);
 	rung__free(indptr);
 	rung__free(indices);

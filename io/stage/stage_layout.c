@@ -22,24 +22,6 @@
 #define SECTOR_BYTES 512u
 #define DEALT_BYTES (UINT64_C(1) << 20)   /* of a block of rows, at least: each device is read and written in large pieces */
 
-static const char *const names[] = { "none", "sector", "auto" };
-
-const char *rung_stage_pad_name(enum rung_stage_pad pad)
-{
-	return (unsigned)pad < RUNG__ARRAY_LEN(names) ? names[pad] : NULL;
-}
-
-int rung_stage_pad_parse(const char *name, enum rung_stage_pad *pad_out)
-{
-	for (unsigned i = 0; name && i < RUNG__ARRAY_LEN(names); i++) {
-		if (strcmp(name, names[i]) == 0) {
-			*pad_out = (enum rung_stage_pad)i;
-			return 0;
-		}
-	}
-	return rung__fail(RUNG_E_INVAL, "padding '%s': there are none, sector and auto", name ? name : "");
-}
-
 /* The largest power of two that divides it, at most a block. */
 static uint64_t step_of(uint64_t bytes)
 {
@@ -112,7 +94,7 @@ int rung__stage_plan_layout(struct rung__stage *stage)
 	const struct rung_stage_opts *opts = &stage->opts;
 	struct rung__manifest *m = stage->manifest;
 
-	if (!rung_stage_pad_name(opts->pad))
+	if ((unsigned)opts->pad > RUNG_STAGE_PAD_AUTO)
 		return rung__fail(RUNG_E_INVAL, "staging: %d is no padding", (int)opts->pad);
 	if (opts->stripe_count > RUNG_FEATURE_FILES_MAX || (opts->stripe_count && !opts->stripe_dirs))
 		return rung__fail(RUNG_E_INVAL, "staging: %zu folders to deal rows over; give at most %d", opts->stripe_count, RUNG_FEATURE_FILES_MAX);

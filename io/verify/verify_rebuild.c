@@ -164,7 +164,7 @@ static void close_graph(struct rung__rebuild *r)
 
 static int relabel(struct rung__rebuild *r)
 {
-	struct rung_relabel_opts opts = RUNG_RELABEL_OPTS_INIT;
+	struct rung__relabel_opts opts = { 0 };
 	struct rung_edges *edges;
 	int rc = rung__verify_open_edges(r->v, &edges);
 

@@ -272,7 +272,6 @@ FUNCTIONS = {
     "rung_dataset_open": (c_int, [c_char_p, POINTER(_P)]),
     "rung_dataset_close": (None, [_P]),
     "rung_dataset_info": (POINTER(DatasetInfo), [_P]),
-    "rung_dataset_array_info": (c_int, [_P, c_char_p, POINTER(ArrayInfo)]),
     "rung_dataset_load_array": (c_int, [_P, c_char_p, POINTER(ArrayInfo), POINTER(_P)]),
     "rung_dataset_load_graph": (c_int, [_P, POINTER(_P)]),
     "rung_graph_csc": (POINTER(Csc), [_P]),

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "rung/dtype.h"
 #include "rung/status.h"
 
 #ifdef __cplusplus
@@ -158,6 +159,11 @@ static RUNG__ANYWHERE inline uint64_t rung__mix64(uint64_t x)
 #ifdef __cplusplus
 }
 #endif
+
+/* ---- dtype.c ---- */
+
+/** The dtype of a name; RUNG_DTYPE_NONE when there is none. */
+enum rung_dtype rung__dtype_parse(const char *name);
 
 /* ---- host_memory.c ---- */
 

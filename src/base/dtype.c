@@ -26,7 +26,7 @@ const char *rung_dtype_name(enum rung_dtype dtype)
 	return (unsigned)dtype < RUNG_DTYPE_COUNT ? dtypes[dtype].name : dtypes[0].name;
 }
 
-enum rung_dtype rung_dtype_parse(const char *name)
+enum rung_dtype rung__dtype_parse(const char *name)
 {
 	for (int i = 1; i < RUNG_DTYPE_COUNT; i++) {
 		if (strcmp(name, dtypes[i].name) == 0)

@@ -88,47 +88,21 @@ static int find(const struct rung_dataset *ds, const char *name, const struct ru
 	return *file_out ? 0 : rung__fail(RUNG_E_NOENT, "%s: holds no array '%s'; rung info lists what it holds", ds->dir, name);
 }
 
-/* Entries from `first` on. */
-static int check_ids(const struct rung_dataset *ds, const struct rung__manifest_file *file, uint64_t first, uint64_t count, const void *ids)
+static int check_ids(const struct rung_dataset *ds, const struct rung__manifest_file *file,
+		     const void *ids)
 {
 	if (!holds_ids(file->name))
 		return 0;
-	for (uint64_t i = 0; i < count; i++) {
+	for (uint64_t i = 0; i < file->array.row_count; i++) {
 		uint64_t id = rung__id_get(ids, ds->manifest->index_bytes, i);
 
 		if (id >= ds->manifest->vertex_count)
 			return rung__fail(RUNG_E_RANGE,
 					  "%s/%s: entry %" PRIu64 " is %" PRIu64 ", there are %" PRIu64 " vertices; "
 					  "see rung verify, and stage the dataset again",
-					  ds->dir, file->name, first + i, id, ds->manifest->vertex_count);
+					  ds->dir, file->name, i, id, ds->manifest->vertex_count);
 	}
 	return 0;
-}
-
-int rung_dataset_array_info(const struct rung_dataset *ds, const char *name, struct rung_array_info *info_out)
-{
-	const struct rung__manifest_file *file;
-	int rc = find(ds, name, &file);
-
-	if (rc == 0)
-		*info_out = file->array;
-	return rc;
-}
-
-int rung_dataset_read(const struct rung_dataset *ds, const char *name, uint64_t row_first, uint64_t row_count, void *buf)
-{
-	const struct rung__manifest_file *file;
-	uint64_t row_bytes;
-	int rc = find(ds, name, &file);
-
-	if (rc < 0)
-		return rc;
-	if (row_first > file->array.row_count || row_count > file->array.row_count - row_first)
-		return rung__fail(RUNG_E_INVAL, "%s/%s: %" PRIu64 " rows from row %" PRIu64 " on asked for, it has %" PRIu64, ds->dir, file->name,
-				  row_count, row_first, file->array.row_count);
-	row_bytes = file->array.row_bytes;
-	rc = read_file(ds, file, row_first * row_bytes, row_count * row_bytes, buf);
-	return rc < 0 ? rc : check_ids(ds, file, row_first, row_count, buf);
 }
 
 int rung_dataset_load_array(const struct rung_dataset *ds, const char *name, struct rung_array_info *info_out, void **data_out)
@@ -141,7 +115,7 @@ int rung_dataset_load_array(const struct rung_dataset *ds, const char *name, str
 		rc = load_file(ds, file, &data);
 	if (rc < 0)
 		return rc;
-	rc = check_ids(ds, file, 0, file->array.row_count, data);
+	rc = check_ids(ds, file, data);
 	if (rc < 0) {
 		rung__free(data);
 		return rc;

@@ -73,8 +73,12 @@ static int find_path(const struct rung_source *src, const struct rung__source_pl
 	if (place->data || place->streamed || fstat(place->fd, &open_file) < 0 ||
 	    stat(place->path, &named) < 0 || open_file.st_dev != named.st_dev ||
 	    open_file.st_ino != named.st_ino)
-		return rung__fail(RUNG_E_INVAL, "%s: its rows do not lie in a file as they are (deflated, compressed, text, or put together), so "
-				  "they cannot be left there; write them to a .npy first, or stage without --in-place", rung_source_spec(src));
+		return rung__fail(RUNG_E_INVAL,
+				  "%s: its rows do not lie in a file as they are (deflated, "
+				  "compressed, text, or put together), so "
+				  "they cannot be left there; write them to a .npy first, or stage "
+				  "without --in-place",
+				  rung__source_spec(src));
 	if (!realpath(place->path, in_place->path))
 		return rung__fail_errno(errno, "%s", place->path);
 	if (!is_text(in_place->path))

@@ -108,7 +108,7 @@ static bool get_array(const json_t *object, struct rung_array_info *array)
 
 	if (!get_text(object, "dtype", dtype, sizeof(dtype)) || !json_is_array(shape) || json_array_size(shape) > RUNG_DIMS_MAX)
 		return false;
-	array->dtype = rung_dtype_parse(dtype);
+	array->dtype = rung__dtype_parse(dtype);
 	array->dim_count = (unsigned)json_array_size(shape);
 	for (unsigned i = 0; i < array->dim_count; i++) {
 		dim = json_array_get(shape, i);

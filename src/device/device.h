@@ -92,6 +92,15 @@ struct rung__graph_array {
 	uint64_t gpu_lines;                  /* so many of its first lines of 128 bytes go to the GPUs, interleaved; the others to host memory */
 };
 
+/** Where the arrays of a graph are: their first lines of 128 bytes on the GPUs, the others in host
+ * memory; inside both budgets of the plan. */
+struct rung__graph_place {
+	uint64_t bytes;           /* of all its lines; 0 unless rung_plan_opts.sample_on_gpu */
+	uint64_t gpu_bytes;       /* on all GPUs together */
+	uint64_t indptr_lines;    /* on the GPUs */
+	uint64_t indices_lines;
+};
+
 struct rung__sampler_args {
 	struct rung__graph_array indptr, indices;
 	const uint32_t *fanouts;     /* [hop_count] */

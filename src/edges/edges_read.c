@@ -16,7 +16,7 @@ int rung__id_file_open(struct rung__id_file *file, const struct rung_source *src
 	const struct rung__source_place place = rung__source_place(src);
 
 	*file = (struct rung__id_file){
-		.name = rung_source_spec(src),
+		.name = rung__source_spec(src),
 		.data = place.data,
 		.src = src,
 		.streamed = place.streamed,
@@ -152,7 +152,7 @@ static int read_piece(const struct rung__id_file *file, const struct rung__id_re
 	if (file->data)
 		raw = (unsigned char *)(uintptr_t)file->data + first * raw_bytes;   /* only read from */
 	else if (file->streamed)
-		rc = rung_source_read_bytes(file->src, first * raw_bytes, count * raw_bytes,
+		rc = rung__source_read_bytes(file->src, first * raw_bytes, count * raw_bytes,
 					    raw = reader->bounce);
 	else
 		rc = read_at(file, file->offset + first * raw_bytes, count * raw_bytes, reader->bounce, &raw);

@@ -81,8 +81,8 @@ static int begin(const struct output *out, struct rung__sorted *sorted)
 	return rung__direct_open_write(&sorted->file, out->fd, out->name);
 }
 
-static int sort(struct rung_edges *edges, const void *rank_of_vertex, const struct rung_relabel_opts *opts,
-		const struct output outputs[2])
+static int sort(struct rung_edges *edges, const void *rank_of_vertex,
+		const struct rung__relabel_opts *opts, const struct output outputs[2])
 {
 	struct rung__sort_job job = {
 		.memory_bytes = opts->memory_bytes,
@@ -106,7 +106,7 @@ static int sort(struct rung_edges *edges, const void *rank_of_vertex, const stru
 
 /* To two open files. */
 static int write_graph(struct rung_edges *edges, const void *rank_of_vertex,
-		       const struct rung_relabel_opts *opts, struct output outputs[2])
+		       const struct rung__relabel_opts *opts, struct output outputs[2])
 {
 	const struct rung_edges_info *info = &edges->info;
 	const enum rung_dtype id_dtype = info->index_bytes == 4 ? RUNG_U32 : RUNG_U64;
@@ -118,7 +118,7 @@ static int write_graph(struct rung_edges *edges, const void *rank_of_vertex,
 }
 
 static int write_named(struct rung_edges *edges, const void *rank_of_vertex,
-		       const struct rung_relabel_opts *opts, const char *indptr_path,
+		       const struct rung__relabel_opts *opts, const char *indptr_path,
 		       const char *indices_path)
 {
 	struct output outputs[2] = { { .fd = -1 }, { .fd = -1 } };
@@ -140,14 +140,13 @@ static int write_named(struct rung_edges *edges, const void *rank_of_vertex,
 
 /* Defaults set, the maps checked. */
 static int take_opts(const struct rung_edges *edges, const void *vertex_of_rank,
-		     const void *rank_of_vertex, const struct rung_relabel_opts *caller_opts,
-		     struct rung_relabel_opts *opts)
+		     const void *rank_of_vertex, const struct rung__relabel_opts *caller_opts,
+		     struct rung__relabel_opts *opts)
 {
 	const struct rung_edges_info *info = &edges->info;
-	int rc = rung__opts_take(opts, sizeof(*opts), caller_opts, "rung_relabel_opts");
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	*opts = caller_opts ? *caller_opts : (struct rung__relabel_opts){ 0 };
 	if (opts->memory_bytes == 0)
 		opts->memory_bytes = MEMORY_BYTES_DEFAULT;
 	if (!opts->temp_dir)
@@ -158,11 +157,11 @@ static int take_opts(const struct rung_edges *edges, const void *vertex_of_rank,
 					 info->index_bytes, rung__threads(opts->threads));
 }
 
-int rung_edges_relabel(struct rung_edges *edges, const void *vertex_of_rank,
-		       const void *rank_of_vertex, const struct rung_relabel_opts *caller_opts,
+int rung__edges_relabel(struct rung_edges *edges, const void *vertex_of_rank,
+		       const void *rank_of_vertex, const struct rung__relabel_opts *caller_opts,
 		       const char *indptr_path, const char *indices_path)
 {
-	struct rung_relabel_opts opts = RUNG_RELABEL_OPTS_INIT;
+	struct rung__relabel_opts opts;
 	int rc = take_opts(edges, vertex_of_rank, rank_of_vertex, caller_opts, &opts);
 
 	return rc < 0 ? rc : write_named(edges, rank_of_vertex, &opts, indptr_path, indices_path);
@@ -170,11 +169,11 @@ int rung_edges_relabel(struct rung_edges *edges, const void *vertex_of_rank,
 
 int rung__edges_relabel_temp(struct rung_edges *edges, const void *vertex_of_rank,
 			     const void *rank_of_vertex,
-			     const struct rung_relabel_opts *caller_opts, int fds_out[2])
+			     const struct rung__relabel_opts *caller_opts, int fds_out[2])
 {
 	static const char *const names[] = { "temporary file of indptr",
 					     "temporary file of indices" };
-	struct rung_relabel_opts opts = RUNG_RELABEL_OPTS_INIT;
+	struct rung__relabel_opts opts;
 	struct output outputs[2] = { { .fd = -1 }, { .fd = -1 } };
 	int rc = take_opts(edges, vertex_of_rank, rank_of_vertex, caller_opts, &opts);
 

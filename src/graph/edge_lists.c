@@ -153,9 +153,12 @@ static int fail_id(const struct rung__edge_lists *lists, const struct chunk *chu
 	if (limit > 0)
 		rung__ids_text(last, RUNG_U64, limit - 1);
 	return rung__fail(RUNG_E_RANGE, "%s: edge %" PRIu64 ": %s id %s is out of range 0..%s; %s",
-	                  rung_source_spec(chunk->list->src), chunk->first + i, side, rung__ids_text(text, dtype, value), last,
-	                  limit == range->count ? "correct the edge or the count of ids" :
-	                  lists->vertex_count > 0 ? "correct the edge or give the right vertex count" : "correct the edge");
+			  rung__source_spec(chunk->list->src), chunk->first + i, side,
+			  rung__ids_text(text, dtype, value), last,
+			  limit == range->count ? "correct the edge or the count of ids"
+			  : lists->vertex_count > 0
+				  ? "correct the edge or give the right vertex count"
+				  : "correct the edge");
 }
 
 static bool is_stray(const struct rung__edge_lists *lists, const struct chunk *chunk, uint64_t i)
@@ -198,7 +201,7 @@ static int find_largest(struct rung__edge_lists *lists, const struct chunk *chun
 	while (larger_end(lists, chunk, at) != largest)
 		at++;
 	lists->largest = largest;
-	lists->largest_spec = rung_source_spec(chunk->list->src);
+	lists->largest_spec = rung__source_spec(chunk->list->src);
 	lists->largest_edge = chunk->first + at;
 	return 0;
 }
@@ -269,7 +272,8 @@ static int take_chunk(struct rung__edge_lists *lists, const struct chunk *chunk,
 
 	if (rc < 0)
 		return rc;
-	return taker->take(taker->ctx, lists->keys, lists->values, pair_count, rung_source_spec(chunk->list->src));
+	return taker->take(taker->ctx, lists->keys, lists->values, pair_count,
+			   rung__source_spec(chunk->list->src));
 }
 
 int rung__edge_lists_each(struct rung__edge_lists *lists,

@@ -4,6 +4,7 @@
 
 #include "graph/graph_ids.h"
 #include "graph/graph.h"
+#include "source/source.h"
 
 #define CHUNK_IDS (UINT64_C(1) << 20)
 
@@ -80,7 +81,7 @@ out:
 int rung__columns_count(const struct rung_source *indptr_src, uint64_t wanted, uint64_t *vertex_count_out)
 {
 	const uint64_t entries = rung_source_info(indptr_src)->row_count;
-	const char *spec = rung_source_spec(indptr_src);
+	const char *spec = rung__source_spec(indptr_src);
 
 	if (entries < 2)
 		return rung__fail(RUNG_E_FORMAT, "%s: indptr has %" PRIu64 " entries: it needs one more than there are vertices", spec,
@@ -103,8 +104,11 @@ static int take_offsets(struct columns *columns, uint64_t first, uint64_t count)
 		const uint64_t value = rung__ids_get(columns->raw, dtype, i);
 
 		if (value >= limit)
-			return rung__fail(RUNG_E_FORMAT, "%s: indptr[%" PRIu64 "] is %s: offsets are not negative; make the file anew",
-			                  rung_source_spec(columns->indptr_src), first + i, rung__ids_text(text, dtype, value));
+			return rung__fail(RUNG_E_FORMAT,
+					  "%s: indptr[%" PRIu64
+					  "] is %s: offsets are not negative; make the file anew",
+					  rung__source_spec(columns->indptr_src), first + i,
+					  rung__ids_text(text, dtype, value));
 		columns->indptr[first + i] = value;
 	}
 	return 0;
@@ -112,7 +116,7 @@ static int take_offsets(struct columns *columns, uint64_t first, uint64_t count)
 
 static int check_offsets(const struct columns *columns)
 {
-	const char *spec = rung_source_spec(columns->indptr_src);
+	const char *spec = rung__source_spec(columns->indptr_src);
 	const uint64_t *indptr = columns->indptr;
 
 	if (indptr[0] != 0)
@@ -123,9 +127,12 @@ static int check_offsets(const struct columns *columns)
 			                  ": it must never decrease; make the file anew", spec, v, indptr[v], v + 1, indptr[v + 1]);
 	}
 	if (indptr[columns->vertex_count] != columns->edge_count)
-		return rung__fail(RUNG_E_FORMAT, "%s: indptr[%" PRIu64 "] (its last) is %" PRIu64 ", but %s has %" PRIu64
-		                  " indices: take the two files of one graph", spec, columns->vertex_count,
-		                  indptr[columns->vertex_count], rung_source_spec(columns->indices_src), columns->edge_count);
+		return rung__fail(RUNG_E_FORMAT,
+				  "%s: indptr[%" PRIu64 "] (its last) is %" PRIu64
+				  ", but %s has %" PRIu64
+				  " indices: take the two files of one graph",
+				  spec, columns->vertex_count, indptr[columns->vertex_count],
+				  rung__source_spec(columns->indices_src), columns->edge_count);
 	return 0;
 }
 
@@ -146,9 +153,13 @@ static int take_indices(struct columns *columns, uint64_t first, uint64_t count)
 	}
 	if (first_bad == count)
 		return 0;
-	return rung__fail(RUNG_E_RANGE, "%s: indices[%" PRIu64 "]: id %s is out of range 0..%" PRIu64
-	                  "; correct the index, or the length of indptr", rung_source_spec(columns->indices_src), first + first_bad,
-	                  rung__ids_text(text, dtype, rung__ids_get(columns->raw, dtype, first_bad)), columns->vertex_count - 1);
+	return rung__fail(
+		RUNG_E_RANGE,
+		"%s: indices[%" PRIu64 "]: id %s is out of range 0..%" PRIu64
+		"; correct the index, or the length of indptr",
+		rung__source_spec(columns->indices_src), first + first_bad,
+		rung__ids_text(text, dtype, rung__ids_get(columns->raw, dtype, first_bad)),
+		columns->vertex_count - 1);
 }
 
 static int read_all(struct columns *columns, struct rung_source *src, uint64_t total,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Integers of files as vertex ids and offsets. */
 #include "graph/graph_ids.h"
+#include "source/source.h"
 
 #include <stdio.h>
 
@@ -44,7 +45,7 @@ int rung__ids_open(const char *spec, const char *what, unsigned dim_count, struc
 int rung__ids_open_matrix(const char *spec, const char *what, int *transposed_out, struct rung_source **src_out)
 {
 	struct rung_source *src;
-	int rc = rung_source_open_either_order(spec, transposed_out, &src);
+	int rc = rung__source_open_either_order(spec, transposed_out, &src);
 
 	if (rc == 0)
 		rc = check(spec, what, 2, src);
@@ -57,5 +58,5 @@ int rung__ids_read(const struct rung_source *src, uint64_t first, uint64_t count
 {
 	const size_t bytes = rung_dtype_bytes(rung_source_info(src)->dtype);
 
-	return count ? rung_source_read_bytes(src, first * bytes, count * bytes, raw) : 0;
+	return count ? rung__source_read_bytes(src, first * bytes, count * bytes, raw) : 0;
 }

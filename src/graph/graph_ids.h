@@ -38,7 +38,7 @@ const char *rung__ids_text(char text[RUNG__ID_TEXT_BYTES], enum rung_dtype dtype
 /** Open a source of integers of `dim_count` dimensions. @return 0, RUNG_E_FORMAT, or what rung_source_open() returns */
 int rung__ids_open(const char *spec, const char *what, unsigned dim_count, struct rung_source **src_out);
 
-/** The same for a matrix in either order, as rung_source_open_either_order() has it. */
+/** The same for a matrix in either order, as rung__source_open_either_order() has it. */
 int rung__ids_open_matrix(const char *spec, const char *what, int *transposed_out, struct rung_source **src_out);
 
 /** Read `count` integers from the `first`-th on. */

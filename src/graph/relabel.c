@@ -120,8 +120,9 @@ map_list(const struct rung_csc *csc, const struct maps *maps, uint64_t r, const 
 	}
 }
 
-int rung_graph_relabel(const struct rung_csc *csc, const void *vertex_of_rank, const void *rank_of_vertex,
-                       uint32_t threads, uint64_t *indptr_out, void *indices_out)
+int rung__graph_relabel(const struct rung_csc *csc, const void *vertex_of_rank,
+			const void *rank_of_vertex, uint32_t threads, uint64_t *indptr_out,
+			void *indices_out)
 {
 	const struct maps maps = { vertex_of_rank, rank_of_vertex, csc->vertex_count, csc->index_bytes };
 	const int thread_count = rung__threads(threads);

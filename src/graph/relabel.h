@@ -3,22 +3,71 @@
 #ifndef RUNG_RELABEL_H
 #define RUNG_RELABEL_H
 
-#include <stdint.h>
+#include "base/base.h"
+#include "rung/graph.h"
 
 struct rung_edges;
-struct rung_relabel_opts;
+
+/** Options of rung__edges_relabel(): zeros are defaults. */
+struct rung__relabel_opts {
+	uint64_t memory_bytes; /* of the buffers of sorting; 0: 256 MiB. Two chunk_bytes of the
+				  graph come on top */
+	const char *temp_dir;  /* for two ids an edge, while it runs; NULL: $TMPDIR, or /var/tmp */
+	uint32_t threads;            /* 0: as OpenMP has it; the result does not depend on it */
+	rung_progress_fn progress;   /* may be NULL */
+	void *progress_ctx;
+};
+
+/**
+ * rung__graph_relabel() for a graph in files: the relabelled graph is written as two .npy files,
+ * indptr uint64 and indices of the graph's index_bytes, whose arrays begin at byte 4096. Entry by
+ * entry they are what the function in memory gives.
+ *
+ * In memory are the two maps (2 * index_bytes a vertex) and buffers. The graph is read twice, every
+ * edge goes through a temporary file once.
+ *
+ * @param edges           no pass may run on it
+ * @param vertex_of_rank  [vertex_count] of index_bytes
+ * @param rank_of_vertex  [vertex_count] of index_bytes, its inverse
+ * @param opts            NULL: defaults
+ * @param indptr_path     is made; so is PATH.partial, which is renamed when both files are complete
+ * and synced, and removed else
+ * @param indices_path    the same
+ * @return 0, RUNG_E_FORMAT (maps that are not each other's inverse: names the entry), RUNG_E_EXIST,
+ * RUNG_E_NOSPC with the bytes needed, RUNG_E_INVAL when memory_bytes is too small (says the least
+ * that works), or what a pass over the graph says
+ */
+int rung__edges_relabel(struct rung_edges *edges, const void *vertex_of_rank,
+			const void *rank_of_vertex, const struct rung__relabel_opts *opts,
+			const char *indptr_path, const char *indices_path);
+
+/**
+ * Relabel a graph (the data-tiering paper's Algorithm 2, with both maps kept apart): the list of
+ * rank r is the list of vertex_of_rank[r], every entry mapped by rank_of_vertex, in the old order.
+ *
+ * @param csc             the graph, checked
+ * @param vertex_of_rank  [vertex_count] of csc->index_bytes
+ * @param rank_of_vertex  [vertex_count] of csc->index_bytes, its inverse
+ * @param threads         0: as OpenMP has it; the result does not depend on it
+ * @param indptr_out      [vertex_count + 1] written
+ * @param indices_out     [edge_count] of csc->index_bytes written; must not overlap the input
+ * @return 0, or RUNG_E_FORMAT when the two maps are not each other's inverse (names the entry)
+ */
+int rung__graph_relabel(const struct rung_csc *csc, const void *vertex_of_rank,
+			const void *rank_of_vertex, uint32_t threads, uint64_t *indptr_out,
+			void *indices_out);
 
 /** RUNG_E_FORMAT with the entry when the two maps, of index_bytes, are not each other's inverse. */
 int rung__maps_check(const void *vertex_of_rank, const void *rank_of_vertex, uint64_t vertex_count, unsigned index_bytes,
                      int threads);
 
 /**
- * rung_edges_relabel() to two files without names in opts->temp_dir, for reading through the page
+ * rung__edges_relabel() to two files without names in opts->temp_dir, for reading through the page
  * cache. They are gone when they are closed, also by a process that is killed.
  * @param fds_out  indptr and indices, as .npy; set on success, the caller closes them
  */
 int rung__edges_relabel_temp(struct rung_edges *edges, const void *vertex_of_rank,
-			     const void *rank_of_vertex, const struct rung_relabel_opts *opts,
+			     const void *rank_of_vertex, const struct rung__relabel_opts *opts,
 			     int fds_out[2]);
 
 #endif

@@ -50,7 +50,7 @@ struct rung__feed_batch {
 	struct rung_loader_batch handed;       /* what the caller knows of it */
 	struct rung__feed_batch *held_prev, *held_next;
 	struct rung_batch *sample;
-	struct rung_gpu_batch *gpu_sample;     /* with opts.gpu_sampler, in place of it */
+	struct rung__gpu_batch *gpu_sample;     /* with opts.gpu_sampler, in place of it */
 	const uint64_t *host_ranks;            /* handed.ranks on the host; NULL: not there */
 	uint64_t *pinned_seeds;                /* with opts.gpu_sampler: [batch_size], then
 	                                          room for host_ranks */

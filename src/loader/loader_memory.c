@@ -268,7 +268,7 @@ static int open_gpu_sample(struct rung_loader *loader, struct rung__feed_batch *
 	    !rung__mul(count, sizeof(*batch->pinned_seeds), &bytes))
 		return rung__fail(RUNG_E_NOMEM,
 		                  "loader: %" PRIu64 " ranks are more than any memory", ranks);
-	rc = rung_gpu_batch_create(loader->opts.gpu_sampler, &batch->gpu_sample);
+	rc = rung__gpu_batch_create(loader->opts.gpu_sampler, &batch->gpu_sample);
 	if (rc < 0) {
 		batch->gpu_sample = NULL;
 		return rc;
@@ -314,7 +314,7 @@ void rung__feed_free_batch(struct rung_loader *loader, struct rung__feed_batch *
 		return;
 	free_rows(loader, batch->rows);
 	close_event(loader, batch->item.used);
-	rung_gpu_batch_destroy(batch->gpu_sample);
+	rung__gpu_batch_destroy(batch->gpu_sample);
 	unpin(loader, batch->pinned_seeds, batch->pinned_bytes);
 	rung_batch_destroy(batch->sample);
 	rung__free(batch->names);

@@ -72,18 +72,18 @@ static int sample_on_gpu(const struct rung__feed_worker *worker, uint64_t idx,
 	if (rc < 0)
 		return rc;
 	memcpy(batch->pinned_seeds, seeds, handed->seed_count * sizeof(*seeds));
-	rc = rung_gpu_sample(batch->gpu_sample, batch->pinned_seeds, handed->seed_count,
+	rc = rung__gpu_batch_sample(batch->gpu_sample, batch->pinned_seeds, handed->seed_count,
 	                     loader->key_first + idx, worker->stream);
 	if (rc == 0)
-		rc = rung_gpu_batch_wait(batch->gpu_sample, -1);
+		rc = rung__gpu_batch_wait(batch->gpu_sample, -1);
 	if (rc < 0)
 		return rc;
 	handed->on_gpu = 1;
-	handed->ranks = rung_gpu_batch_vertices(batch->gpu_sample, &handed->rank_count);
+	handed->ranks = rung__gpu_batch_vertices(batch->gpu_sample, &handed->rank_count);
 	handed->seeds = handed->ranks;
 	handed->block_count = loader->hop_count;
 	for (uint32_t hop = 0; hop < handed->block_count; hop++) {
-		batch->blocks[hop] = rung_gpu_batch_block(batch->gpu_sample, hop);
+		batch->blocks[hop] = rung__gpu_batch_block(batch->gpu_sample, hop);
 		batch->edge_count += batch->blocks[hop]->edge_count;
 	}
 	return fetch_ranks(worker, batch);

@@ -123,7 +123,7 @@ static uint64_t place_graph(struct rung_plan *plan, uint64_t gpu_bytes)
 	uint64_t gpu_count = plan->device.gpu_count;
 	double all = (double)(plan->graph.bytes + plan->vertex_count * plan->row_stride);
 	double share = (double)gpu_bytes * (double)gpu_count / all;
-	struct rung_plan_graph *graph = &plan->graph;
+	struct rung__graph_place *graph = &plan->graph;
 
 	graph->indptr_lines = share_of(plan->graph_lines[0], share);
 	graph->indices_lines = share_of(plan->graph_lines[1], share);
@@ -309,7 +309,7 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 	if (rc < 0)
 		goto free_plan;
 	if (plan->device.device == RUNG_DEVICE_CPU)   /* asked for with AUTO: the CPU samples from memory of its own */
-		plan->graph = (struct rung_plan_graph){ 0 };
+		plan->graph = (struct rung__graph_place){ 0 };
 	choose(plan, &opts);
 	rc = place_on_host(plan, &opts, host_budget(plan, &opts, topology), place_on_gpus(plan, &opts, gpu_bytes));
 	if (rc < 0)
@@ -363,9 +363,4 @@ uint64_t rung_plan_vertices_bytes(const struct rung_plan *plan)
 const struct rung_plan_device *rung_plan_device(const struct rung_plan *plan)
 {
 	return &plan->device;
-}
-
-const struct rung_plan_graph *rung_plan_graph(const struct rung_plan *plan)
-{
-	return &plan->graph;
 }

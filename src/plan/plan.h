@@ -30,7 +30,7 @@ struct rung_plan {
 	struct rung_plan_slots slots;
 	struct rung_plan_cache cache;
 	struct rung_plan_device device;
-	struct rung_plan_graph graph;
+	struct rung__graph_place graph;
 	uint64_t graph_lines[2];     /* of indptr and indices */
 	int gpus[RUNG_GPUS_MAX];
 	char device_why[RUNG__ERROR_BYTES];

@@ -114,8 +114,3 @@ int rung_sampler_sample(struct rung_sampler *sampler, const uint64_t *seeds, uin
 {
 	return rung__sample(sampler, &sampler->spaces[0], seeds, seed_count, batch_key, sampler->threads, batch);
 }
-
-uint32_t rung_sampler_threads(const struct rung_sampler *sampler)
-{
-	return sampler->threads;
-}

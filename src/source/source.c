@@ -72,9 +72,9 @@ static bool parse_raw(char *text, struct rung_array_info *info, uint64_t *offset
 			return false;
 		*comma = '\0';
 		words[i] = comma + 1;
-		if (i == 1 && (info->dtype = rung_dtype_parse(words[1])) != RUNG_DTYPE_NONE)
+		if (i == 1 && (info->dtype = rung__dtype_parse(words[1])) != RUNG_DTYPE_NONE)
 			break;
-		if (i == 2 && (info->dtype = rung_dtype_parse(words[2])) == RUNG_DTYPE_NONE)
+		if (i == 2 && (info->dtype = rung__dtype_parse(words[2])) == RUNG_DTYPE_NONE)
 			return false;
 		offset_at = words[0];
 		if (i == 2 && !rung__parse_number(&offset_at, '\0', offset_out))
@@ -296,7 +296,8 @@ int rung__source_stat(const char *spec, struct stat *st_out)
 	return rc;
 }
 
-int rung_source_open_either_order(const char *spec, int *transposed_out, struct rung_source **src_out)
+int rung__source_open_either_order(const char *spec, int *transposed_out,
+				   struct rung_source **src_out)
 {
 	struct rung_source *src;
 	int rc;
@@ -322,7 +323,7 @@ int rung_source_open(const char *spec, struct rung_source **src_out)
 {
 	struct rung_source *src;
 	int transposed;
-	int rc = rung_source_open_either_order(spec, &transposed, &src);
+	int rc = rung__source_open_either_order(spec, &transposed, &src);
 
 	if (rc < 0)
 		return rc;

@@ -13,6 +13,27 @@
 #define RUNG__PAD_PREFIX   "pad:"
 #define RUNG__EVERY_PREFIX "every:"
 
+/**
+ * As rung_source_open() for those who can take either order of a matrix: one in Fortran order is
+ * opened as its transpose, which is the same bytes in C order. An edge index [2,E] in Fortran order
+ * is [E,2] in C order, and is often saved so.
+ *
+ * @param transposed_out  1 when the info and the rows of `src` are those of the transpose, else 0
+ */
+int rung__source_open_either_order(const char *spec, int *transposed_out,
+                                    struct rung_source **src_out);
+
+/** The spec it was opened with, for messages. */
+const char *rung__source_spec(const struct rung_source *src);
+
+/**
+ * Read `byte_count` bytes of the array from its byte `byte_first` on, in C order: for arrays whose
+ * single rows do not fit memory, such as an edge index [2,E]. Threads and errors as
+ * rung_source_read().
+ */
+int rung__source_read_bytes(const struct rung_source *src, uint64_t byte_first, uint64_t byte_count,
+                            void *buf);
+
 struct rung__source_place {
 	const unsigned char *data;   /* all of the array in memory (a small deflated member), else NULL */
 	bool streamed; /* made as it is read: only by rung_source_read(), and best from the first

@@ -57,7 +57,7 @@ static int read_padded(void *stream, uint64_t first, uint64_t count, unsigned ch
 
 	if (first < derived->inner_bytes) {
 		there = RUNG__MIN(count, derived->inner_bytes - first);
-		rc = rung_source_read_bytes(derived->inner, first, there, to);
+		rc = rung__source_read_bytes(derived->inner, first, there, to);
 	}
 	memset(to + there, 0xff, (size_t)(count - there));
 	return rc;
@@ -74,7 +74,7 @@ static int read_every(void *stream, uint64_t first, uint64_t count, unsigned cha
 			       bytes = RUNG__MIN(count, run_bytes - at);
 		const uint64_t row = run * derived->period + derived->first;
 
-		rc = rung_source_read_bytes(derived->inner, row * derived->row_bytes + at, bytes,
+		rc = rung__source_read_bytes(derived->inner, row * derived->row_bytes + at, bytes,
 					    to);
 		to += bytes;
 		first += bytes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sets of vertices in files: ids of any integer type, or masks. What they hold is untrusted. */
 #include "base/base.h"
-#include "rung/source.h"
+#include "source/source.h"
 
 static bool is_integer(enum rung_dtype dtype)
 {
@@ -11,7 +11,7 @@ static bool is_integer(enum rung_dtype dtype)
 static int check_shape(const struct rung_source *src, uint64_t vertex_count)
 {
 	const struct rung_array_info *info = rung_source_info(src);
-	const char *spec = rung_source_spec(src);
+	const char *spec = rung__source_spec(src);
 
 	if (info->dim_count != 1 || (info->dtype != RUNG_BOOL && !is_integer(info->dtype)))
 		return rung__fail(RUNG_E_FORMAT,
@@ -92,11 +92,11 @@ static int write_ids(const struct rung_source *src, const void *data, uint64_t v
 		if (!integer_at(data, info->dtype, i, &ids[i], &negative))
 			return rung__fail(RUNG_E_RANGE,
 					  "%s: entry %" PRIu64 " is %" PRId64 ", ids are 0 to %" PRIu64 "; give ids of vertices",
-					  rung_source_spec(src), i, negative, vertex_count - 1);
+					  rung__source_spec(src), i, negative, vertex_count - 1);
 		if (ids[i] >= vertex_count)
 			return rung__fail(RUNG_E_RANGE,
 					  "%s: entry %" PRIu64 " is %" PRIu64 ", ids are 0 to %" PRIu64 "; give ids of vertices",
-					  rung_source_spec(src), i, ids[i], vertex_count - 1);
+					  rung__source_spec(src), i, ids[i], vertex_count - 1);
 	}
 	return 0;
 }
@@ -110,7 +110,7 @@ static int fail_repeat(const struct rung_source *src, const uint64_t *ids, uint6
 	return rung__fail(RUNG_E_FORMAT,
 			  "%s: entries %" PRIu64 " and %" PRIu64 " are both %" PRIu64
 			  "; give each id once, as numpy.unique(a) has them",
-			  rung_source_spec(src), first, second, ids[second]);
+			  rung__source_spec(src), first, second, ids[second]);
 }
 
 static int check_distinct(const struct rung_source *src, uint64_t vertex_count, const uint64_t *ids, uint64_t count)
@@ -119,7 +119,8 @@ static int check_distinct(const struct rung_source *src, uint64_t vertex_count, 
 	int rc = 0;
 
 	if (!seen)
-		return rung__fail(RUNG_E_NOMEM, "%s: a bit for each of %" PRIu64 " vertices", rung_source_spec(src), vertex_count);
+		return rung__fail(RUNG_E_NOMEM, "%s: a bit for each of %" PRIu64 " vertices",
+				  rung__source_spec(src), vertex_count);
 	for (uint64_t i = 0; rc == 0 && i < count; i++) {
 		if (seen[ids[i] / 64] >> (ids[i] % 64) & 1)
 			rc = fail_repeat(src, ids, i);
@@ -139,7 +140,8 @@ static int take(const struct rung_source *src, const void *data, uint64_t vertex
 	int rc = 0;
 
 	if (!ids)
-		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " ids", rung_source_spec(src), count);
+		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " ids", rung__source_spec(src),
+				  count);
 	if (mask)
 		write_masked(data, vertex_count, ids);
 	else
@@ -166,7 +168,8 @@ int rung_source_read_vertices(const struct rung_source *src, uint64_t vertex_cou
 		return rc;
 	data = rung__malloc_array(info->row_count, (size_t)info->row_bytes);
 	if (!data)
-		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " entries", rung_source_spec(src), info->row_count);
+		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " entries", rung__source_spec(src),
+				  info->row_count);
 	rc = rung_source_read(src, 0, info->row_count, data);
 	if (rc == 0)
 		rc = take(src, data, vertex_count, distinct, count_out, ids_out);

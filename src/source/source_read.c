@@ -55,7 +55,7 @@ const struct rung_array_info *rung_source_info(const struct rung_source *src)
 	return &src->info;
 }
 
-const char *rung_source_spec(const struct rung_source *src)
+const char *rung__source_spec(const struct rung_source *src)
 {
 	return src->spec;
 }
@@ -73,7 +73,8 @@ struct rung__source_place rung__source_place(const struct rung_source *src)
 	};
 }
 
-int rung_source_read_bytes(const struct rung_source *src, uint64_t byte_first, uint64_t byte_count, void *buf)
+int rung__source_read_bytes(const struct rung_source *src, uint64_t byte_first, uint64_t byte_count,
+			    void *buf)
 {
 	const uint64_t bytes = src->info.row_count * src->info.row_bytes; /* checked against the file when it was opened */
 	int rc;
@@ -106,7 +107,8 @@ int rung_source_read(const struct rung_source *src, uint64_t row_first, uint64_t
 	if (row_first > info->row_count || row_count > info->row_count - row_first)
 		return rung__fail(RUNG_E_INVAL, "%s: rows %" PRIu64 " to %" PRIu64 " asked for, it has %" PRIu64, src->spec,
 				  row_first, row_first + row_count, info->row_count);
-	return rung_source_read_bytes(src, row_first * info->row_bytes, row_count * info->row_bytes, buf);
+	return rung__source_read_bytes(src, row_first * info->row_bytes,
+				       row_count * info->row_bytes, buf);
 }
 
 void rung_source_close(struct rung_source *src)

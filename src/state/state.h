@@ -204,7 +204,7 @@ struct rung_store {
 	const struct rung__device_ops *device_ops;   /* NULL: the CPU */
 	struct rung__device *device;
 	int gpus[RUNG_GPUS_MAX];          /* the first gathers */
-	struct rung_plan_graph graph;     /* where the plan puts it; attached: all zero */
+	struct rung__graph_place graph;     /* where the plan puts it; attached: all zero */
 	int alive_fd;                     /* attached, with a tier "peer": see share.h; else -1 */
 	void *known_ranks;                /* of all requests; NULL without a device */
 	uint64_t known_bytes;

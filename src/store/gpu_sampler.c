@@ -18,14 +18,14 @@ struct rung_gpu_sampler {
 	uint64_t seed_count_max;
 };
 
-struct rung_gpu_batch {
+struct rung__gpu_batch {
 	struct rung_gpu_sampler *sampler;
 	struct rung__device_batch *batch;
 	struct rung__sampled sampled;
 	bool there;   /* sampled holds it */
 };
 
-static int open_arrays(const struct rung_dataset *ds, const struct rung_plan_graph *graph,
+static int open_arrays(const struct rung_dataset *ds, const struct rung__graph_place *graph,
                        struct rung__features files[2], struct rung__sampler_args *args)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
@@ -126,9 +126,9 @@ uint64_t rung__gpu_sampler_vertices(const struct rung_gpu_sampler *sampler)
 	return sampler->ops->sampler_vertices(sampler->sampler);
 }
 
-int rung_gpu_batch_create(struct rung_gpu_sampler *sampler, struct rung_gpu_batch **batch_out)
+int rung__gpu_batch_create(struct rung_gpu_sampler *sampler, struct rung__gpu_batch **batch_out)
 {
-	struct rung_gpu_batch *batch = rung__zalloc(sizeof(*batch));
+	struct rung__gpu_batch *batch = rung__zalloc(sizeof(*batch));
 	int rc;
 
 	if (!batch)
@@ -143,7 +143,7 @@ int rung_gpu_batch_create(struct rung_gpu_sampler *sampler, struct rung_gpu_batc
 	return 0;
 }
 
-void rung_gpu_batch_destroy(struct rung_gpu_batch *batch)
+void rung__gpu_batch_destroy(struct rung__gpu_batch *batch)
 {
 	if (!batch)
 		return;
@@ -151,8 +151,8 @@ void rung_gpu_batch_destroy(struct rung_gpu_batch *batch)
 	rung__free(batch);
 }
 
-int rung_gpu_sample(struct rung_gpu_batch *batch, const uint64_t *seeds, uint64_t seed_count, uint64_t batch_key,
-                    struct CUstream_st *stream)
+int rung__gpu_batch_sample(struct rung__gpu_batch *batch, const uint64_t *seeds,
+			   uint64_t seed_count, uint64_t batch_key, struct CUstream_st *stream)
 {
 	batch->there = false;
 	if (seed_count == 0)
@@ -163,7 +163,7 @@ int rung_gpu_sample(struct rung_gpu_batch *batch, const uint64_t *seeds, uint64_
 	return batch->sampler->ops->sample(batch->batch, seeds, seed_count, batch_key, stream);
 }
 
-int rung_gpu_batch_wait(struct rung_gpu_batch *batch, int64_t timeout_ns)
+int rung__gpu_batch_wait(struct rung__gpu_batch *batch, int64_t timeout_ns)
 {
 	const struct rung__device_ops *ops = batch->sampler->ops;
 	const struct timespec pause = { .tv_nsec = LOOK_NS };
@@ -182,13 +182,13 @@ int rung_gpu_batch_wait(struct rung_gpu_batch *batch, int64_t timeout_ns)
 	return rc < 0 ? rc : 0;
 }
 
-const uint64_t *rung_gpu_batch_vertices(const struct rung_gpu_batch *batch, uint64_t *count_out)
+const uint64_t *rung__gpu_batch_vertices(const struct rung__gpu_batch *batch, uint64_t *count_out)
 {
 	*count_out = batch->there ? batch->sampled.vertex_count : 0;
 	return batch->sampled.vertices;
 }
 
-const struct rung_block *rung_gpu_batch_block(const struct rung_gpu_batch *batch, uint32_t hop)
+const struct rung_block *rung__gpu_batch_block(const struct rung__gpu_batch *batch, uint32_t hop)
 {
 	return batch->there && hop < batch->sampler->hop_count ? &batch->sampled.blocks[hop] : NULL;
 }

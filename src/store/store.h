@@ -5,6 +5,7 @@
 #define RUNG_STORE_STORE_H
 
 #include "refill/refill.h"
+#include "rung/gpu_sampler.h"
 #include "state/state.h"
 
 /** rung_store_open() with another reader: tests put one there that injects faults. */
@@ -153,6 +154,48 @@ int rung__gpu_sampler_check(const struct rung_gpu_sampler *sampler, const struct
 uint32_t rung__gpu_sampler_hops(const struct rung_gpu_sampler *sampler);
 /** Of a batch at most. */
 uint64_t rung__gpu_sampler_vertices(const struct rung_gpu_sampler *sampler);
+
+struct rung__gpu_batch;
+
+/** GPU memory of one batch in flight, for the largest there can be. Destroyed before its sampler,
+ * and not while in flight. */
+int rung__gpu_batch_create(struct rung_gpu_sampler *sampler, struct rung__gpu_batch **batch_out);
+/** Free a batch that is not in flight. NULL is allowed. */
+void rung__gpu_batch_destroy(struct rung__gpu_batch *batch);
+
+/**
+ * Start sampling; nothing waits and nothing is allocated.
+ *
+ * @param batch      not in flight; its content goes
+ * @param seeds      ranks, each at most once, in memory that the GPU reaches; read until the batch
+ * is there
+ * @param batch_key  as in rung_sampler_sample()
+ * @param stream     the batch is sampled after the work on it; as in rung_gather_submit()
+ * @return 0, RUNG_E_INVAL (no seeds, too many, or memory out of reach), RUNG_E_NOSUP (the stream is
+ *         captured into a CUDA graph: device.h), RUNG_E_IO (a CUDA error)
+ *
+ * Threads: any number, each with a batch of its own.
+ */
+int rung__gpu_batch_sample(struct rung__gpu_batch *batch, const uint64_t *seeds,
+                           uint64_t seed_count, uint64_t batch_key, struct CUstream_st *stream);
+
+/**
+ * Wait for a batch.
+ *
+ * @param timeout_ns  negative: as long as it takes; 0: only look
+ * @return 0, RUNG_E_TIMEDOUT (still in flight), RUNG_E_RANGE (a seed is no vertex), RUNG_E_INVAL (a
+ *         seed twice), RUNG_E_NOMEM (more vertices or edges than there is room for: says how many),
+ *         RUNG_E_FORMAT, RUNG_E_RANGE (the graph is damaged: says where), RUNG_E_IO (a CUDA error)
+ */
+int rung__gpu_batch_wait(struct rung__gpu_batch *batch, int64_t timeout_ns);
+
+/** The vertices of a batch that was waited for, in GPU memory, seeds first; none of one that
+ * failed. */
+const uint64_t *rung__gpu_batch_vertices(const struct rung__gpu_batch *batch, uint64_t *count_out);
+
+/** The block of a hop, whose arrays are in GPU memory; NULL past the last, and of a batch that
+ * failed. */
+const struct rung_block *rung__gpu_batch_block(const struct rung__gpu_batch *batch, uint32_t hop);
 
 /* ---- known.c ---- */
 

@@ -84,7 +84,7 @@ Test(gpu_captures, batches_are_not_sampled_on_a_stream_that_is_captured)
 		.size = sizeof(opts), .fanouts = fanouts, .hop_count = 1, .seed_count_max = 4
 	};
 	struct rung_gpu_sampler *sampler;
-	struct rung_gpu_batch *batch;
+	struct rung__gpu_batch *batch;
 	struct rung_ids seeds;
 	cudaStream_t stream;
 
@@ -92,18 +92,19 @@ Test(gpu_captures, batches_are_not_sampled_on_a_stream_that_is_captured)
 	seeds = fixture_ids(&f, (uint64_t[]){ 1, 2, 3, 4 }, 4, RUNG_U64, RUNG_RANKS);
 	cr_assert_eq(rung_gpu_sampler_create(f.store, f.ds, f.plan, &opts, &sampler), 0, "%s",
 	             rung_last_error());
-	cr_assert_eq(rung_gpu_batch_create(sampler, &batch), 0, "%s", rung_last_error());
+	cr_assert_eq(rung__gpu_batch_create(sampler, &batch), 0, "%s", rung_last_error());
 	stream = new_stream(cudaStreamNonBlocking);
 	begin_capture(stream);
-	is_refused(rung_gpu_sample(batch, seeds.data, 4, 1, stream), "sampling");
-	cr_assert_eq(rung_gpu_sample(batch, seeds.data, 4, 1, RUNG_STREAM_OWN), 0, "%s",
+	is_refused(rung__gpu_batch_sample(batch, seeds.data, 4, 1, stream), "sampling");
+	cr_assert_eq(rung__gpu_batch_sample(batch, seeds.data, 4, 1, RUNG_STREAM_OWN), 0, "%s",
 	             rung_last_error());
-	cr_assert_eq(rung_gpu_batch_wait(batch, -1), 0, "%s", rung_last_error());
+	cr_assert_eq(rung__gpu_batch_wait(batch, -1), 0, "%s", rung_last_error());
 	end_capture(stream);
-	cr_assert_eq(rung_gpu_sample(batch, seeds.data, 4, 1, stream), 0, "%s", rung_last_error());
-	cr_assert_eq(rung_gpu_batch_wait(batch, -1), 0, "%s", rung_last_error());
+	cr_assert_eq(rung__gpu_batch_sample(batch, seeds.data, 4, 1, stream), 0, "%s",
+		     rung_last_error());
+	cr_assert_eq(rung__gpu_batch_wait(batch, -1), 0, "%s", rung_last_error());
 	cr_assert_eq(cudaStreamDestroy(stream), cudaSuccess);
-	rung_gpu_batch_destroy(batch);
+	rung__gpu_batch_destroy(batch);
 	rung_gpu_sampler_destroy(sampler);
 }
 

@@ -187,7 +187,7 @@ Test(gpu_cards, work_on_a_stream_of_another_gpu_waits_for_the_rows)
 
 static const uint32_t fanouts[] = { 3, 2 };
 static struct rung_gpu_sampler *sampler;
-static struct rung_gpu_batch *batch;
+static struct rung__gpu_batch *batch;
 static uint64_t *seeds;
 
 static void open_sampler(void)
@@ -200,7 +200,7 @@ static void open_sampler(void)
 	for (uint64_t i = 0; i < SEEDS; i++)
 		first[i] = i;
 	works(rung_gpu_sampler_create(f.store, f.ds, f.plan, &opts, &sampler));
-	works(rung_gpu_batch_create(sampler, &batch));
+	works(rung__gpu_batch_create(sampler, &batch));
 	seeds = fixture_memory(&f, sizeof(first));
 	cr_assert_eq(rung_store_copy(f.store, seeds, first, sizeof(first)), 0);
 }
@@ -209,16 +209,16 @@ static void sample(void)
 {
 	struct rung_ids sampled = { .dtype = RUNG_U64, .space = RUNG_RANKS };
 
-	works(rung_gpu_sample(batch, seeds, SEEDS, 1, NULL));
-	works(rung_gpu_batch_wait(batch, -1));
-	sampled.data = rung_gpu_batch_vertices(batch, &sampled.count);
+	works(rung__gpu_batch_sample(batch, seeds, SEEDS, 1, NULL));
+	works(rung__gpu_batch_wait(batch, -1));
+	sampled.data = rung__gpu_batch_vertices(batch, &sampled.count);
 	cr_assert_geq(sampled.count, SEEDS);
 	works(rung_gather(f.store, &sampled, out, 0));
 }
 
 static void close_sampler(void)
 {
-	rung_gpu_batch_destroy(batch);
+	rung__gpu_batch_destroy(batch);
 	rung_gpu_sampler_destroy(sampler);
 }
 
@@ -228,9 +228,9 @@ Test(gpu_cards, seeds_and_streams_of_another_gpu_are_refused)
 	cudaStream_t stream = stream_of(0);
 
 	open_sampler();
-	cr_assert_eq(rung_gpu_sample(batch, theirs, SEEDS, 1, NULL), RUNG_E_INVAL);
+	cr_assert_eq(rung__gpu_batch_sample(batch, theirs, SEEDS, 1, NULL), RUNG_E_INVAL);
 	says("memory of GPU 0, the store gathers on GPU 1");
-	cr_assert_eq(rung_gpu_sample(batch, seeds, SEEDS, 1, stream), RUNG_E_INVAL);
+	cr_assert_eq(rung__gpu_batch_sample(batch, seeds, SEEDS, 1, stream), RUNG_E_INVAL);
 	says("of GPU 0, the store gathers on GPU 1");
 	sample();
 	close_sampler();

@@ -43,14 +43,14 @@ static int open_sampler_once(void)
 	static const uint32_t fanouts[] = { 3, 2 };
 	struct rung_gpu_sampler_opts opts = { .size = sizeof(opts), .fanouts = fanouts, .hop_count = 2, .seed_count_max = 10 };
 	struct rung_gpu_sampler *sampler;
-	struct rung_gpu_batch *batch;
+	struct rung__gpu_batch *batch;
 	int rc = rung_gpu_sampler_create(f.store, f.ds, f.plan, &opts, &sampler);
 
 	if (rc < 0)
 		return rc;
-	rc = rung_gpu_batch_create(sampler, &batch);
+	rc = rung__gpu_batch_create(sampler, &batch);
 	if (rc == 0)
-		rung_gpu_batch_destroy(batch);
+		rung__gpu_batch_destroy(batch);
 	rung_gpu_sampler_destroy(sampler);
 	return rc;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "plan/plan.h"
 #include "rung/gpu_sampler.h"
 #include "says.h"
 #include "store_fixture.h"
@@ -33,7 +34,7 @@ static void tear_down(void)
 
 TestSuite(gpu_sampler, .init = set_up, .fini = tear_down);
 
-static struct rung_plan *plan_for(uint64_t host_bytes, const struct rung_plan_graph **graph_out)
+static struct rung_plan *plan_for(uint64_t host_bytes, const struct rung__graph_place **graph_out)
 {
 	int gpus[3];
 	struct rung_plan_opts plan_opts = fixture_plan_opts(ROWS * WIDTH, host_bytes, gpus);
@@ -41,7 +42,7 @@ static struct rung_plan *plan_for(uint64_t host_bytes, const struct rung_plan_gr
 
 	plan_opts.sample_on_gpu = 1;
 	cr_assert_eq(rung_plan_create(f.ds, &plan_opts, &plan), 0, "%s", rung_last_error());
-	*graph_out = rung_plan_graph(plan);
+	*graph_out = &plan->graph;
 	return plan;
 }
 
@@ -61,15 +62,17 @@ static void same(const void *gpu, const void *cpu, uint64_t bytes, const char *w
 	free(copy);
 }
 
-static void batches_are_equal(const struct rung_gpu_batch *gpu, const struct rung_batch *cpu)
+static void batches_are_equal(const struct rung__gpu_batch *gpu, const struct rung_batch *cpu)
 {
 	uint64_t count, wanted;
-	const uint64_t *vertices = rung_gpu_batch_vertices(gpu, &count), *wanted_vertices = rung_batch_vertices(cpu, &wanted);
+	const uint64_t *vertices = rung__gpu_batch_vertices(gpu, &count),
+		       *wanted_vertices = rung_batch_vertices(cpu, &wanted);
 
 	cr_assert_eq(count, wanted);
 	same(vertices, wanted_vertices, count * sizeof(*vertices), "vertices");
 	for (uint32_t hop = 0; hop < opts.hop_count; hop++) {
-		const struct rung_block *got = rung_gpu_batch_block(gpu, hop), *block = rung_batch_block(cpu, hop);
+		const struct rung_block *got = rung__gpu_batch_block(gpu, hop),
+					*block = rung_batch_block(cpu, hop);
 
 		cr_assert_eq(got->dst_count, block->dst_count);
 		cr_assert_eq(got->src_count, block->src_count);
@@ -77,7 +80,7 @@ static void batches_are_equal(const struct rung_gpu_batch *gpu, const struct run
 		same(got->indptr, block->indptr, (block->dst_count + 1) * sizeof(*block->indptr), "indptr");
 		same(got->indices, block->indices, block->edge_count * sizeof(*block->indices), "indices");
 	}
-	cr_assert_null(rung_gpu_batch_block(gpu, opts.hop_count));
+	cr_assert_null(rung__gpu_batch_block(gpu, opts.hop_count));
 }
 
 static void choose_seeds(uint64_t *seeds, uint64_t key)
@@ -89,10 +92,10 @@ static void choose_seeds(uint64_t *seeds, uint64_t key)
 Test(gpu_sampler, batches_are_those_of_the_cpu_and_their_rows_follow)
 {
 	struct rung_sampler_opts cpu_opts = { .size = sizeof(cpu_opts), .fanouts = fanouts, .hop_count = 3, .seed = 9 };
-	const struct rung_plan_graph *where;
+	const struct rung__graph_place *where;
 	struct rung_plan *plan = plan_for(RUNG_BYTES_MAX, &where);
 	struct rung_gpu_sampler *sampler;
-	struct rung_gpu_batch *batch;
+	struct rung__gpu_batch *batch;
 	struct rung_sampler *cpu;
 	struct rung_batch *cpu_batch;
 	struct rung_graph *graph;
@@ -101,7 +104,7 @@ Test(gpu_sampler, batches_are_those_of_the_cpu_and_their_rows_follow)
 	cr_assert_eq(rung_sampler_create(rung_graph_csc(graph), &cpu_opts, &cpu), 0);
 	cr_assert_eq(rung_batch_create(&cpu_batch), 0);
 	cr_assert_eq(rung_gpu_sampler_create(f.store, f.ds, plan, &opts, &sampler), 0, "%s", rung_last_error());
-	cr_assert_eq(rung_gpu_batch_create(sampler, &batch), 0, "%s", rung_last_error());
+	cr_assert_eq(rung__gpu_batch_create(sampler, &batch), 0, "%s", rung_last_error());
 	for (uint64_t key = 0; key < 6; key++) {
 		struct rung_ids ids = { .dtype = RUNG_U64, .space = RUNG_RANKS };
 		uint64_t seeds[SEEDS], *ranks;
@@ -109,18 +112,22 @@ Test(gpu_sampler, batches_are_those_of_the_cpu_and_their_rows_follow)
 
 		choose_seeds(seeds, key);
 		cr_assert_eq(rung_sampler_sample(cpu, seeds, SEEDS, key, cpu_batch), 0);
-		cr_assert_eq(rung_gpu_sample(batch, fixture_ids(&f, seeds, SEEDS, RUNG_U64, RUNG_RANKS).data, SEEDS, key, NULL), 0, "%s",
-		             rung_last_error());
-		cr_assert_eq(rung_gpu_batch_wait(batch, key % 2 ? -1 : 60000000000), 0, "%s", rung_last_error());
+		cr_assert_eq(rung__gpu_batch_sample(
+				     batch,
+				     fixture_ids(&f, seeds, SEEDS, RUNG_U64, RUNG_RANKS).data,
+				     SEEDS, key, NULL),
+			     0, "%s", rung_last_error());
+		cr_assert_eq(rung__gpu_batch_wait(batch, key % 2 ? -1 : 60000000000), 0, "%s",
+			     rung_last_error());
 		batches_are_equal(batch, cpu_batch);
-		ids.data = rung_gpu_batch_vertices(batch, &ids.count);
+		ids.data = rung__gpu_batch_vertices(batch, &ids.count);
 		out = fixture_memory(&f, ids.count * WIDTH);
 		cr_assert_eq(rung_gather(f.store, &ids, out, 0), 0, "%s", rung_last_error());
 		ranks = fetch(ids.data, ids.count * sizeof(*ranks));
 		fixture_check(&f, ranks, ids.count, out, WIDTH);
 		free(ranks);
 	}
-	rung_gpu_batch_destroy(batch);
+	rung__gpu_batch_destroy(batch);
 	rung_gpu_sampler_destroy(sampler);
 	rung_batch_destroy(cpu_batch);
 	rung_sampler_destroy(cpu);
@@ -133,7 +140,7 @@ Test(gpu_sampler, structure_and_features_share_one_budget)
 {
 	int gpus[3];
 	struct rung_plan_opts plan_opts = fixture_plan_opts(ROWS * WIDTH, RUNG_BYTES_MAX, gpus);
-	const struct rung_plan_graph *graph;
+	const struct rung__graph_place *graph;
 	struct rung_plan *plan = plan_for(RUNG_BYTES_MAX, &graph);
 	uint64_t map_bytes = rung_plan_device(plan)->map_on_gpu ? ROWS * 4 : 0, gpu_rows = 0;
 	uint64_t gpu_count = rung_plan_device(plan)->gpu_count, budget = plan_opts.gpu_bytes;
@@ -160,45 +167,52 @@ Test(gpu_sampler, structure_and_features_share_one_budget)
 	cr_assert(strstr(rung_last_error(), "bytes of the graph"), "%s", rung_last_error());
 }
 
-static void fails(struct rung_gpu_batch *batch, const uint64_t *seeds, uint64_t count, int status, const char *words)
+static void fails(struct rung__gpu_batch *batch, const uint64_t *seeds, uint64_t count, int status,
+		  const char *words)
 {
 	uint64_t vertex_count;
 
-	cr_assert_eq(rung_gpu_sample(batch, fixture_ids(&f, seeds, count, RUNG_U64, RUNG_RANKS).data, count, 1, NULL), 0, "%s", rung_last_error());
-	assert_says(rung_gpu_batch_wait(batch, -1), status, words);
-	rung_gpu_batch_vertices(batch, &vertex_count);
+	cr_assert_eq(rung__gpu_batch_sample(
+			     batch, fixture_ids(&f, seeds, count, RUNG_U64, RUNG_RANKS).data, count,
+			     1, NULL),
+		     0, "%s", rung_last_error());
+	assert_says(rung__gpu_batch_wait(batch, -1), status, words);
+	rung__gpu_batch_vertices(batch, &vertex_count);
 	cr_assert_eq(vertex_count, 0);
-	cr_assert_null(rung_gpu_batch_block(batch, 0));
+	cr_assert_null(rung__gpu_batch_block(batch, 0));
 }
 
 Test(gpu_sampler, mistakes_are_told_and_the_batch_serves_again)
 {
 	uint64_t outside[] = { 1, 2, ROWS }, twice[] = { 4, 5, 4 }, good[SEEDS] = { 0 };
-	const struct rung_plan_graph *where;
+	const struct rung__graph_place *where;
 	struct rung_plan *plan = plan_for(RUNG_BYTES_MAX, &where);
 	struct rung_gpu_sampler_opts small = opts;
 	struct rung_gpu_sampler *sampler;
-	struct rung_gpu_batch *batch;
+	struct rung__gpu_batch *batch;
 
 	cr_assert_eq(rung_gpu_sampler_create(f.store, f.ds, plan, &opts, &sampler), 0, "%s", rung_last_error());
-	cr_assert_eq(rung_gpu_batch_create(sampler, &batch), 0, "%s", rung_last_error());
+	cr_assert_eq(rung__gpu_batch_create(sampler, &batch), 0, "%s", rung_last_error());
 	fails(batch, outside, 3, RUNG_E_RANGE, "seed 2 is 3000");
 	fails(batch, twice, 3, RUNG_E_INVAL, "seeds 0 and 2 are both 4");
-	cr_assert_eq(rung_gpu_sample(batch, NULL, 0, 1, NULL), RUNG_E_INVAL);
-	cr_assert_eq(rung_gpu_sample(batch, good, SEEDS + 1, 1, NULL), RUNG_E_INVAL);
+	cr_assert_eq(rung__gpu_batch_sample(batch, NULL, 0, 1, NULL), RUNG_E_INVAL);
+	cr_assert_eq(rung__gpu_batch_sample(batch, good, SEEDS + 1, 1, NULL), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "seed_count_max"), "%s", rung_last_error());
-	cr_assert_eq(rung_gpu_sample(batch, good, SEEDS, 1, NULL), RUNG_E_INVAL);
+	cr_assert_eq(rung__gpu_batch_sample(batch, good, SEEDS, 1, NULL), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "cannot reach the seeds"), "%s", rung_last_error());
 	choose_seeds(good, 3);
-	cr_assert_eq(rung_gpu_sample(batch, fixture_ids(&f, good, SEEDS, RUNG_U64, RUNG_RANKS).data, SEEDS, 1, NULL), 0);
-	cr_assert_eq(rung_gpu_batch_wait(batch, -1), 0, "%s", rung_last_error());
-	rung_gpu_batch_destroy(batch);
+	cr_assert_eq(rung__gpu_batch_sample(batch,
+					    fixture_ids(&f, good, SEEDS, RUNG_U64, RUNG_RANKS).data,
+					    SEEDS, 1, NULL),
+		     0);
+	cr_assert_eq(rung__gpu_batch_wait(batch, -1), 0, "%s", rung_last_error());
+	rung__gpu_batch_destroy(batch);
 	rung_gpu_sampler_destroy(sampler);
 	small.vertex_count_max = SEEDS + 3;
 	cr_assert_eq(rung_gpu_sampler_create(f.store, f.ds, plan, &small, &sampler), 0, "%s", rung_last_error());
-	cr_assert_eq(rung_gpu_batch_create(sampler, &batch), 0, "%s", rung_last_error());
+	cr_assert_eq(rung__gpu_batch_create(sampler, &batch), 0, "%s", rung_last_error());
 	fails(batch, good, SEEDS, RUNG_E_NOMEM, "vertices");
-	rung_gpu_batch_destroy(batch);
+	rung__gpu_batch_destroy(batch);
 	rung_gpu_sampler_destroy(sampler);
 	small.hop_count = 0;
 	cr_assert_eq(rung_gpu_sampler_create(f.store, f.ds, plan, &small, &sampler), RUNG_E_INVAL);
@@ -208,12 +222,12 @@ Test(gpu_sampler, mistakes_are_told_and_the_batch_serves_again)
 /* What the file holds is looked at when it is used: an id that is no vertex is named. */
 Test(gpu_sampler, a_damaged_graph_is_told_by_the_batch_that_meets_it)
 {
-	const struct rung_plan_graph *where;
+	const struct rung__graph_place *where;
 	struct rung_plan *plan = plan_for(RUNG_BYTES_MAX, &where);
 	uint64_t seeds[SEEDS], edge_count = rung_dataset_info(f.ds)->edge_count;
 	uint32_t *bad = malloc(edge_count * sizeof(*bad));
 	struct rung_gpu_sampler *sampler;
-	struct rung_gpu_batch *batch;
+	struct rung__gpu_batch *batch;
 	char path[400];
 	int fd;
 
@@ -224,10 +238,10 @@ Test(gpu_sampler, a_damaged_graph_is_told_by_the_batch_that_meets_it)
 	close(fd);
 	free(bad);
 	cr_assert_eq(rung_gpu_sampler_create(f.store, f.ds, plan, &opts, &sampler), 0, "%s", rung_last_error());
-	cr_assert_eq(rung_gpu_batch_create(sampler, &batch), 0, "%s", rung_last_error());
+	cr_assert_eq(rung__gpu_batch_create(sampler, &batch), 0, "%s", rung_last_error());
 	choose_seeds(seeds, 1);
 	fails(batch, seeds, SEEDS, RUNG_E_RANGE, "4294967295");
-	rung_gpu_batch_destroy(batch);
+	rung__gpu_batch_destroy(batch);
 	rung_gpu_sampler_destroy(sampler);
 	rung_plan_destroy(plan);
 }
@@ -249,7 +263,7 @@ Test(gpu_sampler, a_store_on_the_cpu_says_what_to_use)
 
 Test(gpu_sampler, draws_of_new_vertices_alone_are_for_the_cpu)
 {
-	const struct rung_plan_graph *where;
+	const struct rung__graph_place *where;
 	struct rung_plan *plan = plan_for(RUNG_BYTES_MAX, &where);
 	struct rung_gpu_sampler_opts new_draws = opts;
 	struct rung_gpu_sampler *sampler;
@@ -262,10 +276,10 @@ Test(gpu_sampler, draws_of_new_vertices_alone_are_for_the_cpu)
 
 Test(gpu_sampler, creation_fails_cleanly_however_few_allocations_succeed)
 {
-	const struct rung_plan_graph *where;
+	const struct rung__graph_place *where;
 	struct rung_plan *plan = plan_for(RUNG_BYTES_MAX, &where);
 	struct rung_gpu_sampler *sampler = NULL;
-	struct rung_gpu_batch *batch = NULL;
+	struct rung__gpu_batch *batch = NULL;
 	int64_t allowed = 0;
 	int rc;
 
@@ -273,7 +287,7 @@ Test(gpu_sampler, creation_fails_cleanly_however_few_allocations_succeed)
 		rung__alloc_limit(allowed++);
 		rc = rung_gpu_sampler_create(f.store, f.ds, plan, &opts, &sampler);
 		if (rc == 0) {
-			rc = rung_gpu_batch_create(sampler, &batch);
+			rc = rung__gpu_batch_create(sampler, &batch);
 			if (rc < 0)
 				rung_gpu_sampler_destroy(sampler);
 		}
@@ -282,7 +296,7 @@ Test(gpu_sampler, creation_fails_cleanly_however_few_allocations_succeed)
 		cr_assert_lt(allowed, 1000);
 	} while (rc < 0);
 	cr_assert_gt(allowed, 10);
-	rung_gpu_batch_destroy(batch);
+	rung__gpu_batch_destroy(batch);
 	rung_gpu_sampler_destroy(sampler);
 	rung_plan_destroy(plan);
 }

@@ -4,6 +4,7 @@
 
 #include "fuzz.h"
 #include "source/npy.h"
+#include "source/source.h"
 #include "rung/rung.h"
 
 const size_t fuzz_bytes_max = 1 << 16;
@@ -35,7 +36,8 @@ int fuzz_one(const uint8_t *data, size_t bytes)
 	if (rc == 0)
 		check(&npy, bytes);
 	FUZZ_CHECK(rung__npy_parse("input.npy", data, bytes / 2, bytes, &read) < 0 || npy.data_offset <= bytes / 2);
-	opened = rung_source_open_either_order(fuzz_file(0, "input.npy", data, bytes), &transposed, &src);
+	opened = rung__source_open_either_order(fuzz_file(0, "input.npy", data, bytes), &transposed,
+						&src);
 	FUZZ_CHECK((opened == 0) == (rc == 0));
 	if (opened < 0)
 		return opened;

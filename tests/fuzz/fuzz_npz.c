@@ -60,7 +60,7 @@ static void read_inflated(const struct rung_source *src, uint64_t bytes)
 	unsigned char piece[100];
 
 	for (uint64_t at = bytes; at > sizeof(piece); at /= 2) {
-		if (rung_source_read_bytes(src, at - sizeof(piece), sizeof(piece), piece) < 0)
+		if (rung__source_read_bytes(src, at - sizeof(piece), sizeof(piece), piece) < 0)
 			return;
 	}
 }
@@ -82,7 +82,7 @@ static void read_all(const struct rung_source *src, const char *path)
 		return;
 	rows = malloc(bytes);
 	FUZZ_CHECK(rows);
-	rc = rung_source_read_bytes(src, 0, bytes, rows);
+	rc = rung__source_read_bytes(src, 0, bytes, rows);
 	FUZZ_CHECK(rc == 0 || rc == RUNG_E_FORMAT);   /* another CRC than the zip entry states */
 	if (rc == 0)
 		compare(src, path, rows, bytes);
@@ -98,7 +98,7 @@ int fuzz_one(const uint8_t *data, size_t bytes)
 
 	FUZZ_CHECK(rung_source_open(path, &src) < 0); /* no member is named: lists those there are */
 	snprintf(spec, sizeof(spec), "%s:x", path);
-	rc = rung_source_open_either_order(spec, &transposed, &src);
+	rc = rung__source_open_either_order(spec, &transposed, &src);
 	if (rc < 0)
 		return rc;
 	read_all(src, path);

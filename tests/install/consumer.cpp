@@ -32,7 +32,6 @@ int main()
 	check(rung_forecast_opts_init());
 	check(rung_store_opts_init());
 	check(rung_verify_opts_init());
-	check(rung_relabel_opts_init());
 	check(rung_trace_opts_init());
 	check(rung_numa_measure_opts_init());
 	if (wrong_sizes > 0) {

@@ -10,6 +10,7 @@ usage: check.py [--root DIR] [--shrink]
   sizes      sources of at most 500 lines, functions of 60, lines of 100 columns (a tab is 8),
              folders of 20 source files
   names      no struct, enum or function name with two meanings
+  public     at most 120 public functions, each used by the command, Python or a benchmark
   words      words.txt has words that this project does not use
   licence    every source begins with its licence
 
@@ -31,6 +32,7 @@ SOURCE_LINES = 500
 FUNCTION_LINES = 60
 COLUMNS = 100
 FOLDER_FILES = 20
+PUBLIC_FUNCTIONS = 120
 REGISTRY = "src/registry/registry"
 # the state behind a table of functions, which each implementation of the table defines
 STATES = ("rung__engine", "rung__reader")
@@ -176,6 +178,21 @@ def check_names(tree):
             yield f"name {key[1]}: a struct and a function in {where}", 1
 
 
+def check_public(tree):
+    names = set()
+    for path in tree.paths:
+        if path.startswith("include/"):
+            names.update(re.findall(r"RUNG_API [^;(]*\b(rung_\w+)\(", tree.texts[path]))
+    if len(names) > PUBLIC_FUNCTIONS:
+        yield "public functions", len(names)
+    used = set()
+    for path in tree.paths:
+        if path.startswith(("tools/", "bench/", "python/")) and "/tests/" not in path:
+            used.update(re.findall(r"\brung_\w+", trees.blank(tree.texts[path])))
+    for name in sorted(names - used):
+        yield f"public {name}: nobody uses it", 1
+
+
 def check_words(tree, words):
     for word in words:
         pattern = re.compile(rf"\b{word}\b")
@@ -197,7 +214,8 @@ def violations(tree, folder):
     words = read_list(os.path.join(folder, "words.txt"))
     found = {}
     for what, count in [*check_rooms(tree, rooms), *check_circles(tree), *check_sizes(tree),
-                        *check_names(tree), *check_words(tree, words), *check_licence(tree)]:
+                        *check_names(tree), *check_public(tree),
+                        *check_words(tree, words), *check_licence(tree)]:
         found[what] = count
     return found
 

@@ -146,6 +146,19 @@ int rung__a(struct rung__read *s) { int file = s->rung__read(1); return file + *
             "violation: name rung__both: a struct and a function in src/b.c, src/c.c",
             "violation: name rung__twice: a struct in io/a.h, src/a.h"])
 
+    def test_a_public_function_without_a_user(self):
+        self.source("include/rung/more.h", "RUNG_API int rung_used(void);\n"
+                    "RUNG_API const char *\nrung_left(int x);\n")
+        self.source("tools/main.c", "int main(void) { return rung_used(); /* rung_left() */ }\n")
+        self.write("python/tests/test_left.py",
+                   "# SPDX-License-Identifier: Apache-2.0\nlib.rung_left\n")
+        self.assertEqual(self.check(), ["violation: public rung_left: nobody uses it"])
+        self.source("include/rung/many.h", "".join(
+            f"RUNG_API int rung_f{i}(void);\n" for i in range(119)))
+        self.source("tools/all.c", "".join(f"int x{i} = rung_f{i};\n" for i in range(119))
+                    + "int y = rung_left;\n")
+        self.assertEqual(self.check(), ["violation: public functions (121)"])
+
     def test_words_and_licences(self):
         self.write("tests/structure/words.txt", "# not these\nso many\n")
         self.source("src/a.c", "/* so many, and so many */\n")

@@ -8,9 +8,9 @@
 
 TestSuite(edges_relabel, .init = make_folder, .fini = remove_folder);
 
-static struct rung_relabel_opts relabel_opts(void)
+static struct rung__relabel_opts relabel_opts(void)
 {
-	struct rung_relabel_opts opts = RUNG_RELABEL_OPTS_INIT;
+	struct rung__relabel_opts opts = { 0 };
 
 	opts.temp_dir = folder;
 	opts.memory_bytes = 1 << 20;
@@ -18,13 +18,14 @@ static struct rung_relabel_opts relabel_opts(void)
 }
 
 /* Outputs are files 4 and 5. */
-static int relabel(struct rung_edges *edges, const void *vertex_of_rank, const void *rank_of_vertex, const struct rung_relabel_opts *opts)
+static int relabel(struct rung_edges *edges, const void *vertex_of_rank, const void *rank_of_vertex,
+		   const struct rung__relabel_opts *opts)
 {
 	char indptr[400], indices[400];
 
 	snprintf(indptr, sizeof(indptr), "%s/4", folder);
 	snprintf(indices, sizeof(indices), "%s/5", folder);
-	return rung_edges_relabel(edges, vertex_of_rank, rank_of_vertex, opts, indptr, indices);
+	return rung__edges_relabel(edges, vertex_of_rank, rank_of_vertex, opts, indptr, indices);
 }
 
 /* File `slot` is a .npy whose array begins at byte 4096 and has these bytes. */
@@ -65,11 +66,13 @@ static void assert_relabels_as_in_memory(struct test_graph graph, uint64_t chunk
 	uint64_t *indptr = malloc((vertex_count + 1) * sizeof(*indptr));
 	uint32_t *indices = malloc(edge_count * sizeof(*indices)), *vertex_of_rank, *rank_of_vertex;
 	struct rung_edges_opts opts = { .size = sizeof(opts), .graph.size = sizeof(opts.graph), .chunk_bytes = chunk_bytes };
-	struct rung_relabel_opts with = relabel_opts();
+	struct rung__relabel_opts with = relabel_opts();
 	struct rung_edges *edges;
 
 	make_maps(vertex_count, &vertex_of_rank, &rank_of_vertex);
-	cr_assert_eq(rung_graph_relabel(&graph.csc, vertex_of_rank, rank_of_vertex, 1, indptr, indices), 0);
+	cr_assert_eq(
+		rung__graph_relabel(&graph.csc, vertex_of_rank, rank_of_vertex, 1, indptr, indices),
+		0);
 	cr_assert_eq(open_edges(&spec, 1, opts, &edges), 0, "%s", rung_last_error());
 	for (with.threads = 1; with.threads <= 3; with.threads += 2) {
 		cr_assert_eq(relabel(edges, vertex_of_rank, rank_of_vertex, &with), 0, "%s", rung_last_error());
@@ -115,7 +118,7 @@ Test(edges_relabel, relabelling_that_fails_leaves_nothing)
 	struct test_graph graph = test_graph_random(20000, 90000, 3, 4);
 	const char *spec = columns_spec("csc", &graph, 0, "i64", "i32");
 	const struct rlimit limit = { 300000, RLIM_INFINITY };
-	struct rung_relabel_opts with = relabel_opts();
+	struct rung__relabel_opts with = relabel_opts();
 	uint32_t *vertex_of_rank, *rank_of_vertex;
 	struct rung_edges *edges;
 	int64_t allowed = 0;

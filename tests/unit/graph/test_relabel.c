@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Relabelling: a hand-worked graph, random graphs through the definition, maps that do not belong together. */
 #include "graphs.h"
+#include "graph/relabel.h"
 #include "rung/rank.h"
 
 Test(relabel, a_graph_worked_out_by_hand)
@@ -13,7 +14,9 @@ Test(relabel, a_graph_worked_out_by_hand)
 	uint64_t indptr_out[5];
 	uint32_t indices_out[5];
 
-	cr_assert_eq(rung_graph_relabel(&csc, vertex_of_rank, rank_of_vertex, 0, indptr_out, indices_out), 0, "%s", rung_last_error());
+	cr_assert_eq(rung__graph_relabel(&csc, vertex_of_rank, rank_of_vertex, 0, indptr_out,
+					 indices_out),
+		     0, "%s", rung_last_error());
 	cr_assert_arr_eq(indptr_out, new_indptr, sizeof(new_indptr));
 	cr_assert_arr_eq(indices_out, new_indices, sizeof(new_indices));
 }
@@ -27,11 +30,14 @@ Test(relabel, swapped_or_broken_maps_are_refused_by_place)
 	uint64_t indptr_out[5];
 	uint32_t indices_out[3];
 
-	cr_assert_eq(rung_graph_relabel(&csc, vertices, vertices, 0, indptr_out, indices_out), RUNG_E_FORMAT);
+	cr_assert_eq(rung__graph_relabel(&csc, vertices, vertices, 0, indptr_out, indices_out),
+		     RUNG_E_FORMAT);
 	cr_assert(strstr(rung_last_error(), "vertex_of_rank[0] is 1, but rank_of_vertex[1] is 3") != NULL, "%s", rung_last_error());
-	cr_assert_eq(rung_graph_relabel(&csc, twice, ranks, 0, indptr_out, indices_out), RUNG_E_FORMAT);
+	cr_assert_eq(rung__graph_relabel(&csc, twice, ranks, 0, indptr_out, indices_out),
+		     RUNG_E_FORMAT);
 	cr_assert(strstr(rung_last_error(), "vertex_of_rank[3] is 1") != NULL, "%s", rung_last_error());
-	cr_assert_eq(rung_graph_relabel(&csc, outside, ranks, 0, indptr_out, indices_out), RUNG_E_FORMAT);
+	cr_assert_eq(rung__graph_relabel(&csc, outside, ranks, 0, indptr_out, indices_out),
+		     RUNG_E_FORMAT);
 	cr_assert(strstr(rung_last_error(), "vertex_of_rank[1] is 4") != NULL, "%s", rung_last_error());
 }
 
@@ -58,7 +64,9 @@ Test(relabel, follows_the_definition_on_random_graphs_for_any_thread_count)
 		rank_of_vertex = test_ids(rank, vertex_count, index_bytes);
 		for (uint32_t threads = 1; threads <= 5; threads += 2) {
 			memset(indices, 0xff, graph.csc.edge_count * index_bytes);
-			cr_assert_eq(rung_graph_relabel(&graph.csc, vertex_of_rank, rank_of_vertex, threads, indptr, indices), 0);
+			cr_assert_eq(rung__graph_relabel(&graph.csc, vertex_of_rank, rank_of_vertex,
+							 threads, indptr, indices),
+				     0);
 			for (uint64_t v = 0; v < vertex_count; v++) {
 				cr_assert_eq(indptr[rank[v] + 1] - indptr[rank[v]], graph.indptr[v + 1] - graph.indptr[v]);
 				for (uint64_t i = 0; i < graph.indptr[v + 1] - graph.indptr[v]; i++)

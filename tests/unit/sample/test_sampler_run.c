@@ -7,7 +7,7 @@
 #include "graphs.h"
 #include "base/base.h"
 #include "rung/rank.h"
-#include "rung/sampler.h"
+#include "sample/sample.h"
 
 #define SEEDS 300
 #define BATCH 7
@@ -129,7 +129,10 @@ Test(sampler_run, batches_come_in_order_and_are_those_of_the_one_batch_call)
 			batches.any_order = any_order % 2;
 			for (int again = 0; again < 2; again++) {
 				struct taker taker = {
-					.f = &f, .threads = rung_sampler_threads(sampler), .in_order = !batches.any_order, .fail_at = UINT64_MAX,
+					.f = &f,
+					.threads = sampler->threads,
+					.in_order = !batches.any_order,
+					.fail_at = UINT64_MAX,
 				};
 
 				cr_assert_eq(rung_sampler_run(sampler, &batches, take, &taker), 0, "%s", rung_last_error());
@@ -207,7 +210,9 @@ Test(sampler_run, runs_without_seeds_are_refused)
 static int in_a_child(const struct fixture *f, struct rung_sampler *sampler)
 {
 	struct rung_minibatches batches = minibatches(f);
-	struct taker taker = { .f = f, .threads = rung_sampler_threads(sampler), .in_order = true, .fail_at = UINT64_MAX };
+	struct taker taker = {
+		.f = f, .threads = sampler->threads, .in_order = true, .fail_at = UINT64_MAX
+	};
 	uint32_t order[2000];
 	float score[2000] = { 0 };
 

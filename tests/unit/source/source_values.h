@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <zip.h>
 
+#include "source/source.h"
 #include "source_fixture.h"
 
 static char spec[700];
@@ -16,7 +17,7 @@ static inline void holds_0_to_99(const char *what)
 	int32_t rows[100];
 
 	cr_assert_eq(rung_source_open(what, &src), 0, "%s", rung_last_error());
-	cr_assert_str_eq(rung_source_spec(src), what);
+	cr_assert_str_eq(rung__source_spec(src), what);
 	cr_assert_eq(rung_source_info(src)->dtype, RUNG_I32);
 	cr_assert_eq(rung_source_info(src)->row_count, 25);
 	cr_assert_eq(rung_source_info(src)->row_bytes, 16);

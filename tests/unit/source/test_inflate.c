@@ -61,7 +61,7 @@ static struct rung_source *open_source(void)
 static int read_some(const struct rung_source *src, uint64_t first, uint64_t count)
 {
 	unsigned char *bytes = malloc(count);
-	int rc = rung_source_read_bytes(src, first, count, bytes);
+	int rc = rung__source_read_bytes(src, first, count, bytes);
 
 	if (rc == 0)
 		rc = memcmp(bytes, expected + first, count) != 0;
@@ -83,7 +83,7 @@ Test(inflate, any_part_is_read_in_any_order)
 	}
 	for (uint64_t at = 0; at < BYTES; at += 1 << 20)
 		cr_assert_eq(read_some(src, at, RUNG__MIN(BYTES - at, 1u << 20)), 0);
-	cr_assert_eq(rung_source_read_bytes(src, BYTES, 1, &draw), RUNG_E_INVAL);
+	cr_assert_eq(rung__source_read_bytes(src, BYTES, 1, &draw), RUNG_E_INVAL);
 	cr_assert_lt(rung__source_place(src).memory_bytes, 1 << 20);
 	rung_source_close(src);
 }
@@ -121,7 +121,8 @@ static void is_damaged(uint64_t at, unsigned char change, const char *words)
 	for (uint64_t first = 0; first < BYTES && rc >= 0; first += 1 << 20)
 		rc = read_some(src, first, RUNG__MIN(BYTES - first, 1u << 20));
 	assert_says(rc, RUNG_E_FORMAT, words);
-	cr_assert_eq(rung_source_read_bytes(src, BYTES - 5, 5, &rc), RUNG_E_FORMAT);   /* and it stays so */
+	cr_assert_eq(rung__source_read_bytes(src, BYTES - 5, 5, &rc),
+		     RUNG_E_FORMAT); /* and it stays so */
 	rung_source_close(src);
 	data[at] ^= change;
 	cr_assert_eq(support_write_file(npz, data, bytes), 0);

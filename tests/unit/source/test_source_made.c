@@ -110,7 +110,7 @@ Test(source_made, numbers_of_a_range_are_computed_when_they_are_read)
 	cr_assert_eq(rung_source_read(src, most - 3, 3, ids), 0);
 	cr_assert(ids[0] == (int64_t)most - 3 && ids[2] == (int64_t)most - 1);
 	memcpy(wanted, ids, sizeof(wanted));
-	cr_assert_eq(rung_source_read_bytes(src, 8 * (most - 3) + 6, 11, bytes), 0);
+	cr_assert_eq(rung__source_read_bytes(src, 8 * (most - 3) + 6, 11, bytes), 0);
 	cr_assert_eq(memcmp(bytes, wanted + 6, 11), 0);
 	rung_source_close(src);
 }
@@ -336,7 +336,7 @@ Test(source_made, text_is_read_from_any_byte_on_in_any_order)
 	for (uint64_t i = 0, at = 0; i < 500; i++, at = (at * 7 + 131) % 2400) {
 		const uint64_t count = RUNG__MIN(1 + i % 37, 2400 - at);
 
-		cr_assert_eq(rung_source_read_bytes(src, at, count, bytes), 0, "%s",
+		cr_assert_eq(rung__source_read_bytes(src, at, count, bytes), 0, "%s",
 			     rung_last_error());
 		cr_assert_eq(memcmp(bytes, wanted + at, count), 0,
 			     "%" PRIu64 " bytes from %" PRIu64 " on", count, at);

@@ -202,16 +202,3 @@ Test(stage_budget, what_is_counted_is_within_the_budget_before_the_files_are_kno
 		cr_assert_leq(report.memory_bytes, report.budget_bytes, "%s", rung_stage_plan_name(report.plan));
 	}
 }
-
-Test(stage_budget, names_of_plans_go_both_ways)
-{
-	enum rung_stage_plan plan;
-
-	for (int i = RUNG_STAGE_PLAN_AUTO; i <= RUNG_STAGE_PLAN_GATHER; i++) {
-		cr_assert_eq(rung_stage_plan_parse(rung_stage_plan_name((enum rung_stage_plan)i), &plan), 0);
-		cr_assert_eq((int)plan, i);
-	}
-	cr_assert_null(rung_stage_plan_name((enum rung_stage_plan)4));
-	cr_assert_eq(rung_stage_plan_parse("fast", &plan), RUNG_E_INVAL);
-	cr_assert_eq(rung_stage_plan_parse(NULL, &plan), RUNG_E_INVAL);
-}

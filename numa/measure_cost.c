@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a GiB of memory costs on its way to being of use: the first touch, and pinning it for io_uring. */
 #include <errno.h>
-#include <math.h>
 #include <string.h>
 #include <sys/resource.h>
 

@@ -10,7 +10,6 @@
  * Tables are as large as those of trainings, where there is memory: what a core knows of where pages lie is soon exceeded, in a virtual machine the more so.
  * bench/README.md has figures.
  */
-#include <math.h>
 
 #include "gather/gather.h"
 #include "measure.h"

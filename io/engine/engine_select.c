@@ -4,7 +4,6 @@
  * succeed where they read something else than the file. Hence the probe.
  */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

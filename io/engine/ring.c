@@ -12,7 +12,6 @@
 #if RUNG_HAVE_IO_URING
 #include <errno.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <time.h>
 
 #define MEMORY_TRIES_MAX 100u   /* a ring that the kernel has no memory for: 0.2 s in all */

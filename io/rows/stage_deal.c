@@ -13,11 +13,9 @@
  * No checksum of the data set covers buckets. The journal has a sum of hashes of the rows in them,
  * which is zero again when all rows have been read back unchanged.
  */
-#include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/base.h"
 #include "base/jobs.h"

@@ -10,7 +10,6 @@
  * On one device reads and writes add up; on two the longer counts.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/base.h"
 #include "dataset/checksum.h"
@@ -18,7 +17,6 @@
 #include "rows/stage_image.h"
 #include "rows/stage_plan.h"
 #include "rows/stage_scan.h"
-#include "source/npy.h"
 #include "source/source.h"
 
 #define READ_BYTES (UINT64_C(4) << 20)

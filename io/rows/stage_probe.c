@@ -3,7 +3,6 @@
  * What the devices do, measured in the way that rows are moved: large reads of the source and large writes to a nameless file beside the
  * output, a few at a time, and reads of single rows at random places. Each for a tenth of a second or a little more.
  */
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

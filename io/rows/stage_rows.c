@@ -18,7 +18,6 @@
 #include "rows/stage_image.h"
 #include "rows/stage_rows.h"
 #include "rows/stage_scan.h"
-#include "source/npy.h"
 #include "source/source.h"
 
 struct range_fill {

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Staging: inputs, graph, score, ranks, relabelled graph, rows, publication, in this order; and what is told of it. */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/base.h"
 #include "folder/stage_dir.h"
 #include "folder/stage_entries.h"
 #include "folder/stage_publish.h"
 #include "folder/stage_stripe.h"
-#include "graph/graph.h"
 #include "rows/stage_probe.h"
 #include "rows/stage_rows.h"
 #include "stage/stage_check.h"

@@ -10,11 +10,9 @@
  */
 #include <dirent.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "base/base.h"
-#include "dataset/checksum.h"
 #include "source/source.h"
 #include "stage/stage_layout.h"
 

@@ -6,7 +6,6 @@
 #include "base/base.h"
 #include "layout/layout.h"
 #include "rows/stage_plan.h"
-#include "source/source.h"
 #include "stage/stage_memory.h"
 
 bool rung__stage_graph_in_files;

@@ -3,9 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "source/npy.h"
 #include "base/base.h"
-#include "graph/graph.h"
 #include "verify/verify_private.h"
 
 struct list {

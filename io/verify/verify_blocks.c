@@ -3,7 +3,6 @@
  * Every block of every file against its checksum, at the speed of the disk: large direct reads, several in flight, so that a folder
  * larger than memory neither waits for the processor nor pushes everything else out of the page cache.
  */
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "rows/chunks.h"
-#include "source/npy.h"
 #include "source/source.h"
 #include "verify/verify_private.h"
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The small arrays of a staged dataset, and its graph, into memory. Ids are checked: files are untrusted. */
-#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Graphs whose edges stay in files: opening, and what is known of them. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "edges/edges.h"
 #include "edges/edges_sort.h"

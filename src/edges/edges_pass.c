@@ -6,12 +6,10 @@
  *
  * One lock guards the states below; nothing is read and no work done while it is held. `planning` makes plans follow each other.
  */
-#include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "edges/edges.h"
-#include "graph/graph.h"
 #include "base/thread.h"
 
 #define READERS 3u                    /* reads in flight */

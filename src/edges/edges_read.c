@@ -8,7 +8,6 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "graph/graph.h"
 #include "source/source.h"
 
 int rung__id_file_open(struct rung__id_file *file, const struct rung_source *src)

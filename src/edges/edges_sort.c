@@ -15,7 +15,6 @@
 
 #include "edges/edges_bucket.h"
 #include "edges/edges_input.h"
-#include "edges/edges.h"
 #include "edges/edges_sort.h"
 #include "graph/graph.h"
 #include "edges/spool.h"

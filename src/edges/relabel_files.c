@@ -9,7 +9,6 @@
 #include "edges/edges_sort.h"
 #include "file/file.h"
 #include "source/npy.h"
-#include "graph/graph.h"
 
 #define MEMORY_BYTES_DEFAULT (UINT64_C(256) << 20)
 

@@ -6,7 +6,6 @@
 #include "graph/relabel.h"
 
 #include "base/base.h"
-#include "rung/rank.h"
 
 #define AHEAD 8u          /* lists ahead whose beginning is fetched; twice as many, whose place is */
 #define PART_MIN 4096u    /* ranks that are worth a thread */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The places of a plan's or a store's host memory: whether there is anything to decide, the staging slots, and the list that users see. */
 #include <stdio.h>
-#include <string.h>
 
 #include "place/place.h"
 

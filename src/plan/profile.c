@@ -2,7 +2,6 @@
 /* Machine profiles: of what rung numa --json has written, the numbers that plans are made with. */
 #include <fcntl.h>
 #include <jansson.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -7,7 +7,6 @@
 
 #include "base/base.h"
 #include "sort/radix.h"
-#include "base/random.h"
 
 #define COARSE_BINS (1u << RUNG__COARSE_BITS)
 #define COARSE_SHIFT (32u - RUNG__COARSE_BITS)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tables of functions that io/ and kernels/ provide. */
-#include <stddef.h>
 
 #include "registry/registry.h"
 #include "rung_config.h"

@@ -10,7 +10,6 @@
  */
 #include <string.h>
 
-#include "graph/graph.h"
 #include "sort/lookup.h"
 #include "spread/minhash.h"
 #include "spread/spread_internal.h"

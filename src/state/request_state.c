@@ -2,7 +2,6 @@
 /* How a request ends, whoever ends it. */
 #include <stdio.h>
 
-#include "base/thread.h"
 #include "state/state.h"
 
 unsigned rung__latency_bucket(uint64_t value)

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "plan/plan.h"
 #include "store/store.h"
 
 static struct rung__placed sizes_of(const struct rung_store *store)

@@ -6,7 +6,6 @@
  * Ids and output are memory of the store, which is the GPU's where a GPU gathers. Data that the
  * host checks is copied.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>

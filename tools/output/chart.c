@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Line charts as SVG, without a library: a frame, ticks, lines with markers, and a legend beside the plot. */
 #include <math.h>
-#include <string.h>
 
 #include "output/chart.h"
 #include "output/svg.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What rung trace prints: tables or one JSON object; and the chart. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "output/chart.h"

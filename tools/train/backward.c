@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loss, the gradients of the model, and Adam. Sums over rows run in a fixed order inside one thread each. */
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which node memory goes to: decided from the topology and the room on each node, and checked before anything is touched.
+ * Which node memory goes to: decided from the topology and the room on each node,
+ * for rows, for frames, for the slots of each file.
  *
  * The readers' own nodes share evenly, in blocks, so that no memory controller and no link between sockets serves them all; when one of them is
  * full the others go on. What then is left, the coldest, goes to the next nearest node, then to the next. Distances are the firmware's; where it
@@ -12,13 +13,12 @@
 
 #define SPARE_SHARE 16u                /* of a node is left free when memory is placed: page tables, buffers, the job's own */
 #define SPARE_MAX (1ull << 30)
-#define CHECK_SHARE 4u                 /* of that must still be free when it is taken: some was used meanwhile */
 #define BLOCKS_MAX 8192u               /* of a part: each is a mapping, of which a process has 65530 */
 #define FARTHEST 256u
 
 /* ---- rooms ---- */
 
-static uint64_t spare_of(const struct rung_topology_node *node)
+uint64_t rung__spare_of(const struct rung_topology_node *node)
 {
 	return node->total_bytes == RUNG_UNKNOWN ? 0 : RUNG__MIN(node->total_bytes / SPARE_SHARE, SPARE_MAX);
 }
@@ -36,7 +36,7 @@ void rung__rooms_find(const struct rung_topology *topology, const struct rung__n
 
 	*rooms_out = (struct rung__rooms){ .topology = topology };
 	for (size_t n = 0; (node = rung_topology_node(topology, n)) != NULL && rooms_out->count < RUNG__PLACE_NODES_MAX; n++) {
-		uint64_t spare = spare_of(node);
+		uint64_t spare = rung__spare_of(node);
 
 		if (!usable(node, only))
 			continue;
@@ -56,7 +56,7 @@ uint64_t rung__rooms_sum(const struct rung__rooms *rooms)
 	return sum;
 }
 
-static size_t position(const struct rung_topology *topology, uint32_t number)
+size_t rung__node_position(const struct rung_topology *topology, uint32_t number)
 {
 	const struct rung_topology_node *node;
 	size_t n = 0;
@@ -70,7 +70,7 @@ static size_t position(const struct rung_topology *topology, uint32_t number)
 static uint32_t distance(const struct rung_topology *topology, const struct rung__nodes *near, uint32_t number)
 {
 	const struct rung_topology_node *from;
-	size_t to = position(topology, number);
+	size_t to = rung__node_position(topology, number);
 	uint32_t least = FARTHEST;
 
 	for (size_t n = 0; (from = rung_topology_node(topology, n)) != NULL; n++) {
@@ -237,55 +237,22 @@ bool rung__placement_ok(const struct rung__placement *place, uint64_t bytes)
 	return place->part_count == 0 || sum == bytes;
 }
 
-/* ---- before the first touch ---- */
+/* ---- the places of a plan or a store ---- */
 
-static void add_node(struct rung__demand *demand, uint32_t node, uint64_t bytes)
+void rung__places_decide_slots(struct rung__places *places, const struct rung__placed *sizes,
+			       struct rung__rooms *rooms)
 {
-	uint32_t n = 0;
+	for (uint32_t f = 0; f < sizes->file_count; f++) {
+		struct rung__nodes near = { .bits = { 0 } };
+		struct rung__placement place;
 
-	while (n < demand->count && demand->list[n].node != node)
-		n++;
-	if (n == RUNG__PLACE_NODES_MAX)   /* all that are decided about are on the list */
-		return;
-	if (n == demand->count) {
-		demand->list[n].node = node;
-		demand->list[n].bytes = 0;
-		demand->count++;
-	}
-	demand->list[n].bytes += bytes;
-}
-
-void rung__demand_add(struct rung__demand *demand, const struct rung__placement *place)
-{
-	for (uint32_t p = 0; p < place->part_count; p++) {
-		const struct rung__placement_part *part = &place->parts[p];
-
-		for (uint32_t i = 0; i < part->node_count; i++)
-			add_node(demand, place->nodes[part->node_first + i], rung__part_share(part, i));
-	}
-}
-
-const struct rung_topology_node *rung__placement_node(const struct rung_topology *topology, uint32_t number)
-{
-	const struct rung_topology_node *node = rung_topology_node(topology, position(topology, number));
-
-	return node && node->has_memory && node->memory_allowed != 0 ? node : NULL;
-}
-
-int rung__placement_check(const struct rung_topology *topology, const struct rung__demand *demand)
-{
-	for (uint32_t n = 0; n < demand->count; n++) {
-		const struct rung_topology_node *node = rung__placement_node(topology, demand->list[n].node);
-		uint64_t wanted = demand->list[n].bytes, room = 0;
-
-		if (node && node->available_bytes == RUNG_UNKNOWN)
+		places->slots[f] = places->asked_node;
+		if (places->asked_node >= 0 || places->drives[f] < 0)
 			continue;
-		if (node)
-			room = node->available_bytes - RUNG__MIN(node->available_bytes, spare_of(node) / CHECK_SHARE);
-		if (wanted > room)
-			return rung__fail(RUNG_E_NOMEM, "NUMA node %" PRIu32 ": %" PRIu64 " bytes of host memory are to lie there, %" PRIu64 " can be had: "
-			                  "free memory there, give a smaller host budget, or plan again and let it lie on other nodes too (NUMA node "
-			                  "auto or interleave)", demand->list[n].node, wanted, room);
+		rung__nodes_add(&near, (uint32_t)places->drives[f]);
+		rung__placement_decide(rooms, &near, sizes->slots_bytes, &place);
+		if (place.part_count > 0) /* they stay together: where the last of them find room */
+			places->slots[f] =
+				(int32_t)place.nodes[place.parts[place.part_count - 1].node_first];
 	}
-	return 0;
 }

@@ -4,9 +4,10 @@
  *
  * Three steps, each looked at by itself. It is *decided* before anything is taken, from the
  * topology and from how much room each node has: memory that is read most goes to the nodes that
- * its readers are at, what does not fit there to the next nearest ones (place.c). The kernel is
- * *asked* before the first touch, and the pages are touched at once, so that the room that was
- * found is taken (place_memory.c). Then where pages lie is *looked up*, because nothing else tells.
+ * its readers are at, what does not fit there to the next nearest ones (place.c; what it asks of
+ * the machine is in place_machine.c). The decision is *applied* before the first touch, and the
+ * pages are touched at once, so that the room that was found is taken (place_memory.c). Then where
+ * pages lie is looked up, because nothing else tells, and *reported* (places.c).
  *
  * A bound page that finds no room is not refused: the kernel ends the process. Hence
  * rung__placement_check() before the first touch.
@@ -76,7 +77,7 @@ struct rung__places {
 /** Where sys/ and proc/ of the machine are: "", but in tests. */
 extern const char *rung__machine_root;
 
-/* ---- src/place/place.c: decisions; nothing here asks the machine ---- */
+/* ---- decide (place.c) ---- */
 
 /** Numbers of nodes, one bit each. */
 struct rung__nodes {
@@ -92,6 +93,12 @@ static inline bool rung__nodes_have(const struct rung__nodes *nodes, uint32_t no
 {
 	return node < RUNG_NODES_MAX && (nodes->bits[node / 64] >> (node % 64) & 1);
 }
+
+/** The position of the node with this number; behind the last one when there is none. */
+size_t rung__node_position(const struct rung_topology *topology, uint32_t number);
+
+/** Bytes of a node that are better left free. */
+uint64_t rung__spare_of(const struct rung_topology_node *node);
 
 /** How much each node can still take. */
 struct rung__rooms {
@@ -132,24 +139,7 @@ uint32_t rung__placement_at(const struct rung__placement *place, uint64_t offset
 /** Does a place that another process gave make sense, for memory of so many bytes? */
 bool rung__placement_ok(const struct rung__placement *place, uint64_t bytes);
 
-/** Memory that is about to be bound. */
-struct rung__demand {
-	struct {
-		uint32_t node;
-		uint64_t bytes;
-	} list[RUNG__PLACE_NODES_MAX];
-	uint32_t count;
-};
-
-void rung__demand_add(struct rung__demand *demand, const struct rung__placement *place);
-
-/** Is there room on the nodes? @return 0 or RUNG_E_NOMEM: names node, bytes asked for, bytes that are free, and what to do */
-int rung__placement_check(const struct rung_topology *topology, const struct rung__demand *demand);
-
-/** The node of that number; NULL: there is none, or this process may take no memory there. */
-const struct rung_topology_node *rung__placement_node(const struct rung_topology *topology, uint32_t number);
-
-/* ---- places.c: those of a plan or a store ---- */
+/* Of a plan or a store. */
 
 /** Sizes of host memory that is placed. */
 struct rung__placed {
@@ -159,22 +149,10 @@ struct rung__placed {
 	uint32_t file_count;                          /* 0: no slots */
 };
 
-/**
- * Load the topology, unless there is nothing to place: places->why says why not, and *topology_out is NULL.
- * @param only      room for the nodes that the process is bound to
- * @param only_out  it, or NULL where there is no such bound
- * @return 0 or RUNG_E_NOMEM
- */
-int rung__places_begin(struct rung__places *places, struct rung__nodes *only, const struct rung__nodes **only_out,
-                       struct rung_topology **topology_out);
-
 /** Decide for the staging slots of each file, whose drives are known. @param rooms  less what they take afterwards */
 void rung__places_decide_slots(struct rung__places *places, const struct rung__placed *sizes, struct rung__rooms *rooms);
 
-/** As users see them. @param list_out  free with rung__free(); its nodes are in `places`. @return 0 or RUNG_E_NOMEM */
-int rung__places_list(const struct rung__places *places, const struct rung__placed *sizes, struct rung_place **list_out, size_t *count_out);
-
-/* ---- src/place/place_machine.c: what of the machine decisions are made from ---- */
+/* ---- what decisions are made from (place_machine.c) ---- */
 
 /** The nodes that the CPUs are at which this process may run on. */
 void rung__placement_near_cpus(const struct rung_topology *topology, struct rung__nodes *near_out);
@@ -192,10 +170,36 @@ enum rung__policy {
 /** @param only_out  set when it is RUNG__POLICY_BOUND */
 enum rung__policy rung__placement_policy(struct rung__nodes *only_out);
 
-/** Bind the calling thread, and those it starts, to the CPUs of a node. @return 0, or an errno value: it runs where it ran */
-int rung__placement_run_on(const struct rung_topology *topology, uint32_t node);
+/**
+ * Load the topology, unless there is nothing to place: places->why says why not, and *topology_out
+ * is NULL.
+ * @param only      room for the nodes that the process is bound to
+ * @param only_out  it, or NULL where there is no such bound
+ * @return 0 or RUNG_E_NOMEM
+ */
+int rung__places_begin(struct rung__places *places, struct rung__nodes *only,
+		       const struct rung__nodes **only_out, struct rung_topology **topology_out);
 
-/* ---- src/place/place_memory.c: the kernel's part ---- */
+/* ---- apply (place_memory.c) ---- */
+
+/** Memory that is about to be bound. */
+struct rung__demand {
+	struct {
+		uint32_t node;
+		uint64_t bytes;
+	} list[RUNG__PLACE_NODES_MAX];
+	uint32_t count;
+};
+
+void rung__demand_add(struct rung__demand *demand, const struct rung__placement *place);
+
+/** Is there room on the nodes? @return 0 or RUNG_E_NOMEM: names node, bytes asked for, bytes that
+ * are free, and what to do */
+int rung__placement_check(const struct rung_topology *topology, const struct rung__demand *demand);
+
+/** The node of that number; NULL: there is none, or this process may take no memory there. */
+const struct rung_topology_node *rung__placement_node(const struct rung_topology *topology,
+						      uint32_t number);
 
 /** Ask for memory, of which no page was touched, to lie there; whole pages. @return 0 or errno of mbind */
 int rung__placement_bind(void *memory, const struct rung__placement *place);
@@ -208,6 +212,17 @@ int rung__place_on_node(void *memory, uint64_t bytes, uint32_t node);
 
 /** Touch all of it. */
 void rung__placement_touch(void *memory, uint64_t bytes);
+
+/** Bind the calling thread, and those it starts, to the CPUs of a node. @return 0, or an errno
+ * value: it runs where it ran */
+int rung__placement_run_on(const struct rung_topology *topology, uint32_t node);
+
+/* ---- report (places.c) ---- */
+
+/** As users see them. @param list_out  free with rung__free(); its nodes are in `places`. @return 0
+ * or RUNG_E_NOMEM */
+int rung__places_list(const struct rung__places *places, const struct rung__placed *sizes,
+		      struct rung_place **list_out, size_t *count_out);
 
 /**
  * Look up where pages of a part lie: all of them, or some spread over a large one. They are read first, because in memory of another process

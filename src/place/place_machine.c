@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What decisions about places are made from: where CPUs and drives are, and what the process came with. */
-#include <errno.h>
-#include <sched.h>
+/*
+ * What decisions about places are made from: where CPUs and drives are, and what the process came
+ * with.
+ */
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -31,21 +33,6 @@ void rung__placement_near_cpus(const struct rung_topology *topology, struct rung
 	}
 }
 
-int rung__placement_run_on(const struct rung_topology *topology, uint32_t number)
-{
-	unsigned char set[RUNG__CPUS_MAX / 8] = { 0 };
-	const struct rung_topology_node *node;
-	size_t n = 0;
-
-	while ((node = rung_topology_node(topology, n)) != NULL && node->node != number)
-		n++;
-	if (!node || node->cpus_allowed.count == 0)
-		return ENODEV;
-	for (uint32_t i = 0; i < node->cpus_allowed.count; i++)
-		CPU_SET_S(node->cpus_allowed.ids[i], sizeof(set), (cpu_set_t *)set);
-	return sched_setaffinity(0, sizeof(set), (cpu_set_t *)set) == 0 ? 0 : errno;
-}
-
 /* ---- what the process came with ---- */
 
 enum rung__policy rung__placement_policy(struct rung__nodes *only_out)
@@ -54,7 +41,8 @@ enum rung__policy rung__placement_policy(struct rung__nodes *only_out)
 	unsigned long mask[RUNG_NODES_MAX / (8 * sizeof(unsigned long))] = { 0 };
 	int mode = MPOL_DEFAULT;
 
-	if (get_mempolicy(&mode, mask, RUNG_NODES_MAX + 1, NULL, 0) < 0)   /* refused: so will be what we would ask for */
+	/* refused: so will be what we would ask for */
+	if (get_mempolicy(&mode, mask, RUNG_NODES_MAX + 1, NULL, 0) < 0)
 		return RUNG__POLICY_NONE;
 	mode &= POLICY_MODES;
 	if (mode == MPOL_BIND) {
@@ -152,7 +140,10 @@ static int find_device(struct rung__sys *sys, const struct rung_topology *topolo
 	return rc == 0 && count > 0 ? find_volume(sys, topology, names, count, depth, node_out) : find_above(sys, folder, node_out);
 }
 
-/* A device of which nothing can be told is one of unknown place, whatever the reason: it serves all the same. */
+/*
+ * A device of which nothing can be told is one of unknown place, whatever the reason: it serves all
+ * the same.
+ */
 int rung__placement_drive(const struct rung_topology *topology, int fd, int32_t *node_out)
 {
 	struct rung__sys *sys = rung__zalloc(sizeof(*sys));
@@ -172,4 +163,58 @@ int rung__placement_drive(const struct rung_topology *topology, int fd, int32_t 
 	rung__arena_free(&arena);
 	rung__free(sys);
 	return rc == RUNG_E_NOMEM ? rc : 0;
+}
+
+/* ---- whether there is anything to place ---- */
+
+static void say_why(struct rung__places *places, const char *why)
+{
+	snprintf(places->why, sizeof(places->why), "%s", why);
+}
+
+/*
+ * A process that may use one node of several is placed there as well: what finds no room there has
+ * none.
+ */
+static bool has_nodes(const struct rung_topology *topology, const struct rung__nodes *only)
+{
+	const struct rung_topology_node *node;
+	struct rung__rooms rooms;
+	uint32_t count = 0;
+
+	for (size_t n = 0; (node = rung_topology_node(topology, n)) != NULL; n++)
+		count += node->has_memory && !node->gpu;
+	rung__rooms_find(topology, only, &rooms);
+	return rooms.count > 1 || (rooms.count == 1 && count > 1);
+}
+
+int rung__places_begin(struct rung__places *places, struct rung__nodes *only,
+		       const struct rung__nodes **only_out, struct rung_topology **topology_out)
+{
+	enum rung__policy policy =
+		places->asked_node < 0 ? rung__placement_policy(only) : RUNG__POLICY_NONE;
+	int rc;
+
+	*topology_out = NULL;
+	*only_out = policy == RUNG__POLICY_BOUND ? only : NULL;
+	places->why[0] = 0;
+	if (places->off) {
+		say_why(places, "the plan leaves it to the kernel");
+		return 0;
+	}
+	rc = rung_topology_load(rung__machine_root, topology_out);
+	if (rc == RUNG_E_NOMEM)
+		return rc;
+	if (rc < 0)
+		say_why(places, rung_last_error());
+	else if (policy == RUNG__POLICY_OTHER)
+		say_why(places,
+			"the process has a memory policy of its own (numactl): it is left alone");
+	else if (places->asked_node < 0 && !has_nodes(*topology_out, *only_out))
+		say_why(places, "there is one NUMA node");
+	else
+		return 0;
+	rung_topology_destroy(*topology_out);
+	*topology_out = NULL;
+	return 0;
 }

@@ -1,71 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The places of a plan's or a store's host memory: whether there is anything to decide, the staging slots, and the list that users see. */
+/*
+ * Reported: the list that users see, where pages came to lie, in which pages, and what the process
+ * may ask for at all.
+ */
+#include <errno.h>
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "place/place.h"
+#include "rung/numa.h"
+#include "rung_config.h"
+#if RUNG_HAVE_NUMA
+#include <numaif.h>
+#endif
 
-static void say_why(struct rung__places *places, const char *why)
-{
-	snprintf(places->why, sizeof(places->why), "%s", why);
-}
-
-/* A process that may use one node of several is placed there as well: what finds no room there has none. */
-static bool has_nodes(const struct rung_topology *topology, const struct rung__nodes *only)
-{
-	const struct rung_topology_node *node;
-	struct rung__rooms rooms;
-	uint32_t count = 0;
-
-	for (size_t n = 0; (node = rung_topology_node(topology, n)) != NULL; n++)
-		count += node->has_memory && !node->gpu;
-	rung__rooms_find(topology, only, &rooms);
-	return rooms.count > 1 || (rooms.count == 1 && count > 1);
-}
-
-int rung__places_begin(struct rung__places *places, struct rung__nodes *only, const struct rung__nodes **only_out,
-                       struct rung_topology **topology_out)
-{
-	enum rung__policy policy = places->asked_node < 0 ? rung__placement_policy(only) : RUNG__POLICY_NONE;
-	int rc;
-
-	*topology_out = NULL;
-	*only_out = policy == RUNG__POLICY_BOUND ? only : NULL;
-	places->why[0] = 0;
-	if (places->off) {
-		say_why(places, "the plan leaves it to the kernel");
-		return 0;
-	}
-	rc = rung_topology_load(rung__machine_root, topology_out);
-	if (rc == RUNG_E_NOMEM)
-		return rc;
-	if (rc < 0)
-		say_why(places, rung_last_error());
-	else if (policy == RUNG__POLICY_OTHER)
-		say_why(places, "the process has a memory policy of its own (numactl): it is left alone");
-	else if (places->asked_node < 0 && !has_nodes(*topology_out, *only_out))
-		say_why(places, "there is one NUMA node");
-	else
-		return 0;
-	rung_topology_destroy(*topology_out);
-	*topology_out = NULL;
-	return 0;
-}
-
-void rung__places_decide_slots(struct rung__places *places, const struct rung__placed *sizes, struct rung__rooms *rooms)
-{
-	for (uint32_t f = 0; f < sizes->file_count; f++) {
-		struct rung__nodes near = { .bits = { 0 } };
-		struct rung__placement place;
-
-		places->slots[f] = places->asked_node;
-		if (places->asked_node >= 0 || places->drives[f] < 0)
-			continue;
-		rung__nodes_add(&near, (uint32_t)places->drives[f]);
-		rung__placement_decide(rooms, &near, sizes->slots_bytes, &place);
-		if (place.part_count > 0)   /* they stay together: where the last of them find room */
-			places->slots[f] = (int32_t)place.nodes[place.parts[place.part_count - 1].node_first];
-	}
-}
+#define LOOKED_AT_MAX 16384u   /* pages of a part; a large one is looked at here and there */
+#define LOOK_AT_ONCE 512u
 
 /* ---- the list ---- */
 
@@ -88,28 +39,28 @@ static uint64_t first_row(const struct rung__placed *sizes, uint64_t at)
 static size_t list_parts(const char *name, const struct rung__placement *place, const struct rung__placed *sizes, uint64_t bytes, bool rows,
                          struct rung_place *list)
 {
+	const struct rung__placement_part unplaced = { .bytes = bytes, .block_bytes = bytes };
+	const struct rung__placement_part *parts = place->part_count > 0 ? place->parts : &unplaced;
+	uint32_t count = RUNG__MAX(place->part_count, 1u);
 	uint64_t at = 0;
 
-	if (place->part_count == 0)
-		list[0] = (struct rung_place){ .name = name, .bytes = bytes, .block_bytes = bytes, .row_count = rows ? sizes->row_count : 0,
-		                               .rank_first = rows ? sizes->rank_first : 0 };
-	for (uint32_t p = 0; p < place->part_count; p++) {
-		const struct rung__placement_part *part = &place->parts[p];
+	for (uint32_t p = 0; p < count; p++) {
+		const struct rung__placement_part *part = &parts[p];
 		uint64_t end = at + part->bytes;
 
-		list[p] = (struct rung_place){
-			.name = name,
-			.bytes = part->bytes,
-			.nodes = { place->nodes + part->node_first, part->node_count },
-			.block_bytes = part->block_bytes,
-		};
+		list[p].name = name;
+		list[p].bytes = part->bytes;
+		list[p].block_bytes = part->block_bytes;
+		if (place->part_count > 0)
+			list[p].nodes = (struct rung_id_list){ place->nodes + part->node_first,
+			                                      part->node_count };
 		if (rows) {
 			list[p].rank_first = sizes->rank_first + first_row(sizes, at);
 			list[p].row_count = first_row(sizes, end) - first_row(sizes, at);
 		}
 		at = end;
 	}
-	return RUNG__MAX(place->part_count, 1u);
+	return count;
 }
 
 int rung__places_list(const struct rung__places *places, const struct rung__placed *sizes, struct rung_place **list_out, size_t *count_out)
@@ -129,4 +80,186 @@ int rung__places_list(const struct rung__places *places, const struct rung__plac
 	*list_out = list;
 	*count_out = count;
 	return 0;
+}
+
+/* ---- where pages lie ---- */
+
+/* @return 0 or an errno value */
+static int ask_nodes(void **pages, unsigned count, int *nodes)
+{
+#if RUNG_HAVE_NUMA
+	/* moves nothing: tells */
+	return move_pages(0, count, pages, NULL, nodes, 0) < 0 ? errno : 0;
+#else
+	(void)pages;
+	(void)count;
+	(void)nodes;
+	return ENOSYS;
+#endif
+}
+
+/*
+ * Number i of `count` pages out of so many: one in each stretch, at a drawn place in it, so that no
+ * regular pattern of blocks goes by.
+ */
+static uint64_t page_of(uint64_t i, uint64_t count, uint64_t pages)
+{
+	uint64_t stretch = pages / count;
+
+	return i * stretch + (stretch > 1 ? rung__mix64(i) % stretch : 0);
+}
+
+static uint32_t node_asked(const struct rung__placement *place,
+                           const struct rung__placement_part *part, uint64_t offset)
+{
+	return place->nodes[part->node_first + offset / part->block_bytes % part->node_count];
+}
+
+int rung__placement_look(const unsigned char *at, const struct rung__placement *place,
+			 uint32_t part_idx, uint64_t *count_out, uint64_t *there_out)
+{
+	const struct rung__placement_part *part = &place->parts[part_idx];
+	uint64_t pages = part->bytes / RUNG__PAGE_BYTES, count = RUNG__MIN(pages, LOOKED_AT_MAX),
+		 known = 0, there = 0;
+	uint64_t offsets[LOOK_AT_ONCE];
+	void *list[LOOK_AT_ONCE];
+	int nodes[LOOK_AT_ONCE], first = 0, err;
+
+	for (uint64_t done = 0; done < count; done += LOOK_AT_ONCE) {
+		unsigned some = (unsigned)RUNG__MIN(count - done, LOOK_AT_ONCE);
+
+		for (unsigned i = 0; i < some; i++) {
+			offsets[i] = page_of(done + i, count, pages) * RUNG__PAGE_BYTES;
+			list[i] = (void *)(at + offsets[i]);
+			(void)*(const volatile unsigned char *)list[i];
+		}
+		err = ask_nodes(list, some, nodes);
+		if (err)
+			return err;
+		for (unsigned i = 0; i < some; i++) {
+			known += nodes[i] >= 0;
+			there += nodes[i] >= 0 &&
+				 (uint32_t)nodes[i] == node_asked(place, part, offsets[i]);
+		}
+		first = done == 0 ? nodes[0] : first;
+	}
+	if (known == 0)
+		return -first;
+	*count_out = known;
+	*there_out = there;
+	return 0;
+}
+
+double rung__placed_share(const void *memory, uint64_t bytes, uint32_t node, int *err_out)
+{
+	struct rung__placement place;
+	uint64_t count = 0, there = 0;
+
+	rung__placement_on(node, rung__align_up(bytes, RUNG__PAGE_BYTES), &place);
+	*err_out = rung__placement_look(memory, &place, 0, &count, &there);
+	return *err_out ? (double)NAN : (double)there / (double)count;
+}
+
+/* ---- huge pages ---- */
+
+struct mapping {
+	uint64_t begin, end;
+	uint64_t resident, huge;
+	bool told;
+};
+
+/* What of a mapping lies inside the memory, as far as can be told. */
+static void add_mapping(struct rung__mapped *list, size_t count, const struct mapping *mapping)
+{
+	for (size_t i = 0; i < count; i++) {
+		uint64_t begin = (uint64_t)(uintptr_t)list[i].at, end = begin + list[i].bytes;
+		double share;
+
+		begin = RUNG__MAX(begin, mapping->begin);
+		end = RUNG__MIN(end, mapping->end);
+		if (begin >= end)
+			continue;
+		share = (double)(end - begin) / (double)(mapping->end - mapping->begin);
+		list[i].resident_bytes += (uint64_t)(share * (double)mapping->resident);
+		list[i].huge_bytes += (uint64_t)(share * (double)mapping->huge);
+		list[i].told |= mapping->told;
+	}
+}
+
+int rung__mapped_look(const char *smaps_path, struct rung__mapped *list, size_t count)
+{
+	struct mapping mapping = { .end = 0 };
+	bool line_begins = true;
+	char line[256], key[32];
+	FILE *file = fopen(smaps_path, "re");
+
+	if (!file)
+		return errno;
+	while (fgets(line, sizeof(line), file)) {
+		unsigned long long begin, end;
+
+		if (line_begins && sscanf(line, "%llx-%llx ", &begin, &end) == 2) {
+			add_mapping(list, count, &mapping);
+			mapping = (struct mapping){ .begin = begin, .end = end };
+		} else if (line_begins && sscanf(line, "%31[^:]: %llu kB", key, &begin) == 2) {
+			mapping.told |= strcmp(key, "AnonHugePages") == 0;
+			if (strcmp(key, "Rss") == 0)
+				mapping.resident = begin * 1024;
+			else if (strcmp(key, "AnonHugePages") == 0 ||
+				 strcmp(key, "ShmemPmdMapped") == 0 ||
+				 strcmp(key, "FilePmdMapped") == 0)
+				mapping.huge += begin * 1024;
+		}
+		line_begins = strchr(line, '\n') != NULL;
+	}
+	add_mapping(list, count, &mapping);
+	fclose(file);
+	return 0;
+}
+
+/* ---- what may be asked for ---- */
+
+static void try_page(unsigned char *page, uint32_t node, struct rung_numa_policy *policy)
+{
+	int err = rung__place_on_node(page, RUNG__PAGE_BYTES, node);
+	double share;
+
+	policy->can_bind = err == 0;
+	if (err)
+		snprintf(policy->bind_why, sizeof(policy->bind_why), "mbind: %s", strerror(err));
+	*(volatile unsigned char *)page = 1;   /* now it lies somewhere */
+	share = rung__placed_share(page, RUNG__PAGE_BYTES, node, &err);
+	policy->can_look = err == 0;
+	if (err)
+		snprintf(policy->look_why, sizeof(policy->look_why), "move_pages: %s",
+			 strerror(err));
+	if (policy->can_bind && policy->can_look && share < 1) {
+		snprintf(policy->bind_why, sizeof(policy->bind_why),
+			 "mbind: a page for node %" PRIu32 " came to lie on another", node);
+		policy->can_bind = 0;
+	}
+}
+
+/* What refuses it (seccomp) shows in no file: it is found out by a try. */
+int rung_numa_try(uint32_t node, struct rung_numa_policy *policy_out)
+{
+	struct rung_numa_policy policy = { .size = sizeof(policy) };
+	unsigned char *page;
+
+	if (node >= RUNG_NODES_MAX)
+		return rung__fail(RUNG_E_INVAL,
+				  "rung_numa_try: node %" PRIu32 " is none: give one below %d",
+				  node, RUNG_NODES_MAX);
+	if (!RUNG_HAVE_NUMA) {
+		snprintf(policy.bind_why, sizeof(policy.bind_why),
+			 "rung was built without libnuma: %s", RUNG_WHY_NUMA);
+		memcpy(policy.look_why, policy.bind_why, sizeof(policy.look_why));
+		return rung__opts_give(policy_out, &policy, sizeof(policy), "rung_numa_policy");
+	}
+	page = rung__map_pages(RUNG__PAGE_BYTES);
+	if (!page)
+		return rung__fail(RUNG_E_NOMEM, "rung_numa_try: no memory for a page");
+	try_page(page, node, &policy);
+	rung__unmap_pages(page, RUNG__PAGE_BYTES);
+	return rung__opts_give(policy_out, &policy, sizeof(policy), "rung_numa_policy");
 }

@@ -81,9 +81,6 @@ size_t tool_name_length(const char *arg);
 /** Length of NAME in the NAME=SRC of --split. */
 size_t tool_arg_split(const struct argp_state *state, const char *arg);
 
-/** Say that an option is not yet available in this version, and exit with TOOL_USAGE. `what` as typed: "--order reader". */
-void tool_not_yet(const struct argp_state *state, const char *what);
-
 /** --json --quiet --threads N, of every subcommand. */
 struct tool_common {
 	int json;

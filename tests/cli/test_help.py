@@ -9,7 +9,6 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from clitest import RUNG, TESTS, CliTest, Graph, main, read_npy
 
 COMMANDS = ["stage", "score", "verify", "info", "plan", "trace", "numa", "bench"]
-NOT_YET = " is not yet available in this version"
 
 
 class Help(CliTest):
@@ -201,7 +200,6 @@ class Values(CliTest):
                 (["score", "--memory", "10%"], "--memory: '10%' is not in bytes"),
                 (["score", "--memory", "max"], "--memory: 'max' is not in bytes"),
                 (["score", "--memory", "1GB"], "--memory: '1GB' is no size"),
-                (["stage", "--order", "random"], "--order: 'random' is no order"),
                 (["stage", "--vertices", "0"], "--vertices: '0' is out of range")):
             with self.subTest(args):
                 self.fails(*args, code=2, says=says)
@@ -255,17 +253,6 @@ class Values(CliTest):
             message = self.fails("plan", staged, "--host", text, code=2, says=["budget", "at least"])
             least = message.split("at least ")[1].split()[0]
             self.json_of("plan", staged, "--host", least)
-
-
-class NotYet(CliTest):
-    def test_options_to_come_say_so(self):
-        for args, what in (
-                (["stage", "--order", "reader"], "--order reader"), (["stage", "--border", "0.1"], "--border")):
-            with self.subTest(args):
-                self.fails(*args, code=2, says="rung %s: %s%s" % (args[0], what, NOT_YET))
-
-    def test_order_rank_is_there(self):
-        self.stage(Graph(self.folder), order="rank")
 
 
 class Completion(CliTest):

@@ -216,11 +216,6 @@ size_t tool_arg_split(const struct argp_state *state, const char *arg)
 	return length;
 }
 
-void tool_not_yet(const struct argp_state *state, const char *what)
-{
-	argp_failure(state, TOOL_USAGE, 0, "%s is not yet available in this version", what);
-}
-
 /* ---- options that every subcommand has ---- */
 
 #define THREADS_MAX 1024u   /* the library starts no more */

@@ -93,22 +93,6 @@ static void add_stripe(const struct argp_state *state, void *ctx, const char *ar
 	args->stripes[args->opts.stripe_count++] = arg;
 }
 
-static void check_order(const struct argp_state *state, void *ctx, const char *arg)
-{
-	(void)ctx;
-	if (strcmp(arg, "reader") == 0)
-		tool_not_yet(state, "--order reader");
-	else if (strcmp(arg, "rank") != 0)
-		argp_error(state, "--order: '%s' is no order; give rank", arg);
-}
-
-static void refuse_border(const struct argp_state *state, void *ctx, const char *arg)
-{
-	(void)ctx;
-	(void)arg;
-	tool_not_yet(state, "--border");
-}
-
 static void refuse_operand(const struct argp_state *state, void *args, const char *arg)
 {
 	(void)args;
@@ -159,9 +143,6 @@ static const struct tool_option options[] = {
 	  "Rank by blend (default), expected, presample, ppr, wrpagerank, rpagerank or degree, "
 	  "or by the float32 values of a file",
 	  TOOL_SET(set_score) },
-	{ "order", "NAME", 3,
-	  "Order of the rows in the file: rank",
-	  TOOL_SET(check_order) },
 	{ "stripe", "DIR", 3,
 	  "Deal the rows over folders on several devices (repeatable)",
 	  TOOL_SET(add_stripe) },
@@ -192,7 +173,6 @@ static const struct tool_option options[] = {
 	{ "dry-run", NULL, 5,
 	  "Check inputs and space, say what will be written, write nothing",
 	  TOOL_FLAG(struct stage_args, opts.dry_run) },
-	{ "border", "SHARE", 9, NULL, TOOL_SET(refuse_border) },
 	{ 0 },
 };
 

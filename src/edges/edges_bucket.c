@@ -43,12 +43,12 @@ bool rung__lists_fill(const struct rung__lists *lists, struct rung__partition *p
 #pragma omp parallel for num_threads(partition->threads) schedule(dynamic, 1)
 	for (uint64_t part = 0; part < partition->bucket_count; part++) {
 		const uint64_t key = part << shift, key_end = RUNG__MIN(key + (UINT64_C(1) << shift), lists->range);
-		const uint64_t first = part == 0 ? 0 : partition->ends[part - 1];
+		const uint64_t first = partition->firsts[part], end = partition->firsts[part + 1];
 
 		if (lists->id_bytes == 4)
-			fill_part(lists, key, key_end, first, partition->ends[part], 4);
+			fill_part(lists, key, key_end, first, end, 4);
 		else
-			fill_part(lists, key, key_end, first, partition->ends[part], 8);
+			fill_part(lists, key, key_end, first, end, 8);
 	}
 	return true;
 }

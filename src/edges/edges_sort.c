@@ -37,9 +37,9 @@ struct sorter {
 	uint64_t pairs_max;           /* of a bucket in the arena */
 	uint64_t range_max;           /* vertices of one */
 	uint64_t bins_max;
-	uint64_t *bins;               /* [threads][bins_max] pairs of a range */
 	uint32_t *bucket_of;          /* [bins_max] */
-	struct rung__partition partition;
+	struct rung__partition
+		partition; /* for up to bins_max buckets, in which pairs are counted first */
 	unsigned char *dealt;         /* [dealt_pairs] */
 	uint64_t dealt_pairs;
 	unsigned char *out_pool;
@@ -69,80 +69,51 @@ static int each_pair(struct sorter *sorter, const struct node *node, bool last, 
 
 /* ---- counting ---- */
 
-struct count {
-	const struct sorter *sorter;
-	const struct node *node;
-	unsigned shift;
-	uint64_t bin_count;
-};
-
-/* Each thread counts a part of the pairs in bins of its own. */
-static inline __attribute__((always_inline)) bool
-count_part(const struct count *count, const struct rung__pairs *pairs, int part, unsigned id_bytes)
-{
-	const void *digits = count->node->by_value ? pairs->values : pairs->keys;
-	const void *others = count->node->by_value ? pairs->keys : pairs->values;
-	const uint64_t share = pairs->count / (uint64_t)count->sorter->threads + 1;
-	const uint64_t begin = RUNG__MIN(share * (uint64_t)part, pairs->count), end = RUNG__MIN(begin + share, pairs->count);
-	uint64_t *bins = count->sorter->bins + (uint64_t)part * count->bin_count;
-
-	for (uint64_t i = begin; i < end; i++) {
-		const uint64_t id = rung__id_get(digits, id_bytes, i * pairs->stride), digit = id - count->node->first;
-
-		if (digit >= count->node->range)   /* not what was written there */
-			return false;
-		if (!pairs->skip_loops || id != rung__id_get(others, id_bytes, i * pairs->stride))
-			bins[digit >> count->shift]++;
-	}
-	return true;
-}
-
 static int count_pairs(void *ctx, const struct rung__pairs *pairs)
 {
-	const struct count *count = ctx;
-	const unsigned id_bytes = count->sorter->id_bytes;
-	bool good = true;
-
-#pragma omp parallel for num_threads(count->sorter->threads) schedule(static, 1) reduction(&& : good)
-	for (int part = 0; part < count->sorter->threads; part++)
-		good = good && (id_bytes == 4 ? count_part(count, pairs, part, 4) : count_part(count, pairs, part, 8));
-	return good ? 0 : rung__edges_changed(pairs->spec);
+	return rung__partition_count(ctx, pairs) ? 0 : rung__edges_changed(pairs->spec);
 }
 
-static int count_node(struct sorter *sorter, const struct node *node, struct count *count)
+/* Pairs of each of the ranges that the partition is then set to, in the first of its rows. */
+static int count_node(struct sorter *sorter, const struct node *node)
 {
+	struct rung__partition *partition = &sorter->partition;
 	const uint64_t threads = (uint64_t)sorter->threads;
+	unsigned shift = 0;
 	int rc;
 
-	*count = (struct count){ .sorter = sorter, .node = node };
-	while ((node->range - 1) >> count->shift >= sorter->bins_max)
-		count->shift++;
-	count->bin_count = ((node->range - 1) >> count->shift) + 1;
-	memset(sorter->bins, 0, threads * count->bin_count * sizeof(*sorter->bins));
-	rc = each_pair(sorter, node, false, count_pairs, count);
-	for (uint64_t i = count->bin_count; i < threads * count->bin_count; i++)
-		sorter->bins[i % count->bin_count] += sorter->bins[i];
+	while ((node->range - 1) >> shift >= sorter->bins_max)
+		shift++;
+	rung__partition_set(partition, sorter->id_bytes, node->first, node->range, shift);
+	partition->by_value = node->by_value;
+	rung__partition_clear(partition);
+	rc = each_pair(sorter, node, false, count_pairs, partition);
+	for (uint64_t bins = partition->bucket_count, i = bins; i < threads * bins; i++)
+		partition->starts[i % bins] += partition->starts[i];
 	return rc;
 }
 
 /* ---- choosing buckets ---- */
 
 /* Bins in a row become a bucket as long as it has no more than these. Returns how many there are; buckets NULL: only counted. */
-static uint32_t choose(const struct sorter *sorter, const struct count *count, uint64_t pairs_max, uint64_t range_max,
-                       struct rung__bucket *buckets)
+static uint32_t choose(const struct sorter *sorter, uint64_t pairs_max, uint64_t range_max,
+		       struct rung__bucket *buckets)
 {
-	const struct node *node = count->node;
+	const struct rung__partition *bins = &sorter->partition;
 	uint64_t pairs = 0, first = 0;   /* of the bucket so far, first a bin */
 	uint32_t n = 0;
 
-	for (uint64_t bin = 0; bin <= count->bin_count; bin++) {
-		const bool end = bin == count->bin_count;
+	for (uint64_t bin = 0; bin <= bins->bucket_count; bin++) {
+		const bool end = bin == bins->bucket_count;
 
-		if (end || (bin > first && (pairs + sorter->bins[bin] > pairs_max || (bin + 1 - first) << count->shift > range_max))) {
+		if (end || (bin > first && (pairs + bins->starts[bin] > pairs_max ||
+					    (bin + 1 - first) << bins->shift > range_max))) {
 			if (buckets)
 				buckets[n] = (struct rung__bucket){
-					.first = node->first + (first << count->shift), .pairs_counted = pairs,
-					.range = RUNG__MIN(bin << count->shift, node->range) - (first << count->shift),
+					.first = bins->first + (first << bins->shift),
+					.pairs_counted = pairs,
+					.range = RUNG__MIN(bin << bins->shift, bins->range) -
+						 (first << bins->shift),
 				};
 			n++;
 			first = bin;
@@ -150,7 +121,7 @@ static uint32_t choose(const struct sorter *sorter, const struct count *count, u
 		}
 		if (end)
 			break;
-		pairs += sorter->bins[bin];
+		pairs += bins->starts[bin];
 		if (buckets)
 			sorter->bucket_of[bin] = n;
 	}
@@ -158,20 +129,21 @@ static uint32_t choose(const struct sorter *sorter, const struct count *count, u
 }
 
 /* As many buckets as fit the arena, or larger ones when those would be too many to be filled at a time. */
-static int choose_buckets(const struct sorter *sorter, const struct count *count, uint64_t pool_bytes, struct rung__spool *spool)
+static int choose_buckets(const struct sorter *sorter, uint64_t pool_bytes,
+			  struct rung__spool *spool)
 {
 	const uint64_t blocks_max = pool_bytes / RUNG__PAGE_BYTES - RUNG__SPOOL_SPARE;
 	const uint64_t buckets_max = RUNG__MIN(BUCKETS_MAX, blocks_max);
 	uint64_t pairs_max = sorter->pairs_max, range_max = sorter->range_max;
 
-	while ((spool->bucket_count = choose(sorter, count, pairs_max, range_max, NULL)) > buckets_max) {
+	while ((spool->bucket_count = choose(sorter, pairs_max, range_max, NULL)) > buckets_max) {
 		pairs_max += pairs_max / 4;
 		range_max += range_max / 4;
 	}
 	spool->buckets = rung__malloc_array(spool->bucket_count, sizeof(*spool->buckets));
 	if (!spool->buckets)
 		return rung__fail(RUNG_E_NOMEM, "edges: no memory for %" PRIu32 " buckets", spool->bucket_count);
-	choose(sorter, count, pairs_max, range_max, spool->buckets);
+	choose(sorter, pairs_max, range_max, spool->buckets);
 	spool->block_bytes = rung__align_down(pool_bytes / (spool->bucket_count + RUNG__SPOOL_SPARE), RUNG__PAGE_BYTES);
 	spool->block_bytes = RUNG__MIN(spool->block_bytes, BLOCK_BYTES_MAX);
 	return 0;
@@ -188,8 +160,7 @@ static int deal_pairs(void *ctx, const struct rung__pairs *pairs)
 static int deal_node(struct sorter *sorter, const struct node *node, struct rung__spool *spool)
 {
 	const uint64_t pool_at = node->spool ? node->spool->block_bytes : 0;
-	struct count count;
-	int rc = count_node(sorter, node, &count);
+	int rc = count_node(sorter, node);
 
 	if (rc != 0)
 		return rc;
@@ -197,11 +168,9 @@ static int deal_node(struct sorter *sorter, const struct node *node, struct rung
 		.file.fd = -1, .id_bytes = sorter->id_bytes, .partition = &sorter->partition, .dealt = sorter->dealt,
 		.dealt_pairs = sorter->dealt_pairs,
 	};
-	rc = choose_buckets(sorter, &count, sorter->arena_bytes - pool_at, spool);
+	rc = choose_buckets(sorter, sorter->arena_bytes - pool_at, spool);
 	if (rc < 0)
 		return rc;
-	rung__partition_set(&sorter->partition, sorter->id_bytes, node->first, node->range, count.shift);
-	sorter->partition.by_value = node->by_value;
 	sorter->partition.bucket_of = sorter->bucket_of;
 	sorter->partition.bucket_count = spool->bucket_count;
 	rc = rung__spool_open(spool, sorter->job->temp_dir, sorter->temp_name, sorter->bytes_needed,
@@ -360,13 +329,14 @@ static int take_memory(struct sorter *sorter, uint64_t memory_bytes)
 	sorter->dealt_pairs = RUNG__MIN(memory_bytes / 16 / pair_bytes, UINT64_C(1) << 21);
 	sorter->out_bytes = RUNG__MIN(pages_of(memory_bytes / 64), OUT_BYTES_MAX);
 	sorter->arena = rung__map_pages(sorter->arena_bytes);
-	sorter->bins = rung__malloc_array((uint64_t)sorter->threads * sorter->bins_max, sizeof(*sorter->bins));
 	sorter->dealt = rung__malloc_array(sorter->dealt_pairs, pair_bytes);
 	sorter->bucket_of = rung__malloc_array(sorter->bins_max, sizeof(*sorter->bucket_of));
 	sorter->out_pool = rung__map_pages(OUT_BUFFERS * sorter->out_bytes);
-	if (!sorter->arena || !sorter->bins || !sorter->dealt || !sorter->bucket_of || !sorter->out_pool)
+	if (!sorter->arena || !sorter->dealt || !sorter->bucket_of || !sorter->out_pool)
 		return rung__fail(RUNG_E_NOMEM, "edges: no memory for buffers of %" PRIu64 " bytes", memory_bytes);
-	return rung__partition_init(&sorter->partition, BUCKETS_MAX, sorter->threads);
+	return rung__partition_init(&sorter->partition,
+				    (uint32_t)RUNG__MAX(sorter->bins_max, BUCKETS_MAX),
+				    sorter->threads);
 }
 
 /*
@@ -434,7 +404,6 @@ int rung__sort(struct rung__edge_input *input, struct rung__sort_job *job)
 	rung__writer_close(sorter.writer);
 	rung__unmap_pages(sorter.arena, sorter.arena_bytes);
 	rung__unmap_pages(sorter.out_pool, OUT_BUFFERS * sorter.out_bytes);
-	rung__free(sorter.bins);
 	rung__free(sorter.bucket_of);
 	rung__free(sorter.dealt);
 	rung__free(sorter.temp_name);

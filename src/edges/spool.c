@@ -78,13 +78,17 @@ static int deal(struct rung__spool *spool, const struct rung__pairs *pairs)
 {
 	const struct rung__partition *partition = spool->partition;
 	const uint64_t pair_bytes = 2 * (uint64_t)spool->id_bytes;
-	bool good = rung__partition_pairs(partition, pairs, spool->dealt);
+	bool good = true;
 
+	if (!rung__partition_pairs(partition, pairs, spool->dealt))
+		return rung__edges_changed(pairs->spec);
 #pragma omp parallel for num_threads(partition->threads) schedule(dynamic, 1) reduction(&& : good)
 	for (uint32_t b = 0; b < spool->bucket_count; b++) {
-		const uint64_t first = b == 0 ? 0 : partition->ends[b - 1];
+		const uint64_t first = partition->firsts[b],
+			       count = partition->firsts[b + 1] - first;
 
-		good = good && append(spool, &spool->buckets[b], spool->dealt + first * pair_bytes, partition->ends[b] - first);
+		good = good &&
+		       append(spool, &spool->buckets[b], spool->dealt + first * pair_bytes, count);
 	}
 	if (rung__writer_failed(spool->writer))
 		return rung__writer_flush(spool->writer);

@@ -21,6 +21,7 @@
 #include "rank/rank_cuts.h"
 #include "rank/rank_internal.h"
 #include "rung/rank.h"
+#include "sort/partition.h"
 
 #define SLICE_MIN 1024u              /* scores that are worth a thread */
 #define BUCKETS_MAX 2048u            /* open lines and those ahead stay in a second-level cache */
@@ -37,7 +38,9 @@ struct ranking {
 	void *vertex_of_rank;     /* until it is written: buckets of the scores, 2 bytes each */
 	void *rank_of_vertex;
 	struct rung__cuts cuts;
-	uint64_t *starts;         /* [threads + 1][cuts.count] the buckets; then where each slice goes on, at last where it ends */
+	uint64_t
+		*starts; /* [threads][cuts.count] where each slice goes on, at last where it ends */
+	uint64_t *firsts;         /* [cuts.count + 1] where each bucket begins */
 	uint64_t *cursors;        /* [threads][cuts.count] */
 	uint64_t *pairs;          /* [count] */
 	uint64_t pairs_bytes;
@@ -47,20 +50,13 @@ struct ranking {
 
 static uint64_t slice_begin(const struct ranking *rk, int slice)
 {
-	const uint64_t threads = (uint64_t)rk->threads, s = (uint64_t)slice;
-
-	return rk->count / threads * s + RUNG__MIN(s, rk->count % threads);
+	return rung__slice_begin(rk->count, slice, rk->threads);
 }
 
-/* Where a slice goes on, bucket by bucket. The one before the first is where the buckets begin. */
+/* Where a slice goes on, bucket by bucket: when all are dealt, where the next slice began. */
 static uint64_t *starts_of(const struct ranking *rk, int slice)
 {
-	return rk->starts + (uint64_t)(slice + 1) * rk->cuts.count;
-}
-
-static uint64_t bucket_end(const struct ranking *rk, uint32_t bucket)
-{
-	return bucket + 1 < rk->cuts.count ? rk->starts[bucket + 1] : rk->count;
+	return rk->starts + (uint64_t)slice * rk->cuts.count;
 }
 
 static void count_slice(const struct ranking *rk, int slice)
@@ -77,22 +73,6 @@ static void count_slice(const struct ranking *rk, int slice)
 
 		buckets[v] = (uint16_t)bucket;
 		counts[bucket]++;
-	}
-}
-
-static void sum_up(const struct ranking *rk)
-{
-	uint64_t sum = 0;
-
-	for (uint32_t bucket = 0; bucket < rk->cuts.count; bucket++) {
-		rk->starts[bucket] = sum;
-		for (int slice = 0; slice < rk->threads; slice++) {
-			uint64_t *start = &starts_of(rk, slice)[bucket];
-			const uint64_t here = *start;
-
-			*start = sum;
-			sum += here;
-		}
 	}
 }
 
@@ -116,7 +96,7 @@ static void deal(const struct ranking *rk)
 #pragma omp parallel for num_threads(rk->threads) schedule(static, 1)
 	for (int slice = 0; slice < rk->threads; slice++)
 		count_slice(rk, slice);
-	sum_up(rk);
+	rung__slice_starts(rk->starts, rk->cuts.count, rk->threads, rk->firsts);
 #pragma omp parallel for num_threads(rk->threads) schedule(static, 1)
 	for (int slice = 0; slice < rk->threads; slice++) {
 		if (rk->wide)
@@ -128,11 +108,11 @@ static void deal(const struct ranking *rk)
 
 static struct rung__rank_bucket bucket_at(const struct ranking *rk, uint32_t bucket)
 {
-	const uint64_t first = rk->starts[bucket];
+	const uint64_t first = rk->firsts[bucket];
 
 	return (struct rung__rank_bucket){
 		.pairs = rk->pairs + first * rung__pair_words(rk->wide), .wide = rk->wide,
-		.count = bucket_end(rk, bucket) - first, .first_rank = first,
+		.count = rk->firsts[bucket + 1] - first, .first_rank = first,
 		.first_key = rung__cuts_first(&rk->cuts, bucket), .last_key = rk->cuts.last[bucket],
 		.index_bytes = rk->index_bytes, .vertex_of_rank = rk->vertex_of_rank,
 	};
@@ -199,9 +179,11 @@ static inline __attribute__((always_inline)) void
 invert_slice(const struct ranking *rk, bool wide, unsigned index_bytes, int slice)
 {
 	const uint64_t end = slice_begin(rk, slice + 1);
+	const uint64_t *begins = slice ? starts_of(rk, slice - 1) : rk->firsts;
 	uint64_t first = slice_begin(rk, slice), range_end;
 
-	memcpy(rk->cursors + (uint64_t)slice * rk->cuts.count, starts_of(rk, slice - 1), rk->cuts.count * sizeof(*rk->cursors));
+	memcpy(rk->cursors + (uint64_t)slice * rk->cuts.count, begins,
+	       rk->cuts.count * sizeof(*rk->cursors));
 	for (; first < end; first = range_end) {
 		range_end = RUNG__MIN(first + RANGE, end);
 		invert_range(rk, wide, index_bytes, slice, range_end);
@@ -229,10 +211,11 @@ static bool alloc(struct ranking *rk, uint64_t bucket_scores)
 	if (!rung__cuts_init(&rk->cuts, rk->score, rk->count, bucket_count) ||
 	    !rung__mul(rk->count, rung__pair_words(rk->wide) * sizeof(*rk->pairs), &rk->pairs_bytes))
 		return false;
-	rk->starts = rung__malloc_array((threads + 1) * rk->cuts.count, sizeof(*rk->starts));
+	rk->starts = rung__malloc_array(threads * rk->cuts.count, sizeof(*rk->starts));
+	rk->firsts = rung__malloc_array((uint64_t)rk->cuts.count + 1, sizeof(*rk->firsts));
 	rk->cursors = rung__malloc_array(threads * rk->cuts.count, sizeof(*rk->cursors));
 	rk->pairs = rung__map_pages(rk->pairs_bytes);
-	return rk->starts && rk->cursors && rk->pairs;
+	return rk->starts && rk->firsts && rk->cursors && rk->pairs;
 }
 
 int rung__rank_order(const float *score, uint64_t vertex_count, unsigned index_bytes, uint32_t threads,
@@ -259,6 +242,7 @@ int rung__rank_order(const float *score, uint64_t vertex_count, unsigned index_b
 	rung__free(rk.rooms);
 	rung__free(rk.cursors);
 	rung__free(rk.starts);
+	rung__free(rk.firsts);
 	rung__cuts_fini(&rk.cuts);
 	return done ? 0 : rung__fail(RUNG_E_NOMEM, "ranking %" PRIu64 " vertices: no memory", vertex_count);
 }

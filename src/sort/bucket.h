@@ -8,7 +8,7 @@
 #ifndef RUNG_BUCKET_H
 #define RUNG_BUCKET_H
 
-#include "base/base.h"
+#include "sort/partition.h"
 
 /*
  * 32 or 64 MiB of pairs. With 1 M vertices and 16 M edges, a chunk of 2^20 pairs meets each list once and is placed at the
@@ -17,13 +17,8 @@
 #define RUNG__CHUNK_PAIRS (UINT64_C(1) << 22)
 
 struct rung__buckets {
-	unsigned index_bytes;      /* of keys and values: 4 or 8 */
-	unsigned shift;            /* bucket = key >> shift */
-	uint32_t bucket_count;
-	int threads;
-	uint32_t *starts;          /* [threads][bucket_count] */
-	uint32_t *ends;            /* [bucket_count] */
-	void *pairs;               /* [RUNG__CHUNK_PAIRS] key, value */
+	struct rung__partition partition;   /* of keys, each range of a few thousand a bucket */
+	void *pairs;                        /* [RUNG__CHUNK_PAIRS] key, value */
 };
 
 /** Keys lie below `key_limit`. @return 0 or RUNG_E_NOMEM */

@@ -1,19 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One step of a radix sort: every thread has a slice of the pairs; where it writes those of a bucket follows from the histograms
- * of all slices, bucket by bucket and inside a bucket slice by slice.
+ * One step of a radix sort: every thread has a slice of the pairs; where it writes those of a
+ * bucket follows from the counts of all slices.
  */
 #include "base/base.h"
 #include "sort/partition.h"
 
 #include <string.h>
 
+void rung__slice_starts(uint64_t *counts, uint32_t bucket_count, int slices, uint64_t *firsts)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t bucket = 0; bucket < bucket_count; bucket++) {
+		firsts[bucket] = sum;
+		for (int slice = 0; slice < slices; slice++) {
+			uint64_t *start = &counts[(uint64_t)slice * bucket_count + bucket];
+			const uint64_t here = *start;
+
+			*start = sum;
+			sum += here;
+		}
+	}
+	firsts[bucket_count] = sum;
+}
+
 int rung__partition_init(struct rung__partition *partition, uint32_t bucket_count_max, int threads)
 {
 	*partition = (struct rung__partition){ .threads = threads };
 	partition->starts = rung__malloc_array((uint64_t)threads * bucket_count_max, sizeof(uint64_t));
-	partition->ends = rung__malloc_array(bucket_count_max, sizeof(uint64_t));
-	if (partition->starts && partition->ends)
+	partition->firsts = rung__malloc_array((uint64_t)bucket_count_max + 1, sizeof(uint64_t));
+	if (partition->starts && partition->firsts)
 		return 0;
 	rung__partition_fini(partition);
 	return rung__fail(RUNG_E_NOMEM, "edges: no memory for %" PRIu32 " buckets of %d threads", bucket_count_max, threads);
@@ -22,9 +39,9 @@ int rung__partition_init(struct rung__partition *partition, uint32_t bucket_coun
 void rung__partition_fini(struct rung__partition *partition)
 {
 	rung__free(partition->starts);
-	rung__free(partition->ends);
+	rung__free(partition->firsts);
 	partition->starts = NULL;
-	partition->ends = NULL;
+	partition->firsts = NULL;
 }
 
 void rung__partition_set(struct rung__partition *partition, unsigned id_bytes, uint64_t first, uint64_t range, unsigned shift)
@@ -38,9 +55,9 @@ void rung__partition_set(struct rung__partition *partition, unsigned id_bytes, u
 	partition->bucket_count = (uint32_t)((range - 1) >> shift) + 1;
 }
 
-static uint64_t slice_begin(uint64_t count, int slice, int threads)
+void rung__partition_clear(const struct rung__partition *p)
 {
-	return count / (uint64_t)threads * (uint64_t)slice + RUNG__MIN((uint64_t)slice, count % (uint64_t)threads);
+	memset(p->starts, 0, (uint64_t)p->threads * p->bucket_count * sizeof(*p->starts));
 }
 
 static inline uint64_t bucket_of(const struct rung__partition *p, uint64_t digit)
@@ -53,17 +70,16 @@ static inline __attribute__((always_inline)) bool
 count_slice(const struct rung__partition *p, const struct rung__pairs *pairs, unsigned id_bytes, int slice)
 {
 	const void *digits = p->by_value ? pairs->values : pairs->keys, *others = p->by_value ? pairs->keys : pairs->values;
-	const uint64_t end = slice_begin(pairs->count, slice + 1, p->threads);
-	uint64_t *histogram = p->starts + (uint64_t)slice * p->bucket_count;
+	const uint64_t end = rung__slice_begin(pairs->count, slice + 1, p->threads);
+	uint64_t *counts = p->starts + (uint64_t)slice * p->bucket_count;
 
-	memset(histogram, 0, p->bucket_count * sizeof(*histogram));
-	for (uint64_t i = slice_begin(pairs->count, slice, p->threads); i < end; i++) {
+	for (uint64_t i = rung__slice_begin(pairs->count, slice, p->threads); i < end; i++) {
 		const uint64_t id = rung__id_get(digits, id_bytes, i * pairs->stride), digit = id - p->first;
 
-		if (digit >= p->range)
+		if (digit >= p->range)   /* not what was written there */
 			return false;
 		if (!pairs->skip_loops || id != rung__id_get(others, id_bytes, i * pairs->stride))
-			histogram[bucket_of(p, digit)]++;
+			counts[bucket_of(p, digit)]++;
 	}
 	return true;
 }
@@ -71,10 +87,10 @@ count_slice(const struct rung__partition *p, const struct rung__pairs *pairs, un
 static inline __attribute__((always_inline)) void
 deal_slice(const struct rung__partition *p, const struct rung__pairs *pairs, unsigned id_bytes, int slice, void *to)
 {
-	const uint64_t end = slice_begin(pairs->count, slice + 1, p->threads);
+	const uint64_t end = rung__slice_begin(pairs->count, slice + 1, p->threads);
 	uint64_t *starts = p->starts + (uint64_t)slice * p->bucket_count;
 
-	for (uint64_t i = slice_begin(pairs->count, slice, p->threads); i < end; i++) {
+	for (uint64_t i = rung__slice_begin(pairs->count, slice, p->threads); i < end; i++) {
 		const uint64_t key = rung__id_get(pairs->keys, id_bytes, i * pairs->stride);
 		const uint64_t value = rung__id_get(pairs->values, id_bytes, i * pairs->stride);
 		uint64_t at;
@@ -87,32 +103,23 @@ deal_slice(const struct rung__partition *p, const struct rung__pairs *pairs, uns
 	}
 }
 
-static void sum_up(const struct rung__partition *p)
-{
-	uint64_t sum = 0;
-
-	for (uint32_t bucket = 0; bucket < p->bucket_count; bucket++) {
-		for (int slice = 0; slice < p->threads; slice++) {
-			uint64_t *start = &p->starts[(uint64_t)slice * p->bucket_count + bucket];
-			const uint64_t here = *start;
-
-			*start = sum;
-			sum += here;
-		}
-		p->ends[bucket] = sum;
-	}
-}
-
-bool rung__partition_pairs(const struct rung__partition *p, const struct rung__pairs *pairs, void *to)
+bool rung__partition_count(const struct rung__partition *p, const struct rung__pairs *pairs)
 {
 	bool good = true;
 
 #pragma omp parallel for num_threads(p->threads) schedule(static, 1) reduction(&& : good)
 	for (int slice = 0; slice < p->threads; slice++)
 		good = good && (p->id_bytes == 4 ? count_slice(p, pairs, 4, slice) : count_slice(p, pairs, 8, slice));
-	if (!good)
+	return good;
+}
+
+bool rung__partition_pairs(const struct rung__partition *p, const struct rung__pairs *pairs,
+			   void *to)
+{
+	rung__partition_clear(p);
+	if (!rung__partition_count(p, pairs))
 		return false;
-	sum_up(p);
+	rung__slice_starts(p->starts, p->bucket_count, p->threads, p->firsts);
 #pragma omp parallel for num_threads(p->threads) schedule(static, 1)
 	for (int slice = 0; slice < p->threads; slice++) {
 		if (p->id_bytes == 4)

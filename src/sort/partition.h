@@ -25,15 +25,45 @@ struct rung__partition {
 	const uint32_t *bucket_of;    /* [((range - 1) >> shift) + 1]; NULL: each is a bucket of its own */
 	uint32_t bucket_count;
 	int threads;
-	uint64_t *starts;             /* [threads][bucket_count], and */
-	uint64_t *ends;               /* [bucket_count] where each bucket ends in what was written */
+	uint64_t *starts; /* [threads][bucket_count] pairs that were counted; then where a slice
+			     writes its next */
+	uint64_t *firsts; /* [bucket_count + 1] where each bucket begins in what was written, and
+			     the end */
 };
 
-/** Take starts and ends for up to `bucket_count_max` buckets. */
+/** Where slice `slice` of `slices` begins in `count` entries: all are equally long, but for one
+ * entry. */
+static inline uint64_t rung__slice_begin(uint64_t count, int slice, int slices)
+{
+	const uint64_t s = (uint64_t)slice, more = count % (uint64_t)slices;
+
+	return count / (uint64_t)slices * s + (s < more ? s : more);
+}
+
+/**
+ * Counts of each slice to places: bucket by bucket, and inside a bucket slice by slice. So a slice
+ * that writes its entries in order, each to the next place of its bucket, keeps the whole stable.
+ *
+ * @param counts  [slices][bucket_count] entries; they become places
+ * @param firsts  [bucket_count + 1] gets where each bucket begins, and the number of all entries
+ */
+void rung__slice_starts(uint64_t *counts, uint32_t bucket_count, int slices, uint64_t *firsts);
+
+/** Take starts and firsts for up to `bucket_count_max` buckets. */
 int rung__partition_init(struct rung__partition *partition, uint32_t bucket_count_max, int threads);
 /** By keys, each range of 1 << shift a bucket. What is to be otherwise is set afterwards. */
 void rung__partition_set(struct rung__partition *partition, unsigned id_bytes, uint64_t first, uint64_t range, unsigned shift);
 void rung__partition_fini(struct rung__partition *partition);
+
+/**
+ * Add the pairs of every bucket to starts[0, bucket_count), which rung__partition_clear() has made
+ * 0.
+ *
+ * @return false when an id is outside of the range
+ */
+bool rung__partition_count(const struct rung__partition *partition,
+			   const struct rung__pairs *pairs);
+void rung__partition_clear(const struct rung__partition *partition);
 
 /**
  * @param to  [pairs->count] key and value side by side, bucket by bucket

@@ -245,7 +245,7 @@ Test(rank, every_allocation_may_fail)
 			break;
 		cr_assert_eq(rc, RUNG_E_NOMEM);
 	}
-	cr_assert_eq(limit, 9);   /* five of the cuts, then starts, cursors, pairs, rooms */
+	cr_assert_eq(limit, 10);   /* five of the cuts, starts, firsts, cursors, pairs, rooms */
 }
 
 struct pair {

@@ -34,6 +34,7 @@
 
 #include <pthread.h>
 
+#include "base/queue.h"
 #include "device/device.h"
 #include "cuda_status.h"
 #include "launch.h"
@@ -70,7 +71,7 @@ struct gpu_request {
 
 /* Host memory that CUDA knows through us. */
 struct gpu_pin {
-	struct gpu_pin *next;
+	struct rung__link link;
 	unsigned char *memory;
 	uint64_t bytes;
 };
@@ -97,7 +98,7 @@ struct rung__device {
 	struct gpu_request *requests;
 	uint32_t request_count;
 	pthread_mutex_t pins_lock;            /* loaders pin memory, too */
-	struct gpu_pin *pins;
+	struct rung__queue pins;
 };
 
 /** A caller's stream as CUDA knows it. */

@@ -41,8 +41,11 @@ static void cuda_close(struct rung__device *device, bool leave_peer)
 	(void)rung__gpu_enter(device->gpu, &before);
 	if (before != RUNG__GPU_EXITING)
 		close_on_gpu(device);
-	while (device->pins)
-		rung__gpu_unpin(device, device->pins->memory);
+	while (!rung__queue_is_empty(&device->pins)) {
+		struct rung__link *first = rung__queue_first(&device->pins);
+
+		rung__gpu_unpin(device, RUNG__ENTRY(first, struct gpu_pin, link)->memory);
+	}
 	rung__unmap_pages(device->mails, device->mails_bytes);
 	rung__gpu_leave(before);
 	if (before != RUNG__GPU_EXITING)

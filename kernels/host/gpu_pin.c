@@ -47,24 +47,26 @@ int rung__gpu_pin(struct rung__device *device, const char *what, void *memory, u
 		return rc;
 	}
 	pthread_mutex_lock(&device->pins_lock);
-	*pin = (struct gpu_pin){ device->pins, memory, bytes };
-	device->pins = pin;
+	*pin = (struct gpu_pin){ .memory = memory, .bytes = bytes };
+	rung__queue_push_first(&device->pins, &pin->link);
 	pthread_mutex_unlock(&device->pins_lock);
 	return 0;
 }
 
 void rung__gpu_unpin(struct rung__device *device, void *memory)
 {
-	struct gpu_pin **link = &device->pins;
-	struct gpu_pin *pin;
+	struct gpu_pin *pin = NULL;
 	int before;
 
 	pthread_mutex_lock(&device->pins_lock);
-	while (*link && (*link)->memory != memory)
-		link = &(*link)->next;
-	pin = *link;
+	RUNG__QUEUE_EACH(each, &device->pins, struct gpu_pin, link) {
+		pin = each;
+		if (each->memory == memory)
+			break;
+		pin = NULL;
+	}
 	if (pin)
-		*link = pin->next;
+		rung__queue_remove(&device->pins, &pin->link);
 	pthread_mutex_unlock(&device->pins_lock);
 	if (!pin)
 		return;

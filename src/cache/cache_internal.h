@@ -17,6 +17,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/queue.h"
 #include "cache/cache.h"
 
 #define RUNG__CACHE_MAGIC UINT64_C(0x656863616367726e)
@@ -152,7 +153,7 @@ struct rung__cache {
 	bool shared, joined;
 	int seat_fd;                         /* -1 in a child that was forked */
 	uint32_t seat;                       /* which client this is */
-	struct rung__cache *seated_next;
+	struct rung__link seated_link;
 	uint32_t acquisitions;               /* of the lock, tried */
 	/* of the lock, when its holder was waited for in vain */
 	uint32_t late_word;

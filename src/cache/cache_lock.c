@@ -43,7 +43,7 @@ _Static_assert(RUNG__CACHE_CLIENTS_MAX <= SEAT_MASK, "a seat fits the lock's wor
 
 /* In a child that is forked the list is left with the seats that its parent has. */
 static pthread_mutex_t seated_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct rung__cache *seated;
+static struct rung__queue seated;
 
 static void before_fork(void)
 {
@@ -61,11 +61,13 @@ static void after_fork(void)
  */
 static void leave_seats(void)
 {
-	for (struct rung__cache *cache = seated; cache; cache = cache->seated_next) {
+	struct rung__cache *cache;
+
+	while ((cache = RUNG__ENTRY(rung__queue_pop(&seated), struct rung__cache, seated_link)) !=
+	       NULL) {
 		close(cache->seat_fd);
 		cache->seat_fd = -1;
 	}
-	seated = NULL;
 	pthread_mutex_unlock(&seated_lock);
 }
 
@@ -105,8 +107,7 @@ static int find_seat(struct rung__cache *cache, int fd)
 		rc = set_seat(cache->seat_fd, seat, F_WRLCK);
 	}
 	if (rc == 0) {
-		cache->seated_next = seated;
-		seated = cache;
+		rung__queue_push(&seated, &cache->seated_link);
 	} else {
 		close(cache->seat_fd);
 		cache->seat_fd = -1;
@@ -133,14 +134,10 @@ int rung__cache_seat_take(struct rung__cache *cache, int fd)
 
 void rung__cache_seat_leave(struct rung__cache *cache)
 {
-	struct rung__cache **from = &seated;
-
 	if (cache->seat_fd < 0)
 		return;
 	pthread_mutex_lock(&seated_lock);
-	while (*from != cache)
-		from = &(*from)->seated_next;
-	*from = cache->seated_next;
+	rung__queue_remove(&seated, &cache->seated_link);
 	close(cache->seat_fd);
 	cache->seat_fd = -1;
 	pthread_mutex_unlock(&seated_lock);

@@ -196,14 +196,14 @@ static void close_workers(struct rung_loader *loader)
 
 void rung_loader_destroy(struct rung_loader *loader)
 {
+	struct rung__feed_batch *batch;
+
 	if (!loader)
 		return;
 	rung_loader_end(loader);
 	rung__feed_stop(loader);
-	while (loader->held) {
-		struct rung__feed_batch *batch = loader->held;
-
-		loader->held = batch->held_next;
+	while ((batch = RUNG__ENTRY(rung__queue_pop(&loader->held), struct rung__feed_batch,
+				    held_link)) != NULL) {
 		rung__feed_settle(batch);
 		rung__feed_free_batch(loader, batch);
 	}
@@ -334,11 +334,7 @@ static int await_rows(struct rung_loader *loader, struct rung__feed_batch *batch
 
 static void hold(struct rung_loader *loader, struct rung__feed_batch *batch)
 {
-	batch->held_prev = NULL;
-	batch->held_next = loader->held;
-	if (loader->held)
-		loader->held->held_prev = batch;
-	loader->held = batch;
+	rung__queue_push_first(&loader->held, &batch->held_link);
 	loader->counters.batches++;
 	loader->counters.rows += batch->handed.rank_count;
 	loader->counters.edges += batch->edge_count;
@@ -402,12 +398,7 @@ void rung_loader_put(struct rung_loader *loader, const struct rung_loader_batch 
 	else
 		rung__feed_settle(batch);
 	pthread_mutex_lock(&loader->lock);
-	if (batch->held_next)
-		batch->held_next->held_prev = batch->held_prev;
-	if (batch->held_prev)
-		batch->held_prev->held_next = batch->held_next;
-	else
-		loader->held = batch->held_next;
+	rung__queue_remove(&loader->held, &batch->held_link);
 	pthread_mutex_unlock(&loader->lock);
 	rung__feed_give_batch(loader, batch);
 }

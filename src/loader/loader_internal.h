@@ -19,6 +19,7 @@
 #include <pthread.h>
 #include <stddef.h>
 
+#include "base/queue.h"
 #include "rung/loader.h"
 #include "store/store.h"
 
@@ -48,7 +49,7 @@ struct rung__feed_rows {
 struct rung__feed_batch {
 	struct rung__feed_item item;           /* first */
 	struct rung_loader_batch handed;       /* what the caller knows of it */
-	struct rung__feed_batch *held_prev, *held_next;
+	struct rung__link held_link;
 	struct rung_batch *sample;
 	struct rung__gpu_batch *gpu_sample;     /* with opts.gpu_sampler, in place of it */
 	const uint64_t *host_ranks;            /* handed.ranks on the host; NULL: not there */
@@ -117,7 +118,7 @@ struct rung_loader {
 	struct rung__feed_counters counters;
 
 	/* memory to be used again, and what is not put yet */
-	struct rung__feed_batch *held;
+	struct rung__queue held;
 	struct rung__feed_list free_batches, free_rows;
 	struct rung__feed_list dropped_batches, dropped_rows;   /* with a device: to be freed */
 	uint64_t rows_made;                  /* and not dropped */

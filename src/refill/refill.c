@@ -118,7 +118,7 @@ static int take_memory(struct rung__refill *refill)
 	refill->free_tokens = rung__malloc_array(count, sizeof(*refill->free_tokens));
 	refill->fetched = rung__malloc_array(refill->depth, sizeof(*refill->fetched));
 	refill->slot_next = rung__malloc_array(count, sizeof(*refill->slot_next));
-	refill->parcels = rung__malloc_array(count, sizeof(*refill->parcels));
+	refill->parcels = rung__zalloc_array(count, sizeof(*refill->parcels));
 	refill->taken_back = rung__malloc_array(count, sizeof(*refill->taken_back));
 	refill->box.returned = rung__malloc_array(count, sizeof(*refill->box.returned));
 	if (!refill->reads || !refill->free_tokens || !refill->fetched || !refill->slot_next || !refill->parcels || !refill->taken_back ||

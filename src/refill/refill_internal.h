@@ -91,11 +91,10 @@ struct rung__refill {
 	uint32_t in_flight;
 	uint32_t slow_count;             /* of in_flight */
 	struct rung__fetched *fetched;   /* [depth] */
-	struct rung__part *issuing;      /* oldest part with misses not yet begun, and those behind it */
-	struct rung__part *issuing_tail;
-	struct rung__part *elsewhere;    /* parts with rows that another client reads */
-	struct rung__part *touched;      /* parts that may be over */
-	struct rung__part *holding;      /* device: parts with slots that it has not been told of */
+	struct rung__queue issuing;      /* parts with misses not yet begun, oldest first */
+	struct rung__queue elsewhere;    /* parts with rows that another client reads */
+	struct rung__queue touched;      /* parts that may be over */
+	struct rung__queue holding;      /* device: parts with slots that it has not been told of */
 	uint64_t elsewhere_looked_ns, ticked_ns;
 	uint64_t now_ns;                 /* of the last look at the clock */
 	uint32_t *slot_next;             /* [slot_count] device: chains of slots with rows in them */
@@ -266,11 +265,8 @@ void rung__rows_failed(struct rung__refill *refill, struct rung__chain *nodes, u
 static inline void rung__part_touch(struct rung__refill *refill, struct rung__part *part, uint64_t misses)
 {
 	part->pending -= misses;
-	if (!part->touched) {
-		part->touched = true;
-		part->touched_next = refill->touched;
-		refill->touched = part;
-	}
+	if (!rung__is_linked(&part->touched_link))
+		rung__queue_push_first(&refill->touched, &part->touched_link);
 }
 
 /** Complete what is over of the parts touched: at the end of each step, when nothing of theirs is used any more. */

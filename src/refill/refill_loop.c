@@ -26,22 +26,11 @@
 static struct rung__part *oldest_part(const struct rung__refill *refill)
 {
 	const bool full = refill->early_count >= RUNG__MAX(refill->slot_count / 2, 1u);
-	struct rung__part *part = refill->issuing;
+	struct rung__link *link = rung__queue_first(&refill->issuing);
 
-	while (part && full && rung__part_is_early(part))
-		part = part->next;
-	return part;
-}
-
-static void unlink_part(struct rung__refill *refill, const struct rung__part *part)
-{
-	struct rung__part **from = &refill->issuing, *before = NULL;
-
-	for (; *from != part; from = &before->next)
-		before = *from;
-	*from = part->next;
-	if (refill->issuing_tail == part)
-		refill->issuing_tail = before;
+	while (link && full && rung__part_is_early(RUNG__ENTRY(link, struct rung__part, link)))
+		link = rung__queue_after(&refill->issuing, link);
+	return RUNG__ENTRY(link, struct rung__part, link);
 }
 
 /* What is left of a failed request needs no slot to end. */
@@ -87,7 +76,7 @@ static void issue(struct rung__refill *refill)
 		if (part->cursor < part->end && !read_next(refill, part))
 			break;
 		if (part->cursor == part->end) {
-			unlink_part(refill, part);
+			rung__queue_remove(&refill->issuing, &part->link);
 			rung__part_touch(refill, part, 0);
 			rung__parts_settle(refill);
 		}
@@ -97,7 +86,7 @@ static void issue(struct rung__refill *refill)
 
 static void fail_issuing(const struct rung__refill *refill, int status, const char *text)
 {
-	for (struct rung__part *part = refill->issuing; part; part = part->next)
+	RUNG__QUEUE_EACH(part, &refill->issuing, struct rung__part, link)
 		rung__request_fail(part->request, status, text);
 }
 
@@ -105,15 +94,15 @@ static void fail_issuing(const struct rung__refill *refill, int status, const ch
 static void cancel(const struct rung__refill *refill)
 {
 	fail_issuing(refill, RUNG_E_CANCELED, rung__closed_text);
-	for (struct rung__part *part = refill->elsewhere; part; part = part->elsewhere_next)
+	RUNG__QUEUE_EACH(part, &refill->elsewhere, struct rung__part, elsewhere_link)
 		rung__request_fail(part->request, RUNG_E_CANCELED, rung__closed_text);
 }
 
 static void fail_gone(const struct rung__refill *refill)
 {
-	for (struct rung__part *part = refill->issuing; part; part = part->next)
+	RUNG__QUEUE_EACH(part, &refill->issuing, struct rung__part, link)
 		rung__read_fail_gone(refill, part->request);
-	for (struct rung__part *part = refill->elsewhere; part; part = part->elsewhere_next)
+	RUNG__QUEUE_EACH(part, &refill->elsewhere, struct rung__part, elsewhere_link)
 		rung__read_fail_gone(refill, part->request);
 }
 
@@ -129,6 +118,11 @@ static void take_back_slots(struct rung__refill *refill, uint32_t count)
 	}
 }
 
+static bool waits_for_none(const struct rung__refill *refill)
+{
+	return rung__queue_is_empty(&refill->issuing) && rung__queue_is_empty(&refill->elsewhere);
+}
+
 /* Nothing can be done but wait: no read is about to come back, and no part waits for a token that is there. */
 static bool is_idle(const struct rung__refill *refill)
 {
@@ -141,10 +135,12 @@ static bool is_idle(const struct rung__refill *refill)
 
 static void await_work(struct rung__refill *refill)
 {
-	struct timespec until = rung__deadline(refill->elsewhere ? ELSEWHERE_NS : SLOW_NS);
+	const bool elsewhere = !rung__queue_is_empty(&refill->elsewhere);
+	struct timespec until = rung__deadline(elsewhere ? ELSEWHERE_NS : SLOW_NS);
 
-	while (!refill->box.queue_head && refill->box.returned_count == 0 && is_idle(refill) && (!refill->box.over || refill->in_flight > 0)) {
-		if (!refill->elsewhere && refill->in_flight == 0)
+	while (rung__queue_is_empty(&refill->box.queue) && refill->box.returned_count == 0 &&
+	       is_idle(refill) && (!refill->box.over || refill->in_flight > 0)) {
+		if (!elsewhere && refill->in_flight == 0)
 			pthread_cond_wait(&refill->box.wake, &refill->box.lock);
 		else if (pthread_cond_timedwait(&refill->box.wake, &refill->box.lock, &until) == ETIMEDOUT)
 			return;
@@ -157,7 +153,6 @@ static void await_work(struct rung__refill *refill)
  */
 static bool take_queue(struct rung__refill *refill)
 {
-	struct rung__part *head;
 	uint32_t returned;
 	bool over;
 
@@ -167,15 +162,7 @@ static bool take_queue(struct rung__refill *refill)
 	if (returned > 0)
 		memcpy(refill->taken_back, refill->box.returned, returned * sizeof(*refill->box.returned));
 	refill->box.returned_count = 0;
-	head = refill->box.queue_head;
-	if (head) {
-		if (refill->issuing)
-			refill->issuing_tail->next = head;
-		else
-			refill->issuing = head;
-		refill->issuing_tail = refill->box.queue_tail;
-		refill->box.queue_head = refill->box.queue_tail = NULL;
-	}
+	rung__queue_join(&refill->issuing, &refill->box.queue);
 	refill->stop = refill->box.closing;
 	over = refill->box.over;
 	pthread_mutex_unlock(&refill->box.lock);
@@ -189,10 +176,14 @@ static bool take_queue(struct rung__refill *refill)
  */
 static void send_what_is_held(struct rung__refill *refill)
 {
-	if (!refill->device || (!refill->issuing && !refill->elsewhere) || refill->free_count > 0 || rung__reads_expected(refill) > 0)
+	struct rung__part *part;
+
+	if (!refill->device || waits_for_none(refill) || refill->free_count > 0 ||
+	    rung__reads_expected(refill) > 0)
 		return;
-	while (refill->holding)
-		rung__parcel_send(refill, refill->holding, false);
+	while ((part = RUNG__ENTRY(rung__queue_first(&refill->holding), struct rung__part,
+				   held_link)) != NULL)
+		rung__parcel_send(refill, part, false);
 }
 
 static void reap(struct rung__refill *refill)
@@ -200,7 +191,9 @@ static void reap(struct rung__refill *refill)
 	uint32_t group = RUNG__MIN(RUNG__MAX(refill->depth / 8, 1u), GROUP_MAX);
 	uint32_t expected = rung__reads_expected(refill);   /* slow ones must not keep the others waiting, nor what is queued */
 	uint32_t want = expected < group ? 1 : group;
-	uint64_t timeout_ns = expected == 0 ? 0 : refill->elsewhere ? ELSEWHERE_NS : refill->tick_ns;
+	uint64_t timeout_ns = expected == 0                               ? 0
+			      : !rung__queue_is_empty(&refill->elsewhere) ? ELSEWHERE_NS
+									  : refill->tick_ns;
 	int count =
 		refill->ops->reap(refill->reader, want, timeout_ns, refill->fetched, refill->depth);
 	uint32_t whole = 0;
@@ -245,7 +238,7 @@ static void fail_stuck(const struct rung__refill *refill)
 	snprintf(text, sizeof(text), "%s: %u reads have not come back for %" PRIu64 " ms, and no other can be sent: %s",
 	         refill->geometry.path, refill->in_flight, refill->timeout_ns / 1000000u, strerror(ETIMEDOUT));
 	fail_issuing(refill, RUNG_E_IO, text);
-	for (struct rung__part *part = refill->elsewhere; part; part = part->elsewhere_next) {
+	RUNG__QUEUE_EACH(part, &refill->elsewhere, struct rung__part, elsewhere_link) {
 		if (refill->now_ns - part->elsewhere_ns > refill->timeout_ns)   /* nor do those rows come */
 			rung__request_fail(part->request, RUNG_E_IO, text);
 	}
@@ -286,7 +279,7 @@ void rung__refill_run(struct rung__refill *refill)
 		send_what_is_held(refill);
 		if (refill->in_flight > 0)
 			reap(refill);
-		else if (over && !refill->issuing && !refill->elsewhere)
+		else if (over && waits_for_none(refill))
 			return;
 		tick(refill);
 	}

@@ -74,8 +74,7 @@ static void wait_elsewhere(struct rung__refill *refill, struct rung__part *part,
 {
 	if (part->elsewhere == RUNG__NODE_NONE) {
 		part->elsewhere_ns = refill->now_ns;
-		part->elsewhere_next = refill->elsewhere;
-		refill->elsewhere = part;
+		rung__queue_push_first(&refill->elsewhere, &part->elsewhere_link);
 	}
 	*rung__node_frame(refill, node) = RUNG__CACHE_NONE;
 	*rung__node_link(refill, node) = part->elsewhere;
@@ -229,16 +228,18 @@ static void look_at_part(struct rung__refill *refill, struct rung__part *part)
 
 void rung__elsewhere_look(struct rung__refill *refill)
 {
-	struct rung__part *part = refill->elsewhere, *next;
+	struct rung__queue elsewhere = refill->elsewhere;
+	struct rung__part *part;
 
-	if (!part || refill->now_ns - refill->elsewhere_looked_ns < ELSEWHERE_NS)
+	if (rung__queue_is_empty(&elsewhere) ||
+	    refill->now_ns - refill->elsewhere_looked_ns < ELSEWHERE_NS)
 		return;
 	refill->elsewhere_looked_ns = refill->now_ns;
 	refill->starved = false;
-	refill->elsewhere = NULL;   /* parts come back to the list with the first row that is still away */
-	for (; part; part = next) {
-		next = part->elsewhere_next;
+	refill->elsewhere.last =
+		NULL; /* parts come back to the list with the first row that is still away */
+	while ((part = RUNG__ENTRY(rung__queue_pop(&elsewhere), struct rung__part,
+				   elsewhere_link)) != NULL)
 		look_at_part(refill, part);
-	}
 	rung__parts_settle(refill);
 }

@@ -6,6 +6,7 @@
  * copied it: a slot is held back, a frame is pinned. Only a row of a merged read that the cache keeps is copied into its frame,
  * so that the slot is free for other reads.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "gather/copy.h"
@@ -205,28 +206,18 @@ void rung__slot_hold(struct rung__refill *refill, struct rung__part *part, uint3
 	refill->reads[token].held = true;
 	refill->slot_next[token] = part->held_head;
 	part->held_head = token;
-	if (part->held_count++ == 0) {
-		part->held_next = refill->holding;
-		refill->holding = part;
-	}
+	if (part->held_count++ == 0)
+		rung__queue_push_first(&refill->holding, &part->held_link);
 	/* enough for a kernel to be worth its launch, and few enough that reads and copies overlap */
 	if (part->held_count >= RUNG__MAX(refill->slot_count / PARCELS_OF_ALL_SLOTS, 1u))
 		rung__parcel_send(refill, part, false);
-}
-
-static void unlist_holding(struct rung__refill *refill, const struct rung__part *part)
-{
-	struct rung__part **from = &refill->holding;
-
-	while (*from != part)
-		from = &(*from)->held_next;
-	*from = part->held_next;
 }
 
 void rung__parcel_send(struct rung__refill *refill, struct rung__part *part, bool last)
 {
 	struct rung__parcel *parcel = last ? &part->last_parcel : &refill->parcels[part->held_head];
 
+	assert(!rung__is_linked(&parcel->link));   /* the device has done with it */
 	*parcel = (struct rung__parcel){
 		.part = part,
 		.first = part->parcel_first,
@@ -235,7 +226,7 @@ void rung__parcel_send(struct rung__refill *refill, struct rung__part *part, boo
 		.last = last,
 	};
 	if (part->held_count > 0)
-		unlist_holding(refill, part);
+		rung__queue_remove(&refill->holding, &part->held_link);
 	part->parcel_first = part->placed;
 	part->held_head = RUNG__SLOT_NONE;
 	part->held_count = 0;
@@ -244,17 +235,17 @@ void rung__parcel_send(struct rung__refill *refill, struct rung__part *part, boo
 
 void rung__parts_settle(struct rung__refill *refill)
 {
-	struct rung__part *part = refill->touched, *next;
+	struct rung__queue touched = refill->touched;
+	struct rung__part *part;
 
-	if (part)
+	if (!rung__queue_is_empty(&touched))
 		rung__copy_fence();
-	refill->touched = NULL;
-	for (; part; part = next) {
+	refill->touched.last = NULL;
+	while ((part = RUNG__ENTRY(rung__queue_pop(&touched), struct rung__part, touched_link)) !=
+	       NULL) {
 		struct rung_request *request = part->request;
 		bool last;
 
-		next = part->touched_next;
-		part->touched = false;
 		if (part->pending > 0 || part->cursor < part->end)
 			continue;
 		last = atomic_fetch_sub(&request->parts_left, 1) == 1;

@@ -20,13 +20,8 @@ void rung__refill_box_fini(struct rung__refill_box *box)
 
 void rung__refill_queue(struct rung__refill_box *box, struct rung__part *part)
 {
-	part->next = NULL;
 	pthread_mutex_lock(&box->lock);
-	if (box->queue_tail)
-		box->queue_tail->next = part;
-	else
-		box->queue_head = part;
-	box->queue_tail = part;
+	rung__queue_push(&box->queue, &part->link);
 	pthread_cond_signal(&box->wake);
 	pthread_mutex_unlock(&box->lock);
 }
@@ -60,13 +55,8 @@ void rung__handoff_begin(struct rung_store *store, struct rung_request *request)
 {
 	struct rung__handoff_box *box = &store->handoff_box;
 
-	request->next = NULL;
 	pthread_mutex_lock(&store->lock);
-	if (box->inbox_tail)
-		box->inbox_tail->next = request;
-	else
-		box->inbox_head = request;
-	box->inbox_tail = request;
+	rung__queue_push(&box->inbox, &request->link);
 	pthread_cond_signal(&box->work);
 	pthread_mutex_unlock(&store->lock);
 }
@@ -74,7 +64,7 @@ void rung__handoff_begin(struct rung_store *store, struct rung_request *request)
 void rung__handoff_take(struct rung_store *store, struct rung__parcel *parcel)
 {
 	pthread_mutex_lock(&store->lock);
-	rung__parcel_push(&store->handoff_box.parcels, parcel);
+	rung__queue_push(&store->handoff_box.parcels, &parcel->link);
 	pthread_cond_signal(&store->handoff_box.work);
 	pthread_mutex_unlock(&store->lock);
 }

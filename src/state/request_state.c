@@ -28,12 +28,10 @@ void rung__request_free(struct rung_request *request)
 	atomic_store_explicit(&request->state, RUNG__REQUEST_FREE, memory_order_relaxed);
 	pthread_mutex_lock(&store->lock);
 	if (is_sync(request)) {
-		request->next = store->sync_free_list;
-		store->sync_free_list = request;
+		rung__queue_push_first(&store->sync_free, &request->link);
 		pthread_cond_signal(&store->freed);
 	} else {
-		request->next = store->free_list;
-		store->free_list = request;
+		rung__queue_push_first(&store->free, &request->link);
 	}
 	pthread_mutex_unlock(&store->lock);
 }

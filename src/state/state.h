@@ -21,6 +21,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/queue.h"
 #include "cache/cache.h"
 #include "device/device.h"
 #include "gather/gather.h"
@@ -42,40 +43,35 @@ struct rung__part;
 
 /* Device: rows of one request that lie in slots, on their way from refill to the hand-off. */
 struct rung__parcel {
-	struct rung__parcel *next;
+	struct rung__link link;
 	struct rung__part *part;
 	uint64_t first, count;    /* entries of the request's lists */
 	uint32_t slot_head;       /* the slots, linked by refill; RUNG__SLOT_NONE: none */
 	bool last;                /* of the part */
 };
 
-struct rung__parcels {
-	struct rung__parcel *head, *tail;
-};
-
 /* The misses of a request that lie in one file: the share of one refill thread, which owns it from the queue until it is over. */
 struct rung__part {
-	struct rung__part *next;          /* in refill's queue */
+	struct rung__link link;           /* in refill's queue */
 	struct rung_request *request;
 	uint64_t first, end;              /* misses first .. end */
 	uint64_t cursor;                  /* those before it have been begun */
 	uint64_t pending;                 /* those begun whose rows are neither in place nor failed */
 	uint64_t elsewhere;               /* begun, being read by another client of the cache: a chain, see refill_internal.h */
 	uint64_t elsewhere_ns;            /* since when */
-	struct rung__part *elsewhere_next, *touched_next;
-	bool touched;
+	struct rung__link elsewhere_link, touched_link;
 
 	/* device */
 	uint64_t placed;                  /* entries written to the lists of what lies in the pool: misses' tmp arrays */
 	uint64_t parcel_first;            /* those behind it have not been handed over */
 	uint32_t held_head, held_count;   /* the slots they lie in */
-	struct rung__part *held_next;     /* in the list of parts that have some */
+	struct rung__link held_link;      /* in the list of parts that have some */
 	struct rung__parcel last_parcel;
 };
 
 struct rung_request {
 	struct rung_store *store;
-	struct rung_request *next;        /* in the free list */
+	struct rung__link link;           /* free, retired, or in the hand-off's inbox */
 	_Atomic int state;
 	_Atomic int status;
 	uint64_t submit_ns;
@@ -91,7 +87,7 @@ struct rung_request {
 	void *ranks;
 	bool known;
 	_Atomic bool may_copy;            /* the gather has run: rows that were read may go */
-	struct rung_request *sort_next;   /* in the sorter's queue */
+	struct rung__link sort_link;      /* in the sorter's queue */
 
 	/* refill's */
 	struct rung__part parts[RUNG__FILES_MAX];
@@ -103,7 +99,8 @@ struct rung_request {
 	bool read_through;                /* the last parcels of its parts have come */
 	uint32_t lasts_left;
 	int device_status;
-	struct rung__parcels waiting;     /* parcels that came, and those that are being copied, oldest first */
+	struct rung__queue
+		waiting; /* parcels that came, and those that are being copied, oldest first */
 	struct rung__parcel *scatters[RUNG__SCATTERS_MAX];
 	uint32_t scatter_first, scatter_count;
 
@@ -168,7 +165,7 @@ struct rung__shape {
 struct rung__refill_box {
 	pthread_mutex_t lock;            /* of what follows */
 	pthread_cond_t wake;
-	struct rung__part *queue_head, *queue_tail;
+	struct rung__queue queue;        /* of parts */
 	uint32_t *returned;              /* [slots of the thread] device: heads of slots that have been copied from */
 	uint32_t returned_count;
 	bool closing;                    /* set by rung__refill_cancel() */
@@ -177,8 +174,8 @@ struct rung__refill_box {
 
 /** The same for the hand-off thread, under store->lock. */
 struct rung__handoff_box {
-	struct rung_request *inbox_head, *inbox_tail;   /* gathers that were started */
-	struct rung__parcels parcels;
+	struct rung__queue inbox;        /* requests whose gathers were started */
+	struct rung__queue parcels;
 	pthread_cond_t work;
 };
 
@@ -225,9 +222,9 @@ struct rung_store {
 	pthread_cond_t freed;             /* rung_gather waits: one of its own requests is free again */
 	struct rung_request *requests;    /* [request_count], the last SYNC_REQUESTS of them for rung_gather */
 	uint32_t request_count;
-	struct rung_request *free_list;
-	struct rung_request *sync_free_list;
-	struct rung_request *retired_head, *retired_tail;   /* device without hand-off: put, not known to be done, oldest first */
+	struct rung__queue free, sync_free;
+	struct rung__queue
+		retired; /* device without hand-off: put, not known to be done, oldest first */
 	bool stop;
 	bool reads_lost;                  /* given up while the kernel may still write to the pool */
 
@@ -303,15 +300,5 @@ void rung__handoff_take(struct rung_store *store, struct rung__parcel *parcel);
 
 /** Device: a gather that was started, for the hand-off thread. */
 void rung__handoff_begin(struct rung_store *store, struct rung_request *request);
-
-static inline void rung__parcel_push(struct rung__parcels *list, struct rung__parcel *parcel)
-{
-	parcel->next = NULL;
-	if (list->tail)
-		list->tail->next = parcel;
-	else
-		list->head = parcel;
-	list->tail = parcel;
-}
 
 #endif

@@ -34,6 +34,7 @@
  * reports the same for all, so all fail and none hangs. Ids that are out of range fail a request
  * when its gather has run; its misses are then not read.
  */
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -64,16 +65,9 @@ struct rung__handoff {
 	struct rung__end end;
 };
 
-static struct rung__parcel *pop(struct rung__parcels *list)
+static struct rung__parcel *pop(struct rung__queue *parcels)
 {
-	struct rung__parcel *parcel = list->head;
-
-	if (!parcel)
-		return NULL;
-	list->head = parcel->next;
-	if (!list->head)
-		list->tail = NULL;
-	return parcel;
+	return RUNG__ENTRY(rung__queue_pop(parcels), struct rung__parcel, link);
 }
 
 /* ---- the thread ---- */
@@ -260,7 +254,7 @@ static void look_at_reads(struct rung__handoff *h, uint32_t active_idx)
 	launch_parcels(h, request);
 	if (request->scatter_count > 0)
 		h->looking = true;
-	if (!request->read_through || request->waiting.head)
+	if (!request->read_through || !rung__queue_is_empty(&request->waiting))
 		return;
 	if (request->scatter_count > 0) {
 		if (!is_lost(request))
@@ -274,13 +268,13 @@ static void look_at_reads(struct rung__handoff *h, uint32_t active_idx)
 
 static void take_inbox(struct rung__handoff *h)
 {
-	struct rung_request *next;
+	struct rung_request *request;
 
-	for (struct rung_request *request = h->box->inbox_head; request; request = next) {
-		next = request->next;
+	while ((request = RUNG__ENTRY(rung__queue_pop(&h->box->inbox), struct rung_request,
+				      link)) != NULL) {
+		assert(h->active_count < h->store->request_count);
 		h->active[h->active_count++] = request;
 	}
-	h->box->inbox_head = h->box->inbox_tail = NULL;
 }
 
 static void take_parcels(struct rung__handoff *h)
@@ -292,8 +286,13 @@ static void take_parcels(struct rung__handoff *h)
 
 		if (parcel->last && --request->lasts_left == 0)
 			request->read_through = true;
-		rung__parcel_push(&request->waiting, parcel);
+		rung__queue_push(&request->waiting, &parcel->link);
 	}
+}
+
+static bool has_work(const struct rung__handoff_box *box)
+{
+	return !rung__queue_is_empty(&box->inbox) || !rung__queue_is_empty(&box->parcels);
 }
 
 /* Sleep until there is something new, or until it is time to look again. */
@@ -304,7 +303,7 @@ static void take_work(struct rung__handoff *h)
 	bool work;
 
 	pthread_mutex_lock(&store->lock);
-	while (!h->box->inbox_head && !h->box->parcels.head && (h->stop || !store->stop)) {
+	while (!has_work(h->box) && (h->stop || !store->stop)) {
 		if (h->looking) {
 			if (pthread_cond_timedwait(&h->box->work, &store->lock, &until) == ETIMEDOUT)
 				break;
@@ -315,7 +314,7 @@ static void take_work(struct rung__handoff *h)
 		}
 	}
 	h->stop = store->stop;
-	work = h->box->inbox_head || h->box->parcels.head;
+	work = has_work(h->box);
 	take_inbox(h);
 	take_parcels(h);
 	pthread_mutex_unlock(&store->lock);

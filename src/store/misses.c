@@ -18,8 +18,7 @@
 
 struct rung__sorter {
 	struct rung_store *store;
-	/* under store->lock: requests with misses, oldest first */
-	struct rung_request *head, *tail;
+	struct rung__queue requests;   /* with misses, oldest first; under store->lock */
 	bool stop;
 	pthread_cond_t work;
 	pthread_t thread;
@@ -148,13 +147,9 @@ static struct rung_request *take_oldest(struct rung__sorter *sorter)
 	struct rung_request *request;
 
 	pthread_mutex_lock(&store->lock);
-	while (!sorter->head && !sorter->stop)
+	while (rung__queue_is_empty(&sorter->requests) && !sorter->stop)
 		pthread_cond_wait(&sorter->work, &store->lock);
-	request = sorter->head;
-	if (request)
-		sorter->head = request->sort_next;
-	if (!sorter->head)
-		sorter->tail = NULL;
+	request = RUNG__ENTRY(rung__queue_pop(&sorter->requests), struct rung_request, sort_link);
 	pthread_mutex_unlock(&store->lock);
 	return request;
 }
@@ -193,12 +188,7 @@ int rung__sorter_start(struct rung_store *store)
 void rung__sorter_take(struct rung__sorter *sorter, struct rung_request *request)
 {
 	pthread_mutex_lock(&sorter->store->lock);
-	request->sort_next = NULL;
-	if (sorter->tail)
-		sorter->tail->sort_next = request;
-	else
-		sorter->head = request;
-	sorter->tail = request;
+	rung__queue_push(&sorter->requests, &request->sort_link);
 	pthread_cond_signal(&sorter->work);
 	pthread_mutex_unlock(&sorter->store->lock);
 }

@@ -107,13 +107,8 @@ static bool retire(struct rung_request *request)
 	request->retired = busy;
 	pthread_mutex_unlock(&request->lock);
 	if (busy && !store->handoff) {
-		request->next = NULL;
 		pthread_mutex_lock(&store->lock);
-		if (store->retired_tail)
-			store->retired_tail->next = request;
-		else
-			store->retired_head = request;
-		store->retired_tail = request;
+		rung__queue_push(&store->retired, &request->link);
 		pthread_mutex_unlock(&store->lock);
 	}
 	return busy;
@@ -139,13 +134,8 @@ void rung__request_harvest(struct rung_store *store, bool must)
 		bool block, done;
 
 		pthread_mutex_lock(&store->lock);
-		request = store->retired_head;
-		block = must && !store->free_list;
-		if (request) {
-			store->retired_head = request->next;
-			if (!store->retired_head)
-				store->retired_tail = NULL;
-		}
+		request = RUNG__ENTRY(rung__queue_pop(&store->retired), struct rung_request, link);
+		block = must && rung__queue_is_empty(&store->free);
 		pthread_mutex_unlock(&store->lock);
 		if (!request)
 			return;
@@ -159,10 +149,7 @@ void rung__request_harvest(struct rung_store *store, bool must)
 			continue;
 		}
 		pthread_mutex_lock(&store->lock);
-		request->next = store->retired_head;
-		store->retired_head = request;
-		if (!store->retired_tail)
-			store->retired_tail = request;
+		rung__queue_push_first(&store->retired, &request->link);
 		pthread_mutex_unlock(&store->lock);
 		return;
 	}
@@ -170,17 +157,15 @@ void rung__request_harvest(struct rung_store *store, bool must)
 
 struct rung_request *rung__request_take_free(struct rung_store *store, bool sync)
 {
-	struct rung_request **list = sync ? &store->sync_free_list : &store->free_list;
+	struct rung__queue *list = sync ? &store->sync_free : &store->free;
 	struct rung_request *request;
 
 	if (store->device && !store->handoff)
 		rung__request_harvest(store, !sync);
 	pthread_mutex_lock(&store->lock);
-	while (sync && !*list)
+	while (sync && rung__queue_is_empty(list))
 		pthread_cond_wait(&store->freed, &store->lock);
-	request = *list;
-	if (request)
-		*list = request->next;
+	request = RUNG__ENTRY(rung__queue_pop(list), struct rung_request, link);
 	pthread_mutex_unlock(&store->lock);
 	return request;
 }

@@ -74,12 +74,12 @@ static int init_requests(struct rung_store *store)
 	store->requests = rung__zalloc_array(wanted, sizeof(*store->requests));
 	for (uint32_t i = 0; store->requests && i < wanted; i++) {
 		struct rung_request *request = &store->requests[i];
-		struct rung_request **list = i < store->opts.requests_max ? &store->free_list : &store->sync_free_list;
+		struct rung__queue *list =
+			i < store->opts.requests_max ? &store->free : &store->sync_free;
 
 		if (!init_request(store, request))
 			break;
-		request->next = *list;
-		*list = request;
+		rung__queue_push_first(list, &request->link);
 		store->request_count++;
 	}
 	if (store->request_count < wanted)

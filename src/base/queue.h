@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Intrusive list: entries are linked by a member of theirs, so putting one in takes no memory.
+ * Entries can be put in at both ends and taken out at the front, or anywhere with a walk. Private
+ * to the core.
+ *
+ * Threads: none of this locks.
+ */
+#ifndef RUNG_QUEUE_H
+#define RUNG_QUEUE_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/** Member of an entry; all zero while it is in no list. An entry with several can be in several
+ * lists. */
+struct rung__link {
+	struct rung__link *next;   /* the last one's is the first: a link in a list is never NULL */
+};
+
+/** All zero: empty. */
+struct rung__queue {
+	struct rung__link *last;
+};
+
+/** The entry that a link is a member of; NULL for NULL. */
+#define RUNG__ENTRY(link, type, member) \
+	((type *)rung__entry((link), offsetof(type, member)))
+
+/** Walk over the entries, of which none leaves the list meanwhile. */
+#define RUNG__QUEUE_EACH(entry, queue, type, member) \
+	for (type *entry = RUNG__ENTRY(rung__queue_first(queue), type, member); entry; \
+	     entry = RUNG__ENTRY(rung__queue_after(queue, &entry->member), type, member))
+
+static inline void *rung__entry(struct rung__link *link, size_t offset)
+{
+	return link ? (char *)link - offset : NULL;
+}
+
+static inline bool rung__is_linked(const struct rung__link *link)
+{
+	return link->next != NULL;
+}
+
+static inline bool rung__queue_is_empty(const struct rung__queue *queue)
+{
+	return !queue->last;
+}
+
+static inline struct rung__link *rung__queue_first(const struct rung__queue *queue)
+{
+	return queue->last ? queue->last->next : NULL;
+}
+
+/** The one behind a link; NULL behind the last. */
+static inline struct rung__link *rung__queue_after(const struct rung__queue *queue,
+                                                   const struct rung__link *link)
+{
+	assert(rung__is_linked(link));
+	return link == queue->last ? NULL : link->next;
+}
+
+static inline void rung__queue_push_first(struct rung__queue *queue, struct rung__link *link)
+{
+	assert(!rung__is_linked(link));
+	if (!queue->last)
+		queue->last = link->next = link;
+	link->next = queue->last->next;
+	queue->last->next = link;
+}
+
+static inline void rung__queue_push(struct rung__queue *queue, struct rung__link *link)
+{
+	rung__queue_push_first(queue, link);
+	queue->last = link;
+}
+
+static inline void rung__queue_cut(struct rung__queue *queue, struct rung__link *before)
+{
+	struct rung__link *link = before->next;
+
+	assert(queue->last && rung__is_linked(link));
+	before->next = link->next;
+	if (link == queue->last)
+		queue->last = link == before ? NULL : before;
+	link->next = NULL;
+}
+
+/** Take out the first. @return NULL: there is none */
+static inline struct rung__link *rung__queue_pop(struct rung__queue *queue)
+{
+	struct rung__link *first = rung__queue_first(queue);
+
+	if (first)
+		rung__queue_cut(queue, queue->last);
+	return first;
+}
+
+/** Take out one that is in the list. */
+static inline void rung__queue_remove(struct rung__queue *queue, const struct rung__link *link)
+{
+	struct rung__link *before = queue->last;
+
+	assert(before);
+	for (; before->next != link; before = before->next)
+		assert(before->next != queue->last);   /* it is in another list, or in none */
+	rung__queue_cut(queue, before);
+}
+
+/** All of `from` behind the last; `from` is empty then. */
+static inline void rung__queue_join(struct rung__queue *queue, struct rung__queue *from)
+{
+	struct rung__link *first = rung__queue_first(from);
+
+	if (queue->last && first) {
+		from->last->next = queue->last->next;
+		queue->last->next = first;
+	}
+	if (first)
+		queue->last = from->last;
+	from->last = NULL;
+}
+
+#endif

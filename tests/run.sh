@@ -82,11 +82,20 @@ check() {
 	done
 	[ $# -eq 0 ] || shift
 	printf '\n== %s: %s\n' "$folder" "$what"
+	rm -f "$folder/Testing/Temporary/LastTestsFailed.log"
 	if cmake -S . -B "$folder" "${options[@]}" && cmake --build "$folder" --target "$target" --parallel "$jobs" && run_ctest "$folder" "$@"; then
 		passed+=("$folder: $what, $((SECONDS - start)) s")
 	else
 		failed+=("$folder: $what, $((SECONDS - start)) s")
+		failed_tests "$folder"
 	fi
+}
+
+# Their names once more at the end, behind all that other checks print.
+failed_tests() {
+	local log=$1/Testing/Temporary/LastTestsFailed.log name
+	[ -f "$log" ] || return 0
+	while IFS=: read -r _ name; do failed+=("$1: $name"); done <"$log"
 }
 
 # For tests/gpu/test_sass.py, 6 MB; toolkits may come without it.

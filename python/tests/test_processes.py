@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stores in other processes: forked, spawned, attached, and workers of torch's DataLoader."""
 
+import gc
 import json
 import multiprocessing
 import os
@@ -361,3 +362,4 @@ def test_an_error_of_a_worker_is_the_librarys(either):
         warnings.simplefilter("ignore", DeprecationWarning)
         with pytest.raises(rung.RangeError, match="id 5000 at index 1"):
             list(loader)
+    gc.collect()   # of the iterator in the error: its workers end here, not with the process

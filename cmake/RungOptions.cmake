@@ -83,7 +83,8 @@ if(NOT RUNG_HAVE_OPENMP)
   target_compile_options(rung_build INTERFACE -Wno-unknown-pragmas)
 endif()
 if(RUNG_SANITIZE)
-  target_compile_options(rung_build INTERFACE -fsanitize=${RUNG_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g)
+  target_compile_options(rung_build INTERFACE -fsanitize=${RUNG_SANITIZE} -fno-omit-frame-pointer
+    -fno-sanitize-recover=all -g -UNDEBUG)   # assertions are on, in whatever build
   target_link_options(rung_build INTERFACE -fsanitize=${RUNG_SANITIZE})
 endif()
 

@@ -5,6 +5,7 @@
  *
  * Lock: one mutex over both queues; the reads themselves run outside it.
  */
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -53,12 +54,14 @@ static void *worker(void *ctx)
 			pthread_cond_wait(&engine->work, &engine->lock);
 		if (engine->queue_count == 0)
 			break;
+		assert(engine->queue_count <= depth);
 		fetch = engine->queue[engine->queue_head];
 		engine->queue_head = (engine->queue_head + 1) % depth;
 		engine->queue_count--;
 		pthread_mutex_unlock(&engine->lock);
 		result = read_once(&engine->args, &fetch);
 		pthread_mutex_lock(&engine->lock);
+		assert(engine->ended_count < depth);
 		engine->ended[(engine->ended_head + engine->ended_count++) % depth] =
 			(struct rung__fetched){ .token = fetch.token, .result = result };
 		pthread_cond_signal(&engine->done);
@@ -134,6 +137,7 @@ static int pread_reap(struct rung__engine *engine, uint32_t want, uint64_t timeo
 		if (pthread_cond_timedwait(&engine->done, &engine->lock, &until) == ETIMEDOUT)
 			break;
 	}
+	assert(engine->ended_count <= depth);
 	while (count < max && engine->ended_count > 0) {
 		fetched[count++] = engine->ended[engine->ended_head];
 		engine->ended_head = (engine->ended_head + 1) % depth;

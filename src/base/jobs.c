@@ -2,6 +2,7 @@
 /* Threads that take the next number until there is none. One lock guards the counts; it is not held during a job. */
 #include "base/jobs.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/thread.h"
@@ -28,6 +29,7 @@ struct rung__jobs {
 static void note(struct rung__jobs *jobs, int rc)
 {
 	jobs->ended++;
+	assert(jobs->ended <= jobs->begun && jobs->begun <= jobs->count);
 	if (rc < 0 && jobs->rc == 0) {
 		jobs->rc = rc;
 		memcpy(jobs->text, rung_last_error(), strlen(rung_last_error()) + 1);

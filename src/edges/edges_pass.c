@@ -6,6 +6,7 @@
  *
  * One lock guards the states below; nothing is read and no work done while it is held. `planning` makes plans follow each other.
  */
+#include <assert.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -283,6 +284,7 @@ static void end_plan(struct pass *pass, const struct pass_slot *slot, int rc)
 
 static void end_slot(struct pass *pass, struct pass_slot *slot, int rc)
 {
+	assert(slot->state == SLOT_READING);
 	slot->rc = rc;
 	if (rc < 0)
 		memcpy(slot->text, rung_last_error(), strlen(rung_last_error()) + 1);
@@ -326,6 +328,7 @@ static int work_in_order(struct pass *pass, int (*work)(void *ctx, const struct 
 		pthread_mutex_lock(&pass->lock);
 		while (slot->state != SLOT_READY)
 			pthread_cond_wait(&pass->changed, &pass->lock);
+		assert(k < pass->planned && pass->planned <= k + SLOTS);
 		pthread_mutex_unlock(&pass->lock);
 		last = slot->last;
 		rc = slot->rc < 0 ? rung__fail_text(slot->rc, slot->text) : work(ctx, &slot->chunk);

@@ -3,6 +3,7 @@
 #include "graph/graph.h"
 #include "edges/spool.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -36,6 +37,7 @@ static bool put_block(struct rung__spool *spool, struct rung__bucket *bucket)
 	const uint64_t block = atomic_fetch_add(&spool->block_count, 1);
 	const uint64_t bytes = rung__align_up(bucket->used, RUNG__PAGE_BYTES);
 
+	assert(bucket->used <= spool->block_bytes);
 	if (block >= spool->block_max)
 		return false;
 	if (bucket->tail == NO_BLOCK)

@@ -2,6 +2,7 @@
 /* A thread that writes buffers in the order they come. One lock guards the two rings; it is not held while a buffer is written. */
 #include "file/writer.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -34,6 +35,13 @@ static int write_job(const struct job *job, bool skip)
 	return skip ? 0 : rung__direct_write(&job->file, job->buffer, job->bytes, job->offset);
 }
 
+/* With the lock held. */
+static void give_back(struct rung__writer *writer, unsigned char *buffer)
+{
+	assert(buffer && writer->free_count < writer->buffer_count);
+	writer->free[writer->free_count++] = buffer;
+}
+
 static void *write_all(void *ctx)
 {
 	struct rung__writer *writer = ctx;
@@ -50,6 +58,7 @@ static void *write_all(void *ctx)
 			pthread_cond_wait(&writer->changed, &writer->lock);
 			continue;
 		}
+		assert(writer->put_count - writer->done_count <= writer->buffer_count);
 		pthread_mutex_unlock(&writer->lock);
 		rc = write_job(job, skip);
 		pthread_mutex_lock(&writer->lock);
@@ -57,7 +66,7 @@ static void *write_all(void *ctx)
 			writer->rc = rc;
 			memcpy(writer->text, rung_last_error(), strlen(rung_last_error()) + 1);
 		}
-		writer->free[writer->free_count++] = job->buffer;
+		give_back(writer, job->buffer);
 		writer->done_count++;
 		pthread_cond_broadcast(&writer->changed);
 	}
@@ -109,8 +118,10 @@ void rung__writer_put(struct rung__writer *writer, const struct rung__direct *fi
                       uint64_t offset)
 {
 	pthread_mutex_lock(&writer->lock);
+	assert(bytes <= writer->buffer_bytes);
+	assert(writer->put_count - writer->done_count < writer->buffer_count - writer->free_count);
 	if (bytes == 0)
-		writer->free[writer->free_count++] = buffer;
+		give_back(writer, buffer);
 	else
 		writer->jobs[writer->put_count++ % writer->buffer_count] = (struct job){ *file, buffer, bytes, offset };
 	pthread_cond_broadcast(&writer->changed);

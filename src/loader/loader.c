@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loader for its caller: making and ending it, passes, handing batches over, counters. */
+#include <assert.h>
 #include <sched.h>
 #include <string.h>
 
@@ -348,6 +349,7 @@ static int take_next(struct rung_loader *loader, struct rung__feed_batch **batch
 
 	await_slot(loader, slot);
 	rc = slot->rc < 0 ? rung__fail_text(slot->rc, slot->text) : await_rows(loader, slot->batch);
+	assert(loader->handed < loader->submitted && slot->state == RUNG__FEED_READY);
 	*batch_out = slot->batch;
 	slot->batch = NULL;
 	slot->state = RUNG__FEED_EMPTY;

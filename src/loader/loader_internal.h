@@ -27,14 +27,14 @@
 
 /* Memory that is used again. */
 struct rung__feed_item {
-	struct rung__feed_item *next;   /* in its list */
+	struct rung__link link;         /* in its list */
 	struct CUevent_st *used;        /* with a device: recorded behind the caller's work */
 	bool pending;                   /* recorded, and not known to have passed */
 	bool lost;                      /* could not be recorded: never used again */
 };
 
 struct rung__feed_list {
-	struct rung__feed_item *head;
+	struct rung__queue items;
 	uint64_t count;
 };
 

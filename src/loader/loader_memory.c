@@ -20,24 +20,19 @@ static const struct rung__device_ops *ops_of(const struct rung_loader *loader)
 
 static void push(struct rung__feed_list *list, struct rung__feed_item *item, bool last)
 {
-	struct rung__feed_item **link = &list->head;
-
-	while (last && *link)
-		link = &(*link)->next;
-	item->next = *link;
-	*link = item;
+	if (last)
+		rung__queue_push(&list->items, &item->link);
+	else
+		rung__queue_push_first(&list->items, &item->link);
 	list->count++;
 }
 
 static struct rung__feed_item *pop(struct rung__feed_list *list)
 {
-	struct rung__feed_item *item = list->head;
+	struct rung__link *link = rung__queue_pop(&list->items);
 
-	if (item) {
-		list->head = item->next;
-		list->count--;
-	}
-	return item;
+	list->count -= link != NULL;
+	return RUNG__ENTRY(link, struct rung__feed_item, link);
 }
 
 static struct rung__feed_item *take_first(struct rung_loader *loader, struct rung__feed_list *list)

@@ -5,6 +5,7 @@
  * A batch is announced before it is gathered or not at all: once its gather is submitted the announcement would be of one that does not
  * come any more. Gathering goes first, since somebody may be waiting for it; what is announced meanwhile is at most a gather later.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -153,6 +154,7 @@ static void sample_next(struct rung__feed_worker *worker)
 	if (rc == 0)
 		loader->rank_count_max =
 			RUNG__MAX(loader->rank_count_max, batch->handed.rank_count);
+	assert(slot->state == RUNG__FEED_EMPTY && !slot->batch);
 	slot->batch = batch;
 	slot->state = RUNG__FEED_SAMPLED;
 	note_failure(slot, rc);
@@ -237,8 +239,11 @@ static void submit_next(struct rung_loader *loader)
 		loader->counters.gather_ns += begin_ns;
 		note_failure(slot, rc);
 	}
+	assert(slot->state == RUNG__FEED_SAMPLED &&
+	       slot == rung__feed_slot(loader, loader->submitted));
 	slot->state = RUNG__FEED_READY;
 	loader->submitted++;
+	assert(loader->submitted <= loader->claimed);
 	loader->announced = RUNG__MAX(loader->announced, loader->submitted);
 	loader->refused = false;
 	pthread_cond_signal(&loader->room);

@@ -121,6 +121,7 @@ static int take_memory(struct rung__refill *refill)
 	refill->parcels = rung__zalloc_array(count, sizeof(*refill->parcels));
 	refill->taken_back = rung__malloc_array(count, sizeof(*refill->taken_back));
 	refill->box.returned = rung__malloc_array(count, sizeof(*refill->box.returned));
+	refill->box.returned_max = refill->slot_count;
 	if (!refill->reads || !refill->free_tokens || !refill->fetched || !refill->slot_next || !refill->parcels || !refill->taken_back ||
 	    !refill->box.returned)
 		return rung__fail(RUNG_E_NOMEM, "store: no memory for %u staging slots", refill->slot_count);

@@ -22,6 +22,8 @@
 #ifndef RUNG_REFILL_INTERNAL_H
 #define RUNG_REFILL_INTERNAL_H
 
+#include <assert.h>
+
 #include "refill/refill.h"
 #include "base/thread.h"
 
@@ -175,9 +177,17 @@ static inline bool rung__part_is_early(const struct rung__part *part)
 
 static inline void rung__token_free(struct rung__refill *refill, uint32_t token)
 {
+	assert(refill->free_count < refill->slot_count && token < refill->slot_count);
+	assert(!refill->reads[token].busy && !refill->reads[token].held);
 	refill->early_count -= refill->reads[token].early;
 	refill->reads[token].early = false;
 	refill->free_tokens[refill->free_count++] = token;
+}
+
+static inline uint32_t rung__token_take(struct rung__refill *refill)
+{
+	assert(refill->free_count > 0);
+	return refill->free_tokens[--refill->free_count];
 }
 
 static inline void rung__chain_clear(struct rung__chain *chain)

@@ -7,6 +7,7 @@
  * the one behind it, and are sent before the rows that came are copied: the device works while we do. That is what the slots beyond
  * the queue depth are for. Reads are taken back in groups, which costs fewer system calls and leaves the queue nearly full.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,9 +51,9 @@ static bool read_next(struct rung__refill *refill, struct rung__part *part)
 	if (refill->in_flight + refill->starved >= refill->depth ||
 	    refill->free_count <= refill->starved)
 		return false;
-	token = refill->free_tokens[--refill->free_count];
+	token = rung__token_take(refill);
 	if (!rung__read_plan(refill, token, part)) {
-		refill->free_tokens[refill->free_count++] = token;
+		rung__token_free(refill, token);
 		return true;
 	}
 	wait_ns = refill->now_ns - part->request->submit_ns;
@@ -111,6 +112,7 @@ static void take_back_slots(struct rung__refill *refill, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
 		for (uint32_t token = refill->taken_back[i]; token != RUNG__SLOT_NONE; token = refill->slot_next[token]) {
+			assert(token < refill->slot_count && refill->reads[token].held);
 			refill->reads[token].held = false;
 			if (!refill->reads[token].busy)
 				rung__token_free(refill, token);
@@ -159,6 +161,7 @@ static bool take_queue(struct rung__refill *refill)
 	pthread_mutex_lock(&refill->box.lock);
 	await_work(refill);
 	returned = refill->box.returned_count;
+	assert(returned <= refill->slot_count);
 	if (returned > 0)
 		memcpy(refill->taken_back, refill->box.returned, returned * sizeof(*refill->box.returned));
 	refill->box.returned_count = 0;
@@ -205,6 +208,7 @@ static void reap(struct rung__refill *refill)
 		rung__parts_settle(refill);
 		return;
 	}
+	assert((uint32_t)count <= refill->in_flight);
 	refill->in_flight -= (uint32_t)count;
 	for (int i = 0; i < count; i++) {   /* those that have to be sent again, before new reads take their places in the queue */
 		struct rung__fetched *fetched = &refill->fetched[i];

@@ -219,7 +219,7 @@ static void look_at_part(struct rung__refill *refill, struct rung__part *part)
 			refill->starved = true;
 			wait_elsewhere(refill, part, node);
 		} else if (look_at(refill, part, since_ns, node, refill->free_tokens[refill->free_count - 1])) {
-			rung__read_send(refill, refill->free_tokens[--refill->free_count]);
+			rung__read_send(refill, rung__token_take(refill));
 		}
 		node = next;
 	}

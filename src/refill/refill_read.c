@@ -7,6 +7,7 @@
  * offset and errno, and the others go on. A read that does not come back in time fails them as well; its slot or frame is used again only
  * when it has come back after all.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -197,6 +198,9 @@ bool rung__read_is_whole(const struct rung__refill *refill, const struct rung__f
 {
 	const struct rung__read *read = &refill->reads[fetched->token];
 
+	assert(fetched->token < refill->slot_count && read->sent);
+	assert(fetched->result <=
+	       (int64_t)(read->bytes - read->done)); /* no more than was asked for */
 	return fetched->result > 0 && read->done + (uint32_t)fetched->result >= read->needed && !read->apart;
 }
 
@@ -264,9 +268,11 @@ void rung__read_send(struct rung__refill *refill, uint32_t token)
 		.bytes = read->bytes - read->done,
 		.token = token,
 	};
-	int rc = refill->broken ? -refill->broken : refill->ops->submit(refill->reader, &fetch);
 	char text[RUNG__ERROR_BYTES];
+	int rc;
 
+	assert(!read->sent && fetch.to + fetch.bytes <= refill->store->pool.bytes);
+	rc = refill->broken ? -refill->broken : refill->ops->submit(refill->reader, &fetch);
 	read->busy = true;
 	read->sent_ns = read->since_ns = refill->now_ns;
 	if (!read->early && read->part && rung__part_is_early(read->part)) {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The mailboxes of the refill threads and of the hand-off thread. */
+#include <assert.h>
+
 #include "base/thread.h"
 #include "state/state.h"
 
@@ -36,6 +38,7 @@ void rung__refill_may_copy(struct rung__refill_box *box)
 void rung__refill_return(struct rung__refill_box *box, uint32_t slot_head)
 {
 	pthread_mutex_lock(&box->lock);
+	assert(box->returned_count < box->returned_max);
 	box->returned[box->returned_count++] = slot_head;   /* chains are disjoint: at most one a slot */
 	pthread_cond_signal(&box->wake);
 	pthread_mutex_unlock(&box->lock);

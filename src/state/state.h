@@ -166,8 +166,9 @@ struct rung__refill_box {
 	pthread_mutex_t lock;            /* of what follows */
 	pthread_cond_t wake;
 	struct rung__queue queue;        /* of parts */
-	uint32_t *returned;              /* [slots of the thread] device: heads of slots that have been copied from */
-	uint32_t returned_count;
+	uint32_t *returned; /* [returned_max] the slots of the thread; device: heads of slots that
+			       have been copied from */
+	uint32_t returned_count, returned_max;
 	bool closing;                    /* set by rung__refill_cancel() */
 	bool over;                       /* nothing more will be queued or returned */
 };

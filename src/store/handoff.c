@@ -207,6 +207,7 @@ static void launch_parcels(struct rung__handoff *h, struct rung_request *request
 		if (parcel->count > 0 && !is_lost(request)) {
 			rc = launch(h, request, parcel, idx);
 			if (rc == 0) {
+				assert(!request->scatters[idx]);
 				request->scatters[idx] = parcel;
 				request->scatter_count++;
 				continue;
@@ -231,7 +232,9 @@ static void look_at_scatters(struct rung__handoff *h, struct rung_request *reque
 			scatter_failed(h, request, rc);
 		request->scatter_first = (idx + 1) % RUNG__SCATTERS_MAX;
 		request->scatter_count--;
+		assert(request->scatters[idx]);
 		give_back(h, request->scatters[idx]);
+		request->scatters[idx] = NULL;
 	}
 }
 

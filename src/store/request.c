@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The life of a request: taken, polled, waited for, put. submit.c starts it. */
+#include <assert.h>
 #include <errno.h>
 #include <time.h>
 
@@ -167,5 +168,6 @@ struct rung_request *rung__request_take_free(struct rung_store *store, bool sync
 		pthread_cond_wait(&store->freed, &store->lock);
 	request = RUNG__ENTRY(rung__queue_pop(list), struct rung_request, link);
 	pthread_mutex_unlock(&store->lock);
+	assert(!request || state_of(request) == RUNG__REQUEST_FREE);
 	return request;
 }

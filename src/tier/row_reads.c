@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows at random places: reads by the reader of files, each into a slot of its own. */
+#include <assert.h>
+
 #include "file/file.h"
 #include "registry/registry.h"
 #include "tier/burst.h"
@@ -178,8 +180,10 @@ static int send(struct rung__row_reads *reads, uint32_t token)
 		.bytes = (uint32_t)rung__align_up(read->needed, reads->rule.align),
 		.token = token,
 	};
-	int rc = reads->ops->submit(reads->reader, &fetch);
+	int rc;
 
+	assert(fetch.bytes <= reads->args.slot_bytes);
+	rc = reads->ops->submit(reads->reader, &fetch);
 	return rc == 0 ? 0 : rung__fail_errno(-rc, "%s: reading at offset %" PRIu64,
 					      reads->geometry.path, fetch.offset);
 }
@@ -240,6 +244,7 @@ int rung__row_reads_run(struct rung__row_reads *reads, const struct rung__row_li
 			return rung__fail_errno(-count, "%s: waiting for reads",
 						reads->geometry.path);
 		for (int i = 0; i < count; i++) {
+			assert(fetched[i].token < depth && reads->free_count < depth);
 			if (rc == 0)
 				rc = end_read(reads, list, &fetched[i]);
 			reads->free_tokens[reads->free_count++] = fetched[i].token;

@@ -336,6 +336,14 @@ struct rung_engine_step {
 	const char *why;           /**< why it is not in use; "" when it is */
 };
 
+/** What a tier of a store holds and has served. */
+struct rung_tier_stats {
+	const char *name;
+	uint64_t rows;             /**< held */
+	uint64_t hits;             /**< requested rows served */
+	uint64_t bytes;            /**< of them */
+};
+
 /**
  * Counters since open; read while gathers run, each is exact, together they are of about the same moment. Hits on a GPU are known, and
  * counted, once their gather has run.
@@ -343,12 +351,7 @@ struct rung_engine_step {
 struct rung_store_stats {
 	size_t size;                       /**< sizeof(struct rung_store_stats), set by the caller */
 	uint32_t tier_count;
-	struct {
-		const char *name;
-		uint64_t rows;             /**< held */
-		uint64_t hits;             /**< requested rows served */
-		uint64_t bytes;            /**< of them */
-	} tiers[RUNG_TIERS_MAX];
+	struct rung_tier_stats tiers[RUNG_TIERS_MAX];
 	uint64_t requests;
 	uint64_t request_errors;
 	uint64_t device_reads;             /**< reads that completed */

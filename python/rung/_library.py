@@ -1,13 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""librung by ctypes: where it is found, its structs, and its functions with their types. Calls give up the GIL while they run."""
+"""librung by ctypes: where it is found, and its functions with the types that its headers give
+them. Calls give up the GIL while they run.
+
+`c` has what the headers name, by the names of C: `c.rung_store_opts()`, `c.RUNG_RANKS`.
+
+The headers are read when the package is imported, so each fact is stated once, there. They keep to
+a few forms of C. One that is not known here is an error, and python/tests/test_layout asks a
+compiler whether it sees the same.
+
+Pointers become what Python has for them. A string is bytes (char *). Addresses, as of numpy arrays
+and handles, are numbers (void *, pointers to 64-bit integers and to structs without a definition).
+All others are pointers of ctypes.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import ctypes.util
 import os
-from ctypes import CFUNCTYPE, POINTER, c_char, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint, c_uint32, c_uint64, c_ulonglong, c_void_p
-from typing import NoReturn
+import re
+from types import SimpleNamespace
+from typing import Any, NoReturn, Optional
 
 from .errors import InvalidError, LibraryError, error_of
 
@@ -16,304 +29,152 @@ VERSION = "0.1.0"
 BYTES_MAX = 2**64 - 1
 BYTES_NONE = 2**64 - 2
 UINT32_MAX = 2**32 - 1
-DIMS_MAX = 8
-TIERS_MAX = 8
-LATENCY_BUCKETS = 64
-STAGES = ("queue", "device", "copy")
-ENGINE_STEPS_MAX = 8
-PROFILE_ROWS_MAX = PROFILE_READS_MAX = 1024
-PROFILE_GPU_ROWS_MAX = PROFILE_DRIVES_MAX = 16
-DRIVE_NAME_BYTES = 64
-PHASES_MAX = 8
 
-RANKS, VERTICES = 0, 1
-DEVICES = ("cpu", "cuda", "auto")
-ENGINES = ("auto", "io_uring", "pread", "io_uring_poll", "nvme")
-NUMA_POLICIES = ("auto", "node", "interleave", "none")
-STAGE_PLANS = ("auto", "passes", "deal", "gather")
-STAGE_PADS = ("none", "sector", "auto")
-DRAWS = ("all", "new")
+_SCALARS: dict[str, Any] = {
+    "void": None, "char": ctypes.c_char, "int": ctypes.c_int, "unsigned": ctypes.c_uint,
+    "float": ctypes.c_float, "double": ctypes.c_double, "size_t": ctypes.c_size_t,
+    "uint32_t": ctypes.c_uint32, "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64,
+    "unsigned long long": ctypes.c_ulonglong,
+}
+_ADDRESSES = (None, ctypes.c_int64, ctypes.c_uint64)   # of what a pointer is a number
 
-ProgressFn = CFUNCTYPE(c_int, c_void_p, c_char_p, c_ulonglong, c_ulonglong)
+_CONSTANT = re.compile(r"^#define (RUNG_\w+) (\d+)\s*$", re.M)
+_ENUM = re.compile(r"^enum (\w+) \{\s*(RUNG_\w+(?: = 0)?(?:\s*,\s*RUNG_\w+)*)\s*\}", re.M)
+_STRUCT = re.compile(r"^struct (\w+) \{([^{}]*)\};", re.M)
+_CALLBACK = re.compile(r"^typedef (\w+) \(\*(\w+)\)\(([^()]*)\);", re.M)
+_FUNCTION = re.compile(r"^RUNG_API ([^;()]*?)(\w+)\(([^()]*)\);", re.M)
+_BEGINNING = re.compile(r"^(?:struct \w+ \{|RUNG_API )", re.M)   # of a struct or function
+_TYPE = re.compile(r"\s*(struct |enum |)(unsigned long long|\w+)([^;]*)")
+_NAME = re.compile(r"\s*(\**)(\w+)((?:\[[^]]+\])*)\s*")
 
 
 class Struct(ctypes.Structure):
-    """Structs whose first field is their size have it set: that is how the library knows what the caller was built for."""
+    """Structs whose first field is their size have it set, and so have those inside them.
 
-    _c_name_ = ""
+    That is how the library knows what the caller was built for.
+    """
+
+    _nested_: tuple[str, ...] = ()   # fields that are structs
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
+        self._set_size()
+
+    def _set_size(self) -> None:
         if self._fields_[0][0] == "size":
             self.size = ctypes.sizeof(self)
-
-
-class ArrayInfo(Struct):
-    _c_name_ = "rung_array_info"
-    _fields_ = [("dtype", c_int), ("dim_count", c_uint), ("dims", c_uint64 * DIMS_MAX), ("row_count", c_uint64), ("row_bytes", c_uint64)]
-
-
-class Ids(Struct):
-    _c_name_ = "rung_ids"
-    _fields_ = [("data", c_void_p), ("count", c_uint64), ("dtype", c_int), ("space", c_int)]
-
-
-class Csc(Struct):
-    _c_name_ = "rung_csc"
-    _fields_ = [("vertex_count", c_uint64), ("edge_count", c_uint64), ("indptr", c_void_p), ("indices", c_void_p), ("index_bytes", c_uint)]
-
-
-class GraphOpts(Struct):
-    _c_name_ = "rung_graph_opts"
-    _fields_ = [("size", c_size_t), ("specs", POINTER(c_char_p)), ("spec_count", c_size_t), ("vertex_count", c_uint64), ("undirected", c_int),
-                ("dedup", c_int), ("progress", ProgressFn), ("progress_ctx", c_void_p)]
-
-
-class ScoreOpts(Struct):
-    _c_name_ = "rung_score_opts"
-    _fields_ = [("size", c_size_t), ("method", c_int), ("iterations", c_uint32), ("damping", c_double), ("tolerance", c_double),
-                ("train", c_void_p), ("train_count", c_uint64), ("threads", c_uint32), ("progress", ProgressFn), ("progress_ctx", c_void_p),
-                ("fanouts", POINTER(c_uint32)), ("hop_count", c_uint32), ("batch_size", c_uint32), ("draws", c_int), ("seed", c_uint64),
-                ("epochs", c_uint32), ("batches_max", c_uint32), ("memory_bytes", c_uint64)]
-
-
-class ScoreReport(Struct):
-    _c_name_ = "rung_score_report"
-    _fields_ = [("edge_passes", c_uint64), ("iterations", c_uint32), ("residual", c_double), ("batches_sampled", c_uint64), ("seconds", c_double)]
-
-
-class NamedSpec(Struct):
-    """Of struct rung_stage_split and rung_stage_array, which are the same."""
-
-    _c_name_ = "rung_stage_split"
-    _fields_ = [("name", c_char_p), ("spec", c_char_p)]
-
-
-class StageOpts(Struct):
-    _c_name_ = "rung_stage_opts"
-    _fields_ = [("size", c_size_t), ("graph", GraphOpts), ("features", c_char_p), ("out_dir", c_char_p), ("labels", c_char_p),
-                ("splits", POINTER(NamedSpec)), ("split_count", c_size_t), ("score", ScoreOpts), ("score_spec", c_char_p),
-                ("fanouts", POINTER(c_uint32)), ("fanout_count", c_uint32), ("batch_size", c_uint32), ("threads", c_uint32), ("force", c_int),
-                ("dry_run", c_int), ("progress", ProgressFn), ("progress_ctx", c_void_p), ("memory_bytes", c_uint64), ("resume", c_int),
-                ("plan", c_int), ("pad", c_int), ("stripe_dirs", POINTER(c_char_p)), ("stripe_count", c_size_t), ("arrays", POINTER(NamedSpec)),
-                ("array_count", c_size_t), ("in_place", c_int)]
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.graph.size = ctypes.sizeof(GraphOpts)
-        self.score.size = ctypes.sizeof(ScoreOpts)
-
-
-class StagePhase(Struct):
-    _c_name_ = "rung_stage_phase"
-    _fields_ = [("name", c_char_p), ("seconds", c_double), ("bytes_read", c_uint64), ("bytes_written", c_uint64)]
-
-
-class StageReport(Struct):
-    _c_name_ = "rung_stage_report"
-    _fields_ = [("vertex_count", c_uint64), ("edge_count", c_uint64), ("row_bytes", c_uint64), ("feature_bytes", c_uint64),
-                ("bytes_written", c_uint64), ("free_bytes", c_uint64), ("memory_bytes", c_uint64), ("score", ScoreReport), ("seconds", c_double),
-                ("budget_bytes", c_uint64), ("graph_in_files", c_int), ("resumed", c_int), ("rows_resumed", c_uint64), ("plan", c_int),
-                ("range_count", c_uint64), ("rows_bytes_read", c_uint64), ("rows_bytes_written", c_uint64), ("temp_bytes", c_uint64),
-                ("rows_seconds", c_double), ("plan_seconds", c_double * 4), ("read_bytes_per_s", c_double), ("write_bytes_per_s", c_double),
-                ("row_reads_per_s", c_double), ("row_stride", c_uint64), ("feature_file_count", c_uint32), ("phase_count", c_size_t),
-                ("phases", StagePhase * PHASES_MAX), ("in_place", c_int),
-                ("already_staged", c_int), ("old_left", c_int)]
-
-
-class DatasetInfo(Struct):
-    _c_name_ = "rung_dataset_info"
-    _fields_ = [("format_version", c_uint32), ("vertex_count", c_uint64), ("edge_count", c_uint64), ("features", ArrayInfo),
-                ("row_stride", c_uint64), ("feature_bytes", c_uint64), ("index_bytes", c_uint), ("score_method", c_char_p),
-                ("score_iterations", c_uint32), ("score_damping", c_double), ("fanouts", POINTER(c_uint32)), ("fanout_count", c_uint32),
-                ("batch_size", c_uint32), ("has_labels", c_int), ("split_count", c_size_t), ("split_names", POINTER(c_char_p)),
-                ("file_count", c_size_t), ("feature_file_count", c_uint32), ("block_rows", c_uint64), ("draws", c_int), ("score_sampled", c_int),
-                ("score_batches", c_uint64), ("score_seed", c_uint64), ("array_count", c_size_t), ("array_names", POINTER(c_char_p)),
-                ("features_path", c_char_p), ("features_offset", c_uint64), ("features_file_bytes", c_uint64)]
-
-
-class ProfileRows(Struct):
-    _c_name_ = "rung_profile_rows"
-    _fields_ = [("all_cores", c_int), ("threads", c_uint32), ("cpu_node", c_uint32), ("memory_node", c_uint32), ("row_bytes", c_uint64),
-                ("rows_per_s", c_double)]
-
-
-class ProfileGpuRows(Struct):
-    _c_name_ = "rung_profile_gpu_rows"
-    _fields_ = [("row_bytes", c_uint64), ("rows_per_s", c_double)]
-
-
-class ProfileDrive(Struct):
-    _c_name_ = "rung_profile_drive"
-    _fields_ = [("name", c_char * DRIVE_NAME_BYTES)]
-
-
-class ProfileReads(Struct):
-    _c_name_ = "rung_profile_reads"
-    _fields_ = [("drive", c_uint32), ("read_bytes", c_uint64), ("depth", c_uint32), ("reads_per_s", c_double)]
-
-
-class Profile(Struct):
-    _c_name_ = "rung_profile"
-    _fields_ = [("size", c_size_t), ("rows_count", c_uint32), ("rows", ProfileRows * PROFILE_ROWS_MAX), ("drive_count", c_uint32),
-                ("drives", ProfileDrive * PROFILE_DRIVES_MAX), ("reads_count", c_uint32), ("reads", ProfileReads * PROFILE_READS_MAX),
-                ("gpu_rows_count", c_uint32), ("peer_rows_count", c_uint32), ("link_rows_count", c_uint32),
-                ("gpu_rows", ProfileGpuRows * PROFILE_GPU_ROWS_MAX), ("peer_rows", ProfileGpuRows * PROFILE_GPU_ROWS_MAX),
-                ("link_rows", ProfileGpuRows * PROFILE_GPU_ROWS_MAX)]
-
-
-class PlanOpts(Struct):
-    _c_name_ = "rung_plan_opts"
-    _fields_ = [("size", c_size_t), ("host_bytes", c_uint64), ("queue_depth", c_uint32), ("device", c_int), ("gpus", POINTER(c_int)),
-                ("gpu_count", c_uint32), ("gpu_bytes", c_uint64), ("gpu_spare_bytes", c_uint64), ("replicate_bytes", c_uint64),
-                ("sample_on_gpu", c_int), ("vertex_ids", c_int), ("cache_bytes", c_uint64), ("numa", c_int), ("numa_node", c_uint32),
-                ("profile", POINTER(Profile)), ("cache_share", c_double)]
-
-
-class PlanDevice(Struct):
-    _c_name_ = "rung_plan_device"
-    _fields_ = [("device", c_int), ("why", c_char_p), ("gpus", POINTER(c_int)), ("gpu_count", c_uint32), ("map_on_gpu", c_int)]
-
-
-class StoreOpts(Struct):
-    _c_name_ = "rung_store_opts"
-    _fields_ = [("size", c_size_t), ("requests_max", c_uint32), ("batch_rows_max", c_uint32), ("queue_depth", c_uint32), ("engine", c_int),
-                ("no_merge", c_int), ("buffered", c_int), ("vertex_ids", c_int),
-                ("share_path", c_char_p), ("gap_bytes", c_uint32), ("read_timeout_ms", c_uint32),
-                ("window_rows_max", c_uint64), ("private_cache", c_int), ("gpu", POINTER(c_int))]
-
-
-class StoreInfo(Struct):
-    _c_name_ = "rung_store_info"
-    _fields_ = [("size", c_size_t), ("vertex_count", c_uint64), ("features", ArrayInfo), ("dataset_dir", c_char_p), ("attached", c_int),
-                ("device", c_int), ("gpu", c_int), ("gpu_count", c_uint32), ("map_on_gpu", c_int)]
-
-
-class TierStats(Struct):
-    _fields_ = [("name", c_char_p), ("rows", c_uint64), ("hits", c_uint64), ("bytes", c_uint64)]
-
-
-class EngineStep(Struct):
-    _c_name_ = "rung_engine_step"
-    _fields_ = [("name", c_char_p), ("why", c_char_p)]
-
-
-class StoreStats(Struct):
-    _c_name_ = "rung_store_stats"
-    _fields_ = [("size", c_size_t), ("tier_count", c_uint32), ("tiers", TierStats * TIERS_MAX), ("requests", c_uint64),
-                ("request_errors", c_uint64), ("device_reads", c_uint64), ("device_read_bytes", c_uint64), ("merged_rows", c_uint64),
-                ("duplicate_rows", c_uint64), ("retries", c_uint64), ("queue_depth", c_uint32), ("sector_bytes", c_uint32), ("engine", c_char_p),
-                ("engine_why", c_char_p), ("direct", c_int), ("latency", c_uint64 * LATENCY_BUCKETS), ("host_waits", c_uint64),
-                ("scatters", c_uint64), ("cache_hits", c_uint64), ("joined_rows", c_uint64), ("read_rows", c_uint64), ("failed_rows", c_uint64),
-                ("cache_rows", c_uint64), ("cache_rows_filled", c_uint64), ("gap_bytes", c_uint32), ("read_bytes_max", c_uint32),
-                ("stages", (c_uint64 * LATENCY_BUCKETS) * len(STAGES)), ("engine_steps", EngineStep * ENGINE_STEPS_MAX),
-                ("engine_parts", EngineStep * ENGINE_STEPS_MAX), ("engine_step_count", c_uint32), ("engine_part_count", c_uint32),
-                ("places", c_void_p), ("place_count", c_uint32), ("late_rows", c_uint64),
-                ("cache_timeouts", c_uint64), ("cache_wait_ns", c_uint64), ("cache_why", c_char_p)]
-
-
-class SamplerOpts(Struct):
-    _c_name_ = "rung_sampler_opts"
-    _fields_ = [("size", c_size_t), ("fanouts", POINTER(c_uint32)), ("hop_count", c_uint32), ("seed", c_uint64), ("threads", c_uint32),
-                ("draws", c_int), ("table_bytes_max", c_uint64)]
-
-
-class Block(Struct):
-    _c_name_ = "rung_block"
-    _fields_ = [("dst_count", c_uint64), ("src_count", c_uint64), ("edge_count", c_uint64), ("indptr", c_void_p), ("indices", c_void_p)]
-
-
-class GpuSamplerOpts(Struct):
-    _c_name_ = "rung_gpu_sampler_opts"
-    _fields_ = [("size", c_size_t), ("fanouts", POINTER(c_uint32)), ("hop_count", c_uint32),
-                ("seed", c_uint64), ("seed_count_max", c_uint64), ("vertex_count_max", c_uint64),
-                ("edge_count_max", c_uint64), ("draws", c_int)]
-
-
-class LoaderOpts(Struct):
-    _c_name_ = "rung_loader_opts"
-    _fields_ = [("size", c_size_t), ("sampler", SamplerOpts), ("batch_size", c_uint64), ("threads", c_uint32), ("ahead", c_uint32),
-                ("gathers", c_uint32), ("gpu_sampler", c_void_p)]
-
-
-class LoaderPass(Struct):
-    _c_name_ = "rung_loader_pass"
-    _fields_ = [("size", c_size_t), ("seeds", c_void_p), ("seed_count", c_uint64), ("key_first", c_uint64), ("shuffle", c_int),
-                ("shuffle_seed", c_uint64), ("batch_first", c_uint64), ("drop_last", c_int)]
-
-
-class LoaderBatch(Struct):
-    _c_name_ = "rung_loader_batch"
-    _fields_ = [("batch_idx", c_uint64), ("seeds", c_void_p), ("seed_count", c_uint64), ("ranks", c_void_p), ("rank_count", c_uint64),
-                ("blocks", POINTER(POINTER(Block))), ("block_count", c_uint32), ("rows", c_void_p),
-                ("request", c_void_p), ("on_gpu", c_int)]
-
-
-class LoaderStats(Struct):
-    _c_name_ = "rung_loader_stats"
-    _fields_ = [("size", c_size_t), ("batches", c_uint64), ("rows", c_uint64), ("edges", c_uint64), ("seconds", c_double), ("wait_s", c_double),
-                ("wait_sample_s", c_double), ("wait_rows_s", c_double), ("sample_s", c_double), ("gather_s", c_double), ("announce_s", c_double),
-                ("announced", c_uint64), ("announce_refused", c_uint64)]
-
-
-_P = c_void_p   # handles, and pointers that only pass through
-
-FUNCTIONS = {
-    "rung_status_name": (c_char_p, [c_int]),
-    "rung_last_error": (c_char_p, []),
-    "rung_last_error_least": (c_ulonglong, []),
-    "rung_version": (c_char_p, []),
-    "rung_commit": (c_char_p, []),
-    "rung_feature": (c_char_p, [c_uint, POINTER(c_int), POINTER(c_char_p)]),
-    "rung_free": (None, [_P]),
-    "rung_dtype_name": (c_char_p, [c_int]),
-    "rung_score_method_parse": (c_int, [c_char_p, POINTER(c_int)]),
-    "rung_stage": (c_int, [POINTER(StageOpts), POINTER(StageReport)]),
-    "rung_dataset_open": (c_int, [c_char_p, POINTER(_P)]),
-    "rung_dataset_close": (None, [_P]),
-    "rung_dataset_info": (POINTER(DatasetInfo), [_P]),
-    "rung_dataset_load_array": (c_int, [_P, c_char_p, POINTER(ArrayInfo), POINTER(_P)]),
-    "rung_dataset_load_graph": (c_int, [_P, POINTER(_P)]),
-    "rung_graph_csc": (POINTER(Csc), [_P]),
-    "rung_graph_destroy": (None, [_P]),
-    "rung_profile_load": (c_int, [c_char_p, POINTER(Profile)]),
-    "rung_plan_create": (c_int, [_P, POINTER(PlanOpts), POINTER(_P)]),
-    "rung_plan_destroy": (None, [_P]),
-    "rung_plan_device": (POINTER(PlanDevice), [_P]),
-    "rung_store_open": (c_int, [_P, _P, POINTER(StoreOpts), POINTER(_P)]),
-    "rung_store_attach": (c_int, [c_char_p, POINTER(StoreOpts), POINTER(_P)]),
-    "rung_store_close": (c_int, [_P]),
-    "rung_store_info": (c_int, [_P, POINTER(StoreInfo)]),
-    "rung_store_stats": (c_int, [_P, POINTER(StoreStats)]),
-    "rung_store_alloc": (c_int, [_P, c_uint64, POINTER(_P)]),
-    "rung_store_free": (None, [_P, _P]),
-    "rung_store_copy": (c_int, [_P, _P, _P, c_uint64]),
-    "rung_gather": (c_int, [_P, POINTER(Ids), _P, c_size_t]),
-    "rung_gather_submit": (c_int, [_P, POINTER(Ids), _P, c_size_t, _P, POINTER(_P)]),
-    "rung_prefetch": (c_int, [_P, POINTER(Ids)]),
-    "rung_request_poll": (c_int, [_P]),
-    "rung_request_wait": (c_int, [_P, c_int64]),
-    "rung_request_wait_stream": (c_int, [_P, _P]),
-    "rung_request_error": (c_char_p, [_P]),
-    "rung_request_put": (None, [_P]),
-    "rung_sampler_create": (c_int, [POINTER(Csc), POINTER(SamplerOpts), POINTER(_P)]),
-    "rung_sampler_destroy": (None, [_P]),
-    "rung_sampler_sample": (c_int, [_P, _P, c_uint64, c_uint64, _P]),
-    "rung_batch_create": (c_int, [POINTER(_P)]),
-    "rung_batch_destroy": (None, [_P]),
-    "rung_batch_vertices": (_P, [_P, POINTER(c_uint64)]),
-    "rung_batch_block": (POINTER(Block), [_P, c_uint32]),
-    "rung_gpu_sampler_create": (c_int, [_P, _P, _P, POINTER(GpuSamplerOpts), POINTER(_P)]),
-    "rung_gpu_sampler_destroy": (None, [_P]),
-    "rung_loader_create": (c_int, [_P, POINTER(Csc), POINTER(LoaderOpts), POINTER(_P)]),
-    "rung_loader_destroy": (None, [_P]),
-    "rung_loader_begin": (c_int, [_P, POINTER(LoaderPass)]),
-    "rung_loader_next": (c_int, [_P, POINTER(_P)]),
-    "rung_loader_put": (None, [_P, _P, _P]),
-    "rung_loader_end": (c_int, [_P]),
-    "rung_loader_warm_up": (c_int, [_P, POINTER(LoaderPass)]),
-    "rung_loader_stats": (c_int, [_P, POINTER(LoaderStats)]),
-}
+        for name in self._nested_:
+            getattr(self, name)._set_size()
+
+
+class Headers:
+    """What the headers in a folder declare, by the names of C.
+
+    Attributes: `structs`; `constants`, numbers and the enumerators; `enums`, their enumerators, of
+    enums that count from 0; `callbacks`, types of functions; `functions`, result and arguments.
+    """
+
+    def __init__(self, folder: str):
+        self.folder = folder
+        text = self._read()
+        self.constants = {name: int(value) for name, value in _CONSTANT.findall(text)}
+        self.enums = {name: re.findall(r"RUNG_\w+", body) for name, body in _ENUM.findall(text)}
+        for names in self.enums.values():
+            self.constants.update((name, value) for value, name in enumerate(names))
+        self.structs: dict[str, type[Struct]] = {}
+        self._bodies = dict(_STRUCT.findall(text))
+        self.callbacks: dict[str, Any] = {}
+        for result, name, arguments in _CALLBACK.findall(text):
+            self.callbacks[name] = ctypes.CFUNCTYPE(_SCALARS[result], *self._arguments(arguments))
+        for name in self._bodies:
+            self._struct(name)
+        self.functions = {name: (self._declared(result + name)[0][1], self._arguments(arguments))
+                          for result, name, arguments in _FUNCTION.findall(text)}
+        if len(self.functions) + len(self._bodies) != len(_BEGINNING.findall(text)):
+            raise LibraryError(f"{folder}: structs or functions of a form that is not known here")
+
+    def _read(self) -> str:
+        """The text of all headers, without comments and const."""
+        parts = []
+        for name in sorted(os.listdir(self.folder)):
+            with open(os.path.join(self.folder, name), encoding="utf-8") as header:
+                code, *commented = header.read().split("/*")
+            parts += [code, *(part.partition("*/")[2] for part in commented)]
+        return "".join(parts).replace("const ", "")
+
+    def _struct(self, name: str) -> Optional[type[Struct]]:
+        """A struct; None for one without a definition."""
+        if name in self._bodies and name not in self.structs:
+            made = self.structs[name] = type(name, (Struct,), {})
+            declarations = self._bodies[name].split(";")[:-1]
+            fields = [field for text in declarations for field in self._declared(text)]
+            made._nested_ = tuple(field for field, of in fields if of in self.structs.values())
+            made._fields_ = fields
+        return self.structs.get(name)
+
+    def _arguments(self, text: str) -> list[Any]:
+        return [] if text == "void" else [self._declared(one)[0][1] for one in text.split(",")]
+
+    def _declared(self, text: str) -> list[tuple[str, Any]]:
+        """Names and types of a declaration, such as "char *name, *path" or "int size[2]"."""
+        try:
+            kind, base, names = _TYPE.fullmatch(text).groups()
+            of = self._base(kind, base)
+            found = [_NAME.fullmatch(part).groups() for part in names.split(",")]
+            return [(name, self._derived(of, len(stars), sizes)) for stars, name, sizes in found]
+        except (AttributeError, KeyError, ValueError):
+            raise LibraryError(f"{self.folder}: {text.strip()!r}: a form that is not known "
+                               "here") from None
+
+    def _base(self, kind: str, name: str) -> Any:
+        if kind == "struct ":
+            return self._struct(name)
+        if kind == "enum ":
+            return ctypes.c_int
+        return _SCALARS[name] if name in _SCALARS else self.callbacks[name]
+
+    def _derived(self, of: Any, stars: int, sizes: str) -> Any:
+        """A type with that many stars and with array sizes, such as "[8][COUNT + 1]"."""
+        for _ in range(stars):
+            if of is ctypes.c_char:
+                of = ctypes.c_char_p
+            else:
+                of = ctypes.c_void_p if of in _ADDRESSES else ctypes.POINTER(of)
+        for size in sizes[1:-1].split("][")[::-1] if sizes else ():
+            of *= sum(self.constants[part] if part in self.constants else int(part)
+                      for part in size.split(" + "))
+        return of
+
+
+def _find_headers() -> str:
+    """Those that the wheel carries, or, in a source tree, its own."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    carried = os.path.join(here, "include", "rung")
+    tree = os.path.join(os.path.dirname(os.path.dirname(here)), "include", "rung")
+    for folder in (carried, tree):
+        if os.path.isdir(folder):
+            return folder
+    raise LibraryError(f"{carried}: no such folder: the C headers of the package are gone; "
+                       "install it again ('pip install ./python')")
+
+
+_headers = Headers(_find_headers())
+FUNCTIONS = _headers.functions
+c = SimpleNamespace(**_headers.structs, **_headers.callbacks, **_headers.constants)
+
+
+def _words(enum: str, prefix: str) -> tuple[str, ...]:
+    """What the enumerators are called in Python, by their numbers."""
+    return tuple(name.removeprefix(prefix).lower() for name in _headers.enums[enum])
+
+
+DEVICES = _words("rung_device", "RUNG_DEVICE_")
+ENGINES = _words("rung_engine", "RUNG_ENGINE_")
+NUMA_POLICIES = _words("rung_numa", "RUNG_NUMA_")
+STAGE_PLANS = _words("rung_stage_plan", "RUNG_STAGE_PLAN_")
+STAGE_PADS = _words("rung_stage_pad", "RUNG_STAGE_PAD_")
+DRAWS = _words("rung_draws", "RUNG_DRAWS_")
+STAGES = _words("rung_read_stage", "RUNG_STAGE_")[:-1]   # the last is their number
 
 
 def _find() -> str:

@@ -11,7 +11,7 @@ from typing import Any, Optional
 
 import numpy as np
 
-from ._library import DRAWS, UINT32_MAX, ArrayInfo, check, lib, string, text
+from ._library import DRAWS, UINT32_MAX, c, check, lib, string, text
 from .arrays import Array
 from .dtypes import BY_CODE, DType
 from .errors import ClosedError, InvalidError, NotSupportedError, RangeError
@@ -20,7 +20,7 @@ from .owned import Owned
 
 
 def _load_array(memory: Owned, name: str) -> np.ndarray:
-    info, data = ArrayInfo(), Owned(lib.rung_free)
+    info, data = c.rung_array_info(), Owned(lib.rung_free)
     check(lib.rung_dataset_load_array(memory, string(name, "name"), byref(info),
                                       byref(data.pointer)))
     shape = tuple(info.dims[: info.dim_count])

@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from ctypes import byref
+from ctypes import POINTER, byref
 from dataclasses import dataclass
 from typing import Any, Optional, Union
 
 import numpy as np
 
-from ._library import (DRAWS, GpuSamplerOpts, LoaderBatch, LoaderOpts, LoaderPass, LoaderStats,
-                       check, lib)
+from ._library import DRAWS, c, check, lib
 from .arrays import CPU, CUDA, Array
 from .dataset import Dataset, LazyArray
 from .dtypes import BY_NAME
@@ -65,7 +64,8 @@ class _Lent(Running):
     """
 
     def __init__(self, loader: Owned, stream: int):
-        super().__init__(lib.rung_loader_put, loader.pointer, after=(stream,), of=(loader,))
+        super().__init__(lib.rung_loader_put, loader.pointer, after=(stream,), of=(loader,),
+                         pointer=POINTER(c.rung_loader_batch)())
         self.stream = stream
 
 
@@ -131,14 +131,14 @@ class Batch(WithVertices):
         return f"rung.Batch({self.idx}: {len(self.seeds)} seeds, {len(self.ranks)} vertices, {sum(block.edge_count for block in self.blocks)} edges)"
 
 
-def _gpu_sampler(store: Store, dataset: Dataset, opts: LoaderOpts) -> Owned:
+def _gpu_sampler(store: Store, dataset: Dataset, opts: c.rung_loader_opts) -> Owned:
     """A sampler on the store's GPU, which `opts` has from then on in place of the CPU's."""
     cpu = opts.sampler
     if DRAWS[cpu.draws] != "all":
         raise NotSupportedError(f"draws={DRAWS[cpu.draws]!r}: on a GPU all vertices of a batch "
                                 "draw at each hop; give draws='all', or sample_on='cpu'")
-    gpu = GpuSamplerOpts(fanouts=cpu.fanouts, hop_count=cpu.hop_count, seed=cpu.seed,
-                         seed_count_max=opts.batch_size)
+    gpu = c.rung_gpu_sampler_opts(fanouts=cpu.fanouts, hop_count=cpu.hop_count, seed=cpu.seed,
+                                  seed_count_max=opts.batch_size)
     found: list[Owned] = []
 
     def create(memory: Owned) -> int:
@@ -235,9 +235,10 @@ class Loader:
             self._vertex_of_rank = LazyArray(dataset, "vertex_of_rank")
             self._take_seeds(dataset, seeds, labels)
             self.batch_size = whole_number(batch_size, "batch_size") or dataset.batch_size or 1024
-            opts = LoaderOpts(batch_size=self.batch_size, threads=whole_number(threads, "threads"),
-                              ahead=whole_number(ahead, "ahead"),
-                              gathers=whole_number(gathers, "gathers"))
+            opts = c.rung_loader_opts(batch_size=self.batch_size,
+                                      threads=whole_number(threads, "threads"),
+                                      ahead=whole_number(ahead, "ahead"),
+                                      gathers=whole_number(gathers, "gathers"))
             opts.sampler, keep = sampler_opts(dataset, fanouts, draws, seed, 1)
             found: list[Owned] = []   # the loader is the last
             self._handles = found
@@ -334,11 +335,11 @@ class Loader:
         share = count // world
         return order[: share * world][rank::world]
 
-    def _pass(self, ranks: np.ndarray, turn: int) -> LoaderPass:
+    def _pass(self, ranks: np.ndarray, turn: int) -> c.rung_loader_pass:
         """Over seeds that the caller keeps. Turns have separate keys, so their draws differ."""
         key = turn * max(self._count(len(ranks)), 1) % 2**64
-        return LoaderPass(seeds=ranks.ctypes.data, seed_count=len(ranks),
-                          drop_last=self._drop_last, key_first=key)
+        return c.rung_loader_pass(seeds=ranks.ctypes.data, seed_count=len(ranks),
+                                  drop_last=self._drop_last, key_first=key)
 
     def _check_pid(self) -> None:
         if os.getpid() != self._pid:
@@ -391,7 +392,7 @@ class Loader:
             raise
 
     def _batch(self, lent: _Lent, order: np.ndarray) -> Any:
-        batch, store, kind = LoaderBatch.from_address(lent.pointer.value), self.store, self._kind
+        batch, store, kind = lent.pointer.contents, self.store, self._kind
         if batch.request:
             check(lib.rung_request_wait_stream(batch.request, lent.stream))
         device = (CPU, 0) if store.gpu < 0 else (CUDA, store.gpu)
@@ -423,7 +424,7 @@ class Loader:
     def stats(self) -> EpochStats:
         """Of the epoch on its way, or the last one."""
         self._check_pid()
-        found = LoaderStats()
+        found = c.rung_loader_stats()
         self._call(lib.rung_loader_stats, byref(found))
         return EpochStats(found.batches, found.rows, found.edges, found.seconds, found.wait_s, found.wait_sample_s, found.wait_rows_s, found.sample_s,
                           found.gather_s, found.announce_s, found.announced, found.announce_refused)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import numpy as np
 
-from ._library import Ids, check, lib
+from ._library import c, check, lib
 from .arrays import CPU, CUDA, HOST_READABLE, Array, Foreign, device_name
 from .dtypes import ID_DLPACK, ID_NUMPY, ID_TORCH, numpy_dtype
 from .errors import InvalidError
@@ -37,7 +37,7 @@ class Listed:
 
     __slots__ = ("ids", "keeps", "kind", "device", "kept")
 
-    def __init__(self, ids: Ids, keeps: Any, kind: str, device: tuple[int, int] = (CPU, 0),
+    def __init__(self, ids: c.rung_ids, keeps: Any, kind: str, device: tuple[int, int] = (CPU, 0),
                  kept: bool = False):
         self.ids, self.keeps, self.kind, self.device = ids, keeps, kind, device
         self.kept = kept
@@ -69,7 +69,7 @@ def list_ids(ids: Any, space: int, stream: Optional[int] = None) -> Listed:
             raise InvalidError(f"ids {list(ids.shape)} {ids.dtype} on {ids.device}: {_ID_CURE}, "
                                "on the CPU or a CUDA device")
         given, ids = ids, ids.contiguous()
-        listed = Ids(ids.data_ptr(), ids.shape[0], code, space)
+        listed = c.rung_ids(ids.data_ptr(), ids.shape[0], code, space)
         # record_stream() is for memory of a GPU: a GPU reads pinned ids, and torch would not wait
         kept = stream is not None and not (ids.device.type == "cpu" and ids.is_pinned())
         return Listed(listed, (given, ids), "torch", _torch_device(ids), kept)
@@ -81,7 +81,7 @@ def list_ids(ids: Any, space: int, stream: Optional[int] = None) -> Listed:
         if foreign.device[0] not in (*HOST_READABLE, CUDA):
             raise InvalidError(f"ids are on {device_name(foreign.device)}: "
                                "give host or CUDA memory")
-        return Listed(Ids(foreign.data, foreign.shape[0], code, space), foreign, "rung",
+        return Listed(c.rung_ids(foreign.data, foreign.shape[0], code, space), foreign, "rung",
                       foreign.device)
     try:
         array = np.asarray(ids)
@@ -93,7 +93,7 @@ def list_ids(ids: Any, space: int, stream: Optional[int] = None) -> Listed:
     if code is None or array.ndim != 1:
         raise InvalidError(f"ids {list(array.shape)} {array.dtype}: {_ID_CURE}")
     array = np.ascontiguousarray(array)
-    return Listed(Ids(array.ctypes.data, array.shape[0], code, space), array, "numpy")
+    return Listed(c.rung_ids(array.ctypes.data, array.shape[0], code, space), array, "numpy")
 
 
 def store_memory(store: Store, size: int) -> Running:

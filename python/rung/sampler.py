@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from ctypes import byref, c_uint64
+from ctypes import byref, c_uint64, c_void_p, cast
 from functools import partial
 from typing import Any, Optional
 
 import numpy as np
 
-from ._library import DRAWS, SamplerOpts, check, lib
+from ._library import DRAWS, c, check, lib
 from .arrays import CPU, Array
 from .dataset import Dataset, Graph, LazyArray
 from .dtypes import BY_NAME
@@ -74,7 +74,8 @@ def block_of(block: Any, owner: Any, kind: str, device: tuple[int, int] = (CPU, 
         raise InvalidError(f"a batch of {block.src_count} vertices: at most 2^31 - 1; "
                            "use smaller batches or fanouts")
     indptr = Array(block.indptr or 0, (block.dst_count + 1,), _I64, owner, device)
-    indices = Array(block.indices or 0, (block.edge_count,), _I32, owner, device)
+    data = cast(block.indices, c_void_p).value or 0
+    indices = Array(data, (block.edge_count,), _I32, owner, device)
     return Block(block.dst_count, block.src_count, as_kind(indptr, kind), as_kind(indices, kind))
 
 
@@ -153,7 +154,8 @@ def need_edges(dataset: Dataset) -> None:
                            "or load its rows with fanouts=()")
 
 
-def sampler_opts(dataset: Dataset, fanouts: Optional[Sequence[int]], draws: Optional[str], seed: int, threads: int) -> tuple[SamplerOpts, Any]:
+def sampler_opts(dataset: Dataset, fanouts: Optional[Sequence[int]], draws: Optional[str],
+                 seed: int, threads: int) -> tuple[c.rung_sampler_opts, Any]:
     """Options for the library and what keeps their list; None: as staged."""
     draws = dataset.draws if draws is None else draws
     if draws not in DRAWS:
@@ -163,8 +165,9 @@ def sampler_opts(dataset: Dataset, fanouts: Optional[Sequence[int]], draws: Opti
     hops = fanout_array(fanouts)
     if len(fanouts):
         need_edges(dataset)
-    return SamplerOpts(fanouts=hops, hop_count=len(hops), seed=whole_number(seed, "seed", SEED_MAX),
-                       threads=whole_number(threads, "threads"), draws=DRAWS.index(draws)), hops
+    return c.rung_sampler_opts(fanouts=hops, hop_count=len(hops), draws=DRAWS.index(draws),
+                               seed=whole_number(seed, "seed", SEED_MAX),
+                               threads=whole_number(threads, "threads")), hops
 
 
 class NeighborSampler:

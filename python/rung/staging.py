@@ -18,7 +18,7 @@ from typing import Any, Optional, Union
 
 import numpy as np
 
-from ._library import DRAWS, STAGE_PADS, STAGE_PLANS, UINT32_MAX, NamedSpec, ProgressFn, StageOpts, StageReport, check, lib, string, text
+from ._library import DRAWS, STAGE_PADS, STAGE_PLANS, UINT32_MAX, c, check, lib, string, text
 from .errors import BusyError, ExistsError, InvalidError
 from .owned import Folder, remove_folder
 from .sizes import Size, choice, size_bytes, whole_number
@@ -69,7 +69,7 @@ class _Progress:
             self._call = self._show
         elif wanted:
             self._call = wanted
-        self.function = ProgressFn(self._tell)   # always there, for the signals
+        self.function = c.rung_progress_fn(self._tell)   # always there, for the signals
 
     def __enter__(self) -> _Progress:
         try:
@@ -159,9 +159,10 @@ class _Sources:
             self.folder.remove()
 
 
-def _named(sources: _Sources, given: Optional[Mapping[str, Source]], what: str):
-    entries = [NamedSpec(string(name, what), sources.spec(source, f"{what} {name}")) for name, source in (given or {}).items()]
-    return (NamedSpec * len(entries))(*entries) if entries else None, len(entries)
+def _named(sources: _Sources, given: Optional[Mapping[str, Source]], what: str, struct: Any):
+    entries = [struct(string(name, what), sources.spec(source, f"{what} {name}"))
+               for name, source in (given or {}).items()]
+    return (struct * len(entries))(*entries) if entries else None, len(entries)
 
 
 def fanout_array(fanouts: Sequence[int]):
@@ -201,7 +202,7 @@ def _graph_specs(sources: _Sources, graph: Union[Source, Sequence[Source], None]
     return [sources.spec(one, "graph") for one in graphs]
 
 
-def _set_sources(opts: StageOpts, sources: _Sources, given: SimpleNamespace) -> None:
+def _set_sources(opts: c.rung_stage_opts, sources: _Sources, given: SimpleNamespace) -> None:
     graphs = _graph_specs(sources, given.graph)
     specs = (c_char_p * max(len(graphs), 1))(*graphs)
     opts.graph.specs, opts.graph.spec_count = ctypes.cast(specs, POINTER(c_char_p)), len(graphs)
@@ -209,8 +210,8 @@ def _set_sources(opts: StageOpts, sources: _Sources, given: SimpleNamespace) -> 
     opts.graph.vertex_count = whole_number(given.vertex_count, "vertex_count", 2**63 - 1)
     if given.labels is not None:
         opts.labels = sources.spec(given.labels, "labels")
-    opts.splits, opts.split_count = _named(sources, given.splits, "split")
-    opts.arrays, opts.array_count = _named(sources, given.arrays, "array")
+    opts.splits, opts.split_count = _named(sources, given.splits, "split", c.rung_stage_split)
+    opts.arrays, opts.array_count = _named(sources, given.arrays, "array", c.rung_stage_array)
     if given.score_source is not None:
         opts.score_spec = sources.spec(given.score_source, "score_source")
     if given.in_place and not isinstance(given.features, (str, os.PathLike)):
@@ -218,7 +219,7 @@ def _set_sources(opts: StageOpts, sources: _Sources, given: SimpleNamespace) -> 
     opts.features = sources.spec(given.features, "features")
 
 
-def _set_score(opts: StageOpts, given: SimpleNamespace) -> None:
+def _set_score(opts: c.rung_stage_opts, given: SimpleNamespace) -> None:
     method = c_int()
     if given.score is not None and given.score_source is not None:
         raise InvalidError(f"score={given.score!r} and score_source: both rank the rows; give one")
@@ -231,7 +232,7 @@ def _set_score(opts: StageOpts, given: SimpleNamespace) -> None:
     opts.batch_size = whole_number(given.batch_size, "batch_size")
 
 
-def _set_work(opts: StageOpts, given: SimpleNamespace) -> None:
+def _set_work(opts: c.rung_stage_opts, given: SimpleNamespace) -> None:
     opts.threads = whole_number(given.threads, "threads", 4096)
     opts.memory_bytes = size_bytes(given.memory, name="memory")
     opts.force, opts.resume = bool(given.force), bool(given.resume)
@@ -243,7 +244,7 @@ def _set_work(opts: StageOpts, given: SimpleNamespace) -> None:
     opts.stripe_dirs, opts.stripe_count = ctypes.cast(folders, POINTER(c_char_p)), len(stripe)
 
 
-def _result(out: str, report: StageReport) -> StageResult:
+def _result(out: str, report: c.rung_stage_report) -> StageResult:
     phases = report.phases[: report.phase_count]
     return StageResult(
         out, report.vertex_count, report.edge_count, report.row_bytes, report.feature_bytes,
@@ -256,7 +257,7 @@ def _run(given: SimpleNamespace) -> StageResult:
     """stage() of these arguments of it."""
     out = os.path.abspath(os.fsdecode(given.out))
     half_done = out + ".partial"
-    opts, report = StageOpts(), StageReport()
+    opts, report = c.rung_stage_opts(), c.rung_stage_report()
     sources = _Sources(out)
     shown = _Progress(given.progress)
     # half-done work that is not ours alone to throw away

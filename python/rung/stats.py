@@ -6,7 +6,7 @@ from __future__ import annotations
 from ctypes import byref
 from dataclasses import dataclass
 
-from ._library import STAGES, StoreStats, check, lib, text
+from ._library import STAGES, c, check, lib, text
 from .errors import InvalidError
 from .owned import Owned
 
@@ -73,7 +73,7 @@ class Stats:
 
 def read_stats(memory: Owned) -> Stats:
     """Of an open store."""
-    found = StoreStats()
+    found = c.rung_store_stats()
     check(lib.rung_store_stats(memory, byref(found)))
     plain = ("requests", "request_errors", "device_reads", "device_read_bytes", "merged_rows", "duplicate_rows", "retries", "queue_depth", "cache_hits",
              "joined_rows", "read_rows", "failed_rows", "cache_rows", "cache_rows_filled",

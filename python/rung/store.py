@@ -14,8 +14,8 @@ from typing import Any, Optional, Union
 
 import numpy as np
 
-from ._library import (BYTES_NONE, DEVICES, ENGINES, NUMA_POLICIES, RANKS, UINT32_MAX, VERTICES,
-                       PlanOpts, Profile, StoreInfo, StoreOpts, check, lib, string, text)
+from ._library import (BYTES_NONE, DEVICES, ENGINES, NUMA_POLICIES, UINT32_MAX, c, check, lib,
+                       string, text)
 from .arrays import CPU, CUDA, Array
 from .dataset import Dataset
 from .dtypes import BY_CODE, DType
@@ -64,7 +64,7 @@ class Store:
                 _attach(memory, **self._arguments)
             else:
                 self._open(memory, **self._arguments)
-            info = StoreInfo()
+            info = c.rung_store_info()
             check(lib.rung_store_info(memory, byref(info)))
             self.shape: tuple[int, ...] = tuple(info.features.dims[: info.features.dim_count])
             self.dtype: DType = BY_CODE[info.features.dtype]
@@ -81,7 +81,8 @@ class Store:
     def _open(self, memory, path, host, gpu, gpus, device, cache, share, vertex_ids, queue_depth,
               engine, numa, requests, batch_rows, gap, buffered, read_timeout, profile,
               private_cache, sample_on_gpu) -> None:
-        plan_opts, opts, plan = PlanOpts(), StoreOpts(), Owned(lib.rung_plan_destroy)
+        plan_opts, opts = c.rung_plan_opts(), c.rung_store_opts()
+        plan = Owned(lib.rung_plan_destroy)
         with Dataset(path) as dataset:
             whole = dataset.feature_bytes
             if host is not None:
@@ -109,7 +110,7 @@ class Store:
             else:
                 plan_opts.numa, plan_opts.numa_node = NUMA_POLICIES.index("node"), whole_number(numa, "numa")
             if profile is not None:
-                figures = Profile()
+                figures = c.rung_profile()
                 check(lib.rung_profile_load(string(profile, "profile"), byref(figures)))
                 plan_opts.profile = pointer(figures)
             opts.engine = choice(engine, ENGINES, "engine")
@@ -216,7 +217,7 @@ class Store:
 
         The GIL is given up meanwhile. On a GPU the work is put behind torch's current stream, and waited for.
         """
-        space = RANKS if ranks else VERTICES
+        space = c.RUNG_RANKS if ranks else c.RUNG_VERTICES
         if self.gpu >= 0:
             on = stream_of(self)
             listed = list_ids(ids, space, on.handle)
@@ -243,7 +244,7 @@ class Store:
         Raises AgainError when `requests` gathers are in flight: wait for one. Lists are of at most
         `batch_rows` ids. RangeError: an id outside, of ids that the GPU does not read.
         """
-        space = RANKS if ranks else VERTICES
+        space = c.RUNG_RANKS if ranks else c.RUNG_VERTICES
         if self.gpu < 0:
             return self._submit(list_ids(ids, space), out)
         torch = torch_of(ids)
@@ -335,7 +336,7 @@ class Store:
 
         Raises AgainError when enough is announced: gather some first. On a GPU store, too, ids are host memory.
         """
-        listed = list_ids(ids, RANKS if ranks else VERTICES)
+        listed = list_ids(ids, c.RUNG_RANKS if ranks else c.RUNG_VERTICES)
         if listed.device[0] == CUDA:
             raise InvalidError("prefetch() reads ids on the host: give ids.cpu()")
         check(self._call(lib.rung_prefetch, listed.ids))
@@ -424,7 +425,7 @@ def _indexed(part: Any) -> str:
 
 def _attach(memory: Owned, share_path: str, vertex_ids: bool, requests: int, batch_rows: int,
             private_cache: bool, gpu: Optional[int]) -> None:
-    opts = StoreOpts()
+    opts = c.rung_store_opts()
     if gpu is not None:
         opts.gpu = pointer(c_int(whole_number(gpu, "gpu", INT_MAX)))
     opts.vertex_ids, opts.private_cache = bool(vertex_ids), bool(private_cache)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What rung._library repeats of the headers is what they say: structs field by field, functions, constants."""
+"""What rung._library reads is what a compiler sees: structs, functions, constants."""
 
 import ctypes
 import os
@@ -11,35 +11,23 @@ import pytest
 from conftest import SOURCE, compiler
 
 from rung import _library, dtypes, errors
-from rung._library import FUNCTIONS, ProgressFn, Struct, TierStats
+from rung._library import FUNCTIONS, c
 
 SCALARS = {"int": ctypes.c_int, "char": ctypes.c_char, "unsigned": ctypes.c_uint, "unsigned int": ctypes.c_uint, "size_t": ctypes.c_size_t,
            "double": ctypes.c_double, "uint32_t": ctypes.c_uint32, "uint64_t": ctypes.c_uint64, "int64_t": ctypes.c_int64, "unsigned long long": ctypes.c_ulonglong,
-           "rung_progress_fn": ProgressFn, "void": None}
-TWINS = {"rung_stage_split": ["rung_stage_split", "rung_stage_array"]}   # one mirror for both
+           "float": ctypes.c_float, "void": None}
 ENUMS = {"rung_device": ("RUNG_DEVICE_", _library.DEVICES), "rung_engine": ("RUNG_ENGINE_", _library.ENGINES),
          "rung_numa": ("RUNG_NUMA_", _library.NUMA_POLICIES), "rung_stage_plan": ("RUNG_STAGE_PLAN_", _library.STAGE_PLANS),
          "rung_stage_pad": ("RUNG_STAGE_PAD_", _library.STAGE_PADS), "rung_draws": ("RUNG_DRAWS_", _library.DRAWS),
          "rung_read_stage": ("RUNG_STAGE_", (*_library.STAGES, "count")),
          "rung_id_space": ("RUNG_", ("ranks", "vertices")),
          "rung_dtype": ("RUNG_", ("dtype_none", *(dtype.name for dtype in dtypes.DTYPES), "dtype_count"))}
+READ = _library._headers   # the headers, as the package reads them
 CONSTANTS = {"RUNG_BYTES_MAX": _library.BYTES_MAX, "RUNG_BYTES_NONE": _library.BYTES_NONE, "UINT32_MAX": _library.UINT32_MAX,
-             "RUNG_DIMS_MAX": _library.DIMS_MAX, "RUNG_TIERS_MAX": _library.TIERS_MAX, "RUNG_LATENCY_BUCKETS": _library.LATENCY_BUCKETS,
-             "RUNG_ENGINE_STEPS_MAX": _library.ENGINE_STEPS_MAX,
-             "RUNG_PROFILE_ROWS_MAX": _library.PROFILE_ROWS_MAX, "RUNG_PROFILE_READS_MAX": _library.PROFILE_READS_MAX,
-             "RUNG_PROFILE_GPU_ROWS_MAX": _library.PROFILE_GPU_ROWS_MAX, "RUNG_PROFILE_DRIVES_MAX": _library.PROFILE_DRIVES_MAX,
-             "RUNG_DRIVE_NAME_BYTES": _library.DRIVE_NAME_BYTES, "RUNG_STAGE_PHASES_MAX": _library.PHASES_MAX,
-             "RUNG_RANKS": _library.RANKS, "RUNG_VERTICES": _library.VERTICES}
+             **READ.constants}
 
 INCLUDE = os.path.join(SOURCE, "include")
 pytestmark = pytest.mark.skipif(shutil.which(compiler()) is None, reason=f"no C compiler ({compiler()}): the headers cannot be looked at")
-
-
-def mirrors():
-    """Of every struct that the package repeats: its C name, the class, and the class's name."""
-    found = [cls for cls in vars(_library).values() if isinstance(cls, type) and issubclass(cls, Struct) and cls not in (Struct, TierStats)]
-    assert all(cls._c_name_ for cls in found)
-    return [(name, cls) for cls in found for name in TWINS.get(cls._c_name_, [cls._c_name_])]
 
 
 class Headers:
@@ -91,52 +79,49 @@ class Headers:
         return found
 
 
-def fits(type_, text, array=False):
-    """Whether the mirror of a field or argument is of this C type."""
+def fits(read, type_, text, array=False):
+    """Whether a field or argument, of headers as the package reads them, is of this C type."""
     if array:
-        return issubclass(type_, ctypes.Array) and (text == "struct ANONYMOUS" and type_._type_ is TierStats or fits(type_._type_, text)
-                                                    or issubclass(type_._type_, ctypes.Array))
-    text = text.replace("extern ", "").replace("static inline ", "")
+        return issubclass(type_, ctypes.Array) and (
+            fits(read, type_._type_, text) or fits(read, type_._type_, text, array))
+    text = text.replace("extern ", "")
     if "*" in text:
         if text.count("*") == 1 and re.search(r"\bchar\b", text):
             return type_ is ctypes.c_char_p
+        pointed = re.sub(r"\bconst\b|\*", "", text).strip()
+        name = pointed.removeprefix("struct ")
+        if text.count("*") == 1 and name in read.structs:
+            return type_ is ctypes.POINTER(read.structs[name])
         return type_ is ctypes.c_void_p or type_ is not None and issubclass(type_, ctypes._Pointer)
     plain = re.sub(r"\bconst\b", "", text).strip()
     if plain.startswith("enum "):
         return type_ is ctypes.c_int
     if plain.startswith("struct "):
-        return type_._c_name_ == plain.split()[1]
+        return type_ is read.structs[plain.split()[1]]
+    if plain.endswith("_fn"):
+        return type_ is read.callbacks[plain]
     return plain in SCALARS and type_ is SCALARS[plain]
 
 
-def differences(headers):
+def differences(headers, read):
     """What is not as the headers have it, a line each."""
     found, lines, expected = [], [], []
-    for name, cls in mirrors():
+    for name, cls in read.structs.items():
         fields = headers.fields(name)
         names = [field for field, _, _ in fields]
         mine = [field for field, _ in cls._fields_]
         if names != mine:
-            found.append(f"struct {name} has {names}, {cls.__name__} has {mine}")
+            found.append(f"struct {name} has {names}, here {mine}")
             continue
-        found += [f"{name}.{field} is {text}, not {type_.__name__}" for (field, text, array), (_, type_) in zip(fields, cls._fields_) if not fits(type_, text, array)]
+        found += [f"{name}.{field} is {text}, not {type_.__name__}"
+                  for (field, text, array), (_, type_) in zip(fields, cls._fields_)
+                  if not fits(read, type_, text, array)]
         lines.append(f'printf("%zu\\n", sizeof(struct {name}));')
         expected.append((f"sizeof({name})", ctypes.sizeof(cls)))
         for field, _ in cls._fields_:
             lines.append(f'printf("%zu\\n", offsetof(struct {name}, {field}));')
             lines.append(f'printf("%zu\\n", sizeof(((struct {name} *)0)->{field}));')
             expected += [(f"offsetof({name}, {field})", getattr(cls, field).offset), (f"sizeof({name}.{field})", getattr(cls, field).size)]
-    tier = "((struct rung_store_stats *)0)->tiers[0]"
-    lines.append(f'printf("%zu\\n", sizeof({tier}));')
-    expected.append(("sizeof(tiers[0])", ctypes.sizeof(TierStats)))
-    inner = re.search(r"struct\s*\{([^{}]*)\}\s*tiers\b", headers.body("struct", "rung_store_stats")).group(1)
-    if (names := re.findall(r"(\w+)\s*;", inner)) != (mine := [field for field, _ in TierStats._fields_]):
-        found.append(f"tiers[] of struct rung_store_stats have {names}, TierStats has {mine}")
-    else:
-        for field, _ in TierStats._fields_:
-            lines.append(f'printf("%zu\\n", (size_t)((char *)&{tier}.{field} - (char *)&{tier}));')
-            lines.append(f'printf("%zu\\n", sizeof({tier}.{field}));')
-            expected += [(f"offset of tiers[0].{field}", getattr(TierStats, field).offset), (f"sizeof(tiers[0].{field})", getattr(TierStats, field).size)]
     values = headers.run(lines)
     return found + [f"{what} is {value}, here {mine}" for value, (what, mine) in zip(values, expected) if int(value) != mine]
 
@@ -147,35 +132,63 @@ def headers(tmp_path):
 
 
 def test_every_struct_has_the_fields_of_the_headers_where_they_are(headers):
-    assert differences(headers) == []
-    assert len(mirrors()) > 20
+    assert differences(headers, READ) == []
+    assert set(READ.structs) == set(re.findall(r"\bstruct (rung_\w+)\s*\{", headers.seen))
 
 
-@pytest.mark.parametrize("before, after, says", [
-    ("\tuint32_t place_count;\n", "\tuint32_t place_count;\n\tuint32_t more;\n", "rung_store_stats"),   # sizeof stays: it was padding
-    ("\tuint64_t hits;", "\tuint32_t hits;", "tiers"),
-    ("\tint no_merge;", "\tunsigned no_merge;", "no_merge"),
-    ("\tuint32_t requests_max;", "\tuint32_t requests_maximum;", "requests_maximum"),
-])
-def test_a_header_that_has_changed_is_noticed(tmp_path, before, after, says):
-    include = tmp_path / "include"
+def changed(folder, before, after):
+    """The headers with a line of store.h changed."""
+    include = folder / "include"
     shutil.copytree(INCLUDE, include)
     header = include / "rung" / "store.h"
     text = header.read_text()
     assert text.count(before) == 1
     header.write_text(text.replace(before, after))
-    assert says in " ".join(differences(Headers(str(include), tmp_path)))
+    return include
+
+
+@pytest.mark.parametrize("before, after, says", [
+    # sizeof stays: it was padding
+    ("\tuint32_t place_count;", "\tuint32_t place_count;\n\tuint32_t more;", "rung_store_stats"),
+    ("\tuint64_t hits;", "\tuint32_t hits;", "hits"),
+    ("\tint no_merge;", "\tunsigned no_merge;", "no_merge"),
+    ("\tuint32_t requests_max;", "\tuint32_t requests_maximum;", "requests_maximum"),
+])
+def test_a_header_that_has_changed_is_read_as_it_is(tmp_path, before, after, says):
+    include = changed(tmp_path, before, after)
+    seen = Headers(str(include), tmp_path)
+    assert says in " ".join(differences(seen, READ))
+    assert differences(seen, _library.Headers(str(include / "rung"))) == []
+
+
+@pytest.mark.parametrize("before, after", [
+    ("\tint no_merge;", "\tint no_merge : 1;"),
+    ("\tint no_merge;", "\tlong no_merge;"),
+    ("\tint no_merge;", "\tint (*no_merge)(void);"),
+    ("\tint no_merge;", "\tstruct { int yes; } no_merge;"),
+    ("int rung_prefetch(", "int rung_prefetch(int (*fn)(void), "),
+])
+def test_a_form_that_is_not_known_is_refused(tmp_path, before, after):
+    with pytest.raises(errors.LibraryError, match="not known here"):
+        _library.Headers(str(changed(tmp_path, before, after) / "rung"))
+
+
+def test_options_say_their_size_and_that_of_those_inside():
+    opts = c.rung_stage_opts()
+    for each in (opts, opts.graph, opts.score):
+        assert each.size == ctypes.sizeof(each)
+    assert c.rung_loader_opts().sampler.size == ctypes.sizeof(c.rung_sampler_opts)
+    assert c.rung_ids(None, 3).count == 3
 
 
 def test_every_function_is_declared_with_these_types(headers):
     declared = headers.functions()
+    assert set(FUNCTIONS) <= set(declared) and len(FUNCTIONS) > 50
     wrong = []
     for name, (result, args) in FUNCTIONS.items():
-        if name not in declared:
-            wrong.append(f"{name} is in no header")
-            continue
         its_result, its_args = declared[name]
-        if not fits(result, its_result) or len(args) != len(its_args) or not all(map(fits, args, its_args)):
+        pairs = zip((result, *args), (its_result, *its_args))
+        if len(args) != len(its_args) or not all(fits(READ, *pair) for pair in pairs):
             wrong.append(f"{name}: {its_result} ({', '.join(its_args)})")
     assert wrong == []
 

@@ -164,25 +164,20 @@ static int add_text(struct rung__journal *journal, const char *text, size_t byte
 
 int rung__journal_add(struct rung__journal *journal, const char *format, ...)
 {
-	char *text = NULL;
 	va_list args;
-	int bytes, rc;
+	char *text;
+	int rc;
 
 	va_start(args, format);
-	bytes = vsnprintf(NULL, 0, format, args);
+	text = rung__vformat(format, args);
 	va_end(args);
-	if (bytes >= 0)
-		text = rung__malloc((size_t)bytes + 1);
 	if (!text)
 		return rung__fail(RUNG_E_NOMEM, "%s: a line", journal->path);
-	va_start(args, format);
-	vsnprintf(text, (size_t)bytes + 1, format, args);
-	va_end(args);
 	for (char *c = text; *c; c++) {
 		if (*c == '\n')   /* in a file's name */
 			*c = '?';
 	}
-	rc = add_text(journal, text, (size_t)bytes);
+	rc = add_text(journal, text, strlen(text));
 	rung__free(text);
 	return rc;
 }

@@ -16,22 +16,16 @@
 
 const char *rung__preset_text(struct rung__preset *p, const char *format, ...)
 {
-	va_list args, again;
+	va_list args;
 	char *text;
-	int length;
 
 	va_start(args, format);
-	va_copy(again, args);
-	length = vsnprintf(NULL, 0, format, args);
+	text = p->text_count < RUNG__PRESET_TEXTS_MAX ? rung__vformat(format, args) : NULL;
 	va_end(args);
-	text = length >= 0 && p->text_count < RUNG__PRESET_TEXTS_MAX ? rung__malloc((size_t)length + 1) : NULL;
-	if (text) {
-		vsnprintf(text, (size_t)length + 1, format, again);
+	if (text)
 		p->texts[p->text_count++] = text;
-	} else {
+	else
 		rung__fail(RUNG_E_NOMEM, "%s: no memory for its specs", p->root);
-	}
-	va_end(again);
 	return text;
 }
 

@@ -15,11 +15,6 @@ struct rung__row_place {
 	uint64_t at;  /* in the output */
 };
 
-struct gather_failure {
-	int rc;
-	char text[RUNG__ERROR_BYTES]; /* the last error belongs to a thread: carried to the one that called */
-};
-
 int rung__rows_init(struct rung__rows *rows, const struct rung_source *src, uint64_t count_max, int threads)
 {
 	if (rung__source_place(src).streamed)   /* in order alone */
@@ -99,7 +94,7 @@ static int gather_part(const struct rung__rows *rows, uint64_t first, uint64_t e
 int rung__rows_gather(struct rung__rows *rows, const void *ids, unsigned id_bytes, uint64_t first, uint64_t count,
 		      unsigned char *out)
 {
-	struct gather_failure failure = { .rc = 0 };
+	struct rung__failure failure = { .rc = 0 };
 
 	for (uint64_t i = 0; i < count; i++)
 		rows->order[i] = (struct rung__row_place){ .row = rung__id_get(ids, id_bytes, first + i), .at = i };
@@ -107,16 +102,10 @@ int rung__rows_gather(struct rung__rows *rows, const void *ids, unsigned id_byte
 #pragma omp parallel for num_threads(rows->threads) schedule(static, 1)
 	for (int part = 0; part < rows->threads; part++) {
 		uint64_t share = count / (uint64_t)rows->threads + 1, from = RUNG__MIN(share * (uint64_t)part, count);
-		int rc = gather_part(rows, from, RUNG__MIN(from + share, count),
-				     rows->bounce + (size_t)part * RUNG__ROWS_BOUNCE_BYTES, out);
+		unsigned char *bounce = rows->bounce + (size_t)part * RUNG__ROWS_BOUNCE_BYTES;
 
-		if (rc < 0) {
-#pragma omp critical(rung_rows_failure)
-			if (failure.rc == 0) {
-				failure.rc = rc;
-				memcpy(failure.text, rung_last_error(), strlen(rung_last_error()) + 1);
-			}
-		}
+		rung__failure_keep(&failure, gather_part(rows, from, RUNG__MIN(from + share, count),
+							 bounce, out));
 	}
-	return failure.rc < 0 ? rung__fail_text(failure.rc, failure.text) : 0;
+	return rung__failure_tell(&failure);
 }

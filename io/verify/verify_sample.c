@@ -62,25 +62,20 @@ static int compare_places(const void *a, const void *b)
 static int read_staged(const struct rung__verify_rows *rows, const struct sampled *s, uint64_t count, int threads)
 {
 	const struct rung__layout *layout = &rows->layout;
-	char text[RUNG__ERROR_BYTES];
-	int failed = 0;
+	struct rung__failure failure = { .rc = 0 };
 
 	(void)threads;
 #pragma omp parallel for num_threads(threads) schedule(static, 16)
 	for (uint64_t i = 0; i < count; i++) {
 		const uint64_t rank = s->places[i].rank, f = rung__row_file(layout, rank);
-		int rc = rung__pread_all(rows->staged.files[f].fd, rows->staged.files[f].path, s->staged + s->places[i].at * layout->row_bytes,
-					 layout->row_bytes, rung__row_offset(layout, rank));
+		unsigned char *to = s->staged + s->places[i].at * layout->row_bytes;
 
-		if (rc < 0) {
-#pragma omp critical(rung_verify_sample)
-			if (failed == 0) {
-				failed = rc;
-				memcpy(text, rung_last_error(), strlen(rung_last_error()) + 1);
-			}
-		}
+		rung__failure_keep(&failure, rung__pread_all(rows->staged.files[f].fd,
+							     rows->staged.files[f].path, to,
+							     layout->row_bytes,
+							     rung__row_offset(layout, rank)));
 	}
-	return failed < 0 ? rung__fail_text(failed, text) : 0;
+	return rung__failure_tell(&failure);
 }
 
 static int compare_batch(const struct rung__verify *v, struct rung__verify_rows *rows, struct sampled *s, uint64_t count)

@@ -4,6 +4,7 @@
 #define RUNG_INTERNAL_H
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -44,6 +45,22 @@ int rung__fail_errno(int err, const char *format, ...) __attribute__((format(pri
 /** Put a sentence back as this thread's last error (one kept by a request). Returns `status`. */
 int rung__fail_text(int status, const char *text);
 
+/**
+ * How one of several threads failed: the last error belongs to a thread, so it is carried to the
+ * one that tells it. All zero: none has. Keeping takes no lock; what was kept is told behind the
+ * threads' end, or under the lock they kept it under.
+ */
+struct rung__failure {
+	int rc;   /* of the first that was kept */
+	char text[RUNG__ERROR_BYTES];
+};
+
+/** Keep `rc` and the calling thread's last error, if rc is a failure and the first. */
+void rung__failure_keep(struct rung__failure *failure, int rc);
+
+/** @return 0, or the failure, which is then the calling thread's */
+int rung__failure_tell(const struct rung__failure *failure);
+
 /* Memory. All of rung's heap memory goes through these; NULL when there is none or when a test says so. */
 void *rung__malloc(size_t bytes);
 void *rung__zalloc(size_t bytes);
@@ -59,6 +76,7 @@ void *rung__malloc_aligned(size_t align, size_t bytes);        /* align a power 
 void *rung__malloc_huge(uint64_t bytes);
 char *rung__strdup(const char *text);
 char *rung__format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+char *rung__vformat(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
 void rung__free(void *ptr);
 
 /**

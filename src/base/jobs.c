@@ -20,8 +20,7 @@ struct rung__jobs {
 	void *ctx;
 	uint64_t count, begun, ended;
 	bool stopped;
-	int rc;
-	char text[RUNG__ERROR_BYTES];   /* the last error belongs to a thread: carried to the caller's */
+	struct rung__failure failure;
 	uint32_t worker_count;
 	struct worker workers[];
 };
@@ -30,11 +29,8 @@ static void note(struct rung__jobs *jobs, int rc)
 {
 	jobs->ended++;
 	assert(jobs->ended <= jobs->begun && jobs->begun <= jobs->count);
-	if (rc < 0 && jobs->rc == 0) {
-		jobs->rc = rc;
-		memcpy(jobs->text, rung_last_error(), strlen(rung_last_error()) + 1);
-		jobs->stopped = true;
-	}
+	rung__failure_keep(&jobs->failure, rc);
+	jobs->stopped |= rc < 0;
 	pthread_cond_broadcast(&jobs->changed);
 }
 
@@ -137,7 +133,7 @@ int rung__jobs_end(struct rung__jobs *jobs)
 		return 0;
 	for (uint32_t i = 0; i < jobs->worker_count; i++)
 		pthread_join(jobs->workers[i].thread, NULL);
-	rc = jobs->rc < 0 ? rung__fail_text(jobs->rc, jobs->text) : 0;
+	rc = rung__failure_tell(&jobs->failure);
 	pthread_cond_destroy(&jobs->changed);
 	pthread_mutex_destroy(&jobs->lock);
 	rung__free(jobs);

@@ -103,22 +103,28 @@ char *rung__strdup(const char *text)
 	return copy ? memcpy(copy, text, bytes) : NULL;
 }
 
+char *rung__vformat(const char *format, va_list args)
+{
+	va_list again;
+	char *text;
+	int len;
+
+	va_copy(again, args);
+	len = vsnprintf(NULL, 0, format, again);
+	va_end(again);
+	text = len < 0 ? NULL : rung__malloc((size_t)len + 1);
+	if (text)
+		vsnprintf(text, (size_t)len + 1, format, args);
+	return text;
+}
+
 char *rung__format(const char *format, ...)
 {
 	va_list args;
 	char *text;
-	int len;
 
 	va_start(args, format);
-	len = vsnprintf(NULL, 0, format, args);
-	va_end(args);
-	if (len < 0)
-		return NULL;
-	text = rung__malloc((size_t)len + 1);
-	if (!text)
-		return NULL;
-	va_start(args, format);
-	vsnprintf(text, (size_t)len + 1, format, args);
+	text = rung__vformat(format, args);
 	va_end(args);
 	return text;
 }

@@ -99,6 +99,20 @@ int rung__fail_text(int status, const char *text)
 	return rung__fail(status, "%s", text);
 }
 
+void rung__failure_keep(struct rung__failure *failure, int rc)
+{
+	int none = 0;
+
+	if (rc < 0 && __atomic_compare_exchange_n(&failure->rc, &none, rc, false, __ATOMIC_RELAXED,
+						  __ATOMIC_RELAXED))
+		snprintf(failure->text, sizeof(failure->text), "%s", rung_last_error());
+}
+
+int rung__failure_tell(const struct rung__failure *failure)
+{
+	return failure->rc < 0 ? rung__fail_text(failure->rc, failure->text) : 0;
+}
+
 const char *rung_version(void)
 {
 	return RUNG_VERSION_STRING;

@@ -28,8 +28,7 @@ struct pass_slot {
 	uint64_t *indptr;         /* [vertices_max + 1] */
 	struct rung__edge_chunk chunk;
 	bool last;
-	int rc;
-	char text[RUNG__ERROR_BYTES];   /* the last error belongs to a thread: carried to the caller's */
+	struct rung__failure failure;
 };
 
 struct pass {
@@ -285,9 +284,7 @@ static void end_plan(struct pass *pass, const struct pass_slot *slot, int rc)
 static void end_slot(struct pass *pass, struct pass_slot *slot, int rc)
 {
 	assert(slot->state == SLOT_READING);
-	slot->rc = rc;
-	if (rc < 0)
-		memcpy(slot->text, rung_last_error(), strlen(rung_last_error()) + 1);
+	rung__failure_keep(&slot->failure, rc);
 	pthread_mutex_lock(&pass->lock);
 	slot->state = SLOT_READY;
 	pthread_cond_broadcast(&pass->changed);
@@ -331,7 +328,9 @@ static int work_in_order(struct pass *pass, int (*work)(void *ctx, const struct 
 		assert(k < pass->planned && pass->planned <= k + SLOTS);
 		pthread_mutex_unlock(&pass->lock);
 		last = slot->last;
-		rc = slot->rc < 0 ? rung__fail_text(slot->rc, slot->text) : work(ctx, &slot->chunk);
+		rc = rung__failure_tell(&slot->failure);
+		if (rc == 0)
+			rc = work(ctx, &slot->chunk);
 		pthread_mutex_lock(&pass->lock);
 		slot->state = SLOT_FREE;
 		if (rc != 0)

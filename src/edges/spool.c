@@ -144,15 +144,10 @@ static int read_block(const struct rung__spool *spool, uint32_t block, uint64_t 
 	return rc;
 }
 
-struct failure {
-	int rc;
-	char text[RUNG__ERROR_BYTES];   /* the last error belongs to a thread: carried to the one that called */
-};
-
 int rung__spool_load(const struct rung__spool *spool, const struct rung__bucket *bucket, unsigned char *to)
 {
 	const uint64_t bytes = rung__spool_bytes(spool, bucket);
-	struct failure failure = { .rc = 0 };
+	struct rung__failure failure = { .rc = 0 };
 	uint32_t blocks[READS];
 
 	for (uint64_t done = 0, block = bucket->head; done < bytes && failure.rc == 0; done += READS * spool->block_bytes) {
@@ -166,18 +161,13 @@ int rung__spool_load(const struct rung__spool *spool, const struct rung__bucket 
 #pragma omp parallel for num_threads(rung__threads(READS)) schedule(static, 1)
 		for (int i = 0; i < count; i++) {
 			const uint64_t at = done + (uint64_t)i * spool->block_bytes;
-			int rc = read_block(spool, blocks[i], RUNG__MIN(spool->block_bytes, bytes - at), to + at, true);
+			const uint64_t here = RUNG__MIN(spool->block_bytes, bytes - at);
 
-			if (rc < 0) {
-#pragma omp critical(rung_spool_failure)
-				{
-					failure.rc = rc;
-					memcpy(failure.text, rung_last_error(), strlen(rung_last_error()) + 1);
-				}
-			}
+			rung__failure_keep(&failure,
+					   read_block(spool, blocks[i], here, to + at, true));
 		}
 	}
-	return failure.rc < 0 ? rung__fail_text(failure.rc, failure.text) : 0;
+	return rung__failure_tell(&failure);
 }
 
 int rung__spool_each(const struct rung__spool *spool, const struct rung__bucket *bucket, unsigned char *block, bool last,

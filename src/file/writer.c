@@ -26,8 +26,7 @@ struct rung__writer {
 	struct job *jobs;            /* [buffer_count], a ring: put_count - done_count from done_count on */
 	uint64_t put_count, done_count;
 	bool ending;
-	int rc;
-	char text[RUNG__ERROR_BYTES];   /* the last error belongs to a thread: carried to the caller's */
+	struct rung__failure failure;
 };
 
 static int write_job(const struct job *job, bool skip)
@@ -49,7 +48,7 @@ static void *write_all(void *ctx)
 	pthread_mutex_lock(&writer->lock);
 	for (;;) {
 		const struct job *job = &writer->jobs[writer->done_count % writer->buffer_count];
-		const bool skip = writer->rc < 0;
+		const bool skip = writer->failure.rc < 0;
 		int rc;
 
 		if (writer->done_count == writer->put_count) {
@@ -62,10 +61,7 @@ static void *write_all(void *ctx)
 		pthread_mutex_unlock(&writer->lock);
 		rc = write_job(job, skip);
 		pthread_mutex_lock(&writer->lock);
-		if (rc < 0) {
-			writer->rc = rc;
-			memcpy(writer->text, rung_last_error(), strlen(rung_last_error()) + 1);
-		}
+		rung__failure_keep(&writer->failure, rc);
 		give_back(writer, job->buffer);
 		writer->done_count++;
 		pthread_cond_broadcast(&writer->changed);
@@ -133,7 +129,7 @@ bool rung__writer_failed(struct rung__writer *writer)
 	bool failed;
 
 	pthread_mutex_lock(&writer->lock);
-	failed = writer->rc < 0;
+	failed = writer->failure.rc < 0;
 	pthread_mutex_unlock(&writer->lock);
 	return failed;
 }
@@ -145,7 +141,7 @@ int rung__writer_flush(struct rung__writer *writer)
 	pthread_mutex_lock(&writer->lock);
 	while (writer->done_count < writer->put_count)
 		pthread_cond_wait(&writer->changed, &writer->lock);
-	rc = writer->rc < 0 ? rung__fail_text(writer->rc, writer->text) : 0;
+	rc = rung__failure_tell(&writer->failure);
 	pthread_mutex_unlock(&writer->lock);
 	return rc;
 }

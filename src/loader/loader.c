@@ -348,11 +348,12 @@ static int take_next(struct rung_loader *loader, struct rung__feed_batch **batch
 	int rc;
 
 	await_slot(loader, slot);
-	rc = slot->rc < 0 ? rung__fail_text(slot->rc, slot->text) : await_rows(loader, slot->batch);
+	rc = rung__failure_tell(&slot->failure);
+	if (rc == 0)
+		rc = await_rows(loader, slot->batch);
 	assert(loader->handed < loader->submitted && slot->state == RUNG__FEED_READY);
 	*batch_out = slot->batch;
-	slot->batch = NULL;
-	slot->state = RUNG__FEED_EMPTY;
+	*slot = (struct rung__feed_slot){ .state = RUNG__FEED_EMPTY };
 	loader->handed++;
 	pthread_cond_signal(&loader->work);
 	return rc;

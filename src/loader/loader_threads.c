@@ -124,14 +124,6 @@ static bool may_claim(const struct rung_loader *loader)
 	return loader->active && loader->claimed < loader->end && loader->claimed - loader->submitted < loader->opts.ahead;
 }
 
-/* With the lock held. What failed keeps its sentence, which is this thread's. */
-static void note_failure(struct rung__feed_slot *slot, int rc)
-{
-	slot->rc = rc;
-	if (rc < 0)
-		snprintf(slot->text, sizeof(slot->text), "%s", rung_last_error());
-}
-
 /* With the lock held, which is let go of meanwhile. */
 static void sample_next(struct rung__feed_worker *worker)
 {
@@ -157,7 +149,7 @@ static void sample_next(struct rung__feed_worker *worker)
 	assert(slot->state == RUNG__FEED_EMPTY && !slot->batch);
 	slot->batch = batch;
 	slot->state = RUNG__FEED_SAMPLED;
-	note_failure(slot, rc);
+	rung__failure_keep(&slot->failure, rc);
 	loader->sampling--;
 	pthread_cond_signal(&loader->work);
 	pthread_cond_broadcast(&loader->moved);
@@ -223,7 +215,7 @@ static void submit_next(struct rung_loader *loader)
 {
 	struct rung__feed_slot *slot = rung__feed_slot(loader, loader->submitted);
 	uint64_t begin_ns;
-	int rc = slot->rc;
+	int rc = slot->failure.rc;
 
 	if (rc == 0) {
 		struct rung__feed_batch *batch = slot->batch;
@@ -237,7 +229,7 @@ static void submit_next(struct rung_loader *loader)
 		begin_ns = rung__now_ns() - begin_ns;
 		pthread_mutex_lock(&loader->lock);
 		loader->counters.gather_ns += begin_ns;
-		note_failure(slot, rc);
+		rung__failure_keep(&slot->failure, rc);
 	}
 	assert(slot->state == RUNG__FEED_SAMPLED &&
 	       slot == rung__feed_slot(loader, loader->submitted));
@@ -290,7 +282,8 @@ static bool feed(struct rung_loader *loader)
 {
 	if (!loader->active)
 		return false;
-	while (is_sampled(loader, loader->announced) && (!loader->announces || rung__feed_slot(loader, loader->announced)->rc < 0))
+	while (is_sampled(loader, loader->announced) &&
+	       (!loader->announces || rung__feed_slot(loader, loader->announced)->failure.rc < 0))
 		loader->announced++;
 	if (is_sampled(loader, loader->submitted) && loader->submitted - loader->handed < loader->opts.gathers &&
 	    (loader->announced > loader->submitted || loader->refused))

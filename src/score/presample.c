@@ -88,8 +88,7 @@ struct presampling {
 	uint32_t *counts;
 	uint64_t next;             /* batch, counted from the run's first; atomic */
 	uint64_t done;             /* atomic */
-	int rc;                    /* of the first that failed; atomic */
-	char failure[RUNG__ERROR_BYTES];
+	struct rung__failure failure;
 };
 
 /* What a thread has. */
@@ -150,7 +149,7 @@ static int work(struct presampling *ps, struct presample_worker *worker, bool re
 	const struct rung__run *run = ps->run;
 	int rc = 0;
 
-	while (rc == 0 && __atomic_load_n(&ps->rc, __ATOMIC_RELAXED) == 0) {
+	while (rc == 0 && __atomic_load_n(&ps->failure.rc, __ATOMIC_RELAXED) == 0) {
 		const uint64_t at = __atomic_fetch_add(&ps->next, 1, __ATOMIC_RELAXED);
 		uint64_t done;
 
@@ -163,16 +162,6 @@ static int work(struct presampling *ps, struct presample_worker *worker, bool re
 			                    run->progress_total ? run->progress_total : run->batch_count);
 	}
 	return rc;
-}
-
-/* A failure is recorded by the thread that it happens to, and the first is kept for the caller's. */
-static void keep_failure(struct presampling *ps, int rc)
-{
-#pragma omp critical(rung_presample_failure)
-	if (ps->rc == 0) {
-		__atomic_store_n(&ps->rc, rc, __ATOMIC_RELAXED);
-		memcpy(ps->failure, rung_last_error(), sizeof(ps->failure));
-	}
 }
 
 int rung__presample(const void *graph, const struct rung__run *run, uint32_t *counts)
@@ -198,8 +187,7 @@ int rung__presample(const void *graph, const struct rung__run *run, uint32_t *co
 			rc = work(&ps, &worker, reports);
 			worker_fini(&worker);
 		}
-		if (rc < 0)
-			keep_failure(&ps, rc);
+		rung__failure_keep(&ps.failure, rc);
 	}
-	return ps.rc < 0 ? rung__fail_text(ps.rc, ps.failure) : 0;
+	return rung__failure_tell(&ps.failure);
 }

@@ -121,7 +121,6 @@ struct rung_verify_opts {
 	double sample_share;         /**< the same as a share of the vertices, 0 to 1; 0: as sample_rows says */
 	uint64_t seed;
 	uint64_t memory_bytes;       /**< of all buffers and maps; 0: a quarter of RAM, or three quarters of what is free where that is less */
-	const char *temp_dir;        /**< for a graph that has to be sorted; NULL: $TMPDIR, or /var/tmp */
 	int repair;                  /**< nonzero: make bad blocks again, out of the sources given here and of each other */
 	const char *const *array_names;   /**< [array_count] of further arrays of the dataset */
 	const char *const *array_specs;   /**< [array_count] SRC of each, likewise; always whole */

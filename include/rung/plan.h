@@ -45,8 +45,8 @@ struct rung_plan_opts {
 	const int *gpus;            /**< [gpu_count] GPUs, the first gathers; one may come several times and then poses as several;
 	                                 NULL: the one the calling thread has current */
 	uint32_t gpu_count;
-	uint64_t gpu_bytes;         /**< of each GPU, for rows, map and graph; 0: what is free less gpu_spare_bytes; RUNG_BYTES_MAX: all rows */
-	uint64_t gpu_spare_bytes;   /**< 0: 1 GiB; left for the training when gpu_bytes is 0 */
+	uint64_t gpu_bytes; /**< of each GPU, for rows, map and graph; 0: what is free less 1 GiB;
+			       RUNG_BYTES_MAX: all rows */
 	uint64_t replicate_bytes;   /**< of gpu_bytes when there are several GPUs: the hottest rows, kept on the GPU that gathers;
 	                                 RUNG_BYTES_MAX: all of it; 0: none. The others are interleaved over the GPUs. */
 	int sample_on_gpu;          /**< nonzero: place the graph's arrays too, for rung_gpu_sampler_create(): of them and of the features the

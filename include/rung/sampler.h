@@ -41,8 +41,6 @@ struct rung_sampler_opts {
 	uint64_t seed;             /**< of all draws */
 	uint32_t threads;          /**< 0: as OpenMP has it; draws are the same for any number */
 	enum rung_draws draws;
-	uint64_t table_bytes_max;  /**< of the table in which a thread looks ids up, 4 bytes a vertex; 0: 32 MiB. For larger graphs it is
-	                                a hash table. Batches do not depend on it */
 };
 
 /** Initialiser: all defaults. In C++: rung_sampler_opts_init(). */
@@ -61,13 +59,14 @@ struct rung_block {
 /**
  * Make a sampler over a graph.
  *
- * @param csc          borrowed until the sampler is destroyed; checked arrays (rung_csc_check, or loaded by rung)
+ * @param csc          borrowed until the sampler is destroyed; checked arrays (rung_csc_check, or
+ * loaded by rung)
  * @param sampler_out  free with rung_sampler_destroy()
  * @return 0, RUNG_E_INVAL, RUNG_E_NOMEM, RUNG_E_NOSUP (a list of 2^32 ids of 4 bytes)
  *
- * Memory: 4 bytes a vertex, or where that is more than table_bytes_max 16 to 32 bytes for each vertex that the largest batch has or
- * could have; from the first rung_sampler_run() on as much for each thread. For fanouts above 32 that are not "all", up to 32 bytes times
- * the fanout for each thread.
+ * Memory: 4 bytes a vertex, or where that is more than 32 MiB 16 to 32 bytes for each vertex that
+ * the largest batch has or could have; from the first rung_sampler_run() on as much for each
+ * thread. For fanouts above 32 that are not "all", up to 32 bytes times the fanout for each thread.
  */
 RUNG_API int rung_sampler_create(const struct rung_csc *csc, const struct rung_sampler_opts *opts, struct rung_sampler **sampler_out);
 /** Free a sampler; batches stay. NULL is allowed. */

@@ -358,7 +358,6 @@ int rung__verify_open_edges(const struct rung__verify *v, struct rung_edges **ed
 	opts.graph.progress = v->opts.progress;
 	opts.graph.progress_ctx = v->opts.progress_ctx;
 	opts.memory_bytes = v->opts.memory_bytes / EDGES_SHARE;
-	opts.temp_dir = v->opts.temp_dir;
 	rc = rung_edges_open(&opts, edges_out);
 	if (rc == RUNG_E_INVAL && rung_last_error_least() > 0 && rung_last_error_least() < UINT64_MAX / EDGES_SHARE) {
 		const uint64_t least = rung_last_error_least() * EDGES_SHARE;

@@ -171,7 +171,6 @@ static int relabel(struct rung__rebuild *r)
 	if (rc < 0)
 		return rc;
 	opts.memory_bytes = r->v->opts.memory_bytes / 4;
-	opts.temp_dir = r->v->opts.temp_dir;
 	opts.threads = (uint32_t)r->v->threads;
 	opts.progress = r->v->opts.progress;
 	opts.progress_ctx = r->v->opts.progress_ctx;

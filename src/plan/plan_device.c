@@ -5,7 +5,9 @@
 
 #include "plan/plan.h"
 
-#define SPARE_DEFAULT (1ull << 30)
+#define SPARE_BYTES                                                                                \
+	(1ull << 30) /* for the training, where the caller does not say how much of a GPU to take  \
+		      */
 
 static int take_gpus(struct rung_plan *plan, const struct rung__device_ops *ops, const struct rung_plan_opts *opts)
 {
@@ -75,7 +77,7 @@ static int choose_cuda(struct rung_plan *plan, const struct rung_plan_opts *opts
 	if (rc == 0)
 		rc = fold_without_link(plan, ops);
 	if (rc == 0)   /* also says whether they are there */
-		rc = free_of_each(plan, ops, opts->gpu_spare_bytes ? opts->gpu_spare_bytes : SPARE_DEFAULT, &free_bytes);
+		rc = free_of_each(plan, ops, SPARE_BYTES, &free_bytes);
 	if (rc < 0)
 		return rc;
 	plan->device.device = RUNG_DEVICE_CUDA;

@@ -77,6 +77,10 @@ void rung__draw_positions(uint64_t hop_key, uint64_t vertex, uint64_t degree, ui
 int rung__sample(const struct rung_sampler *sampler, struct rung__space *space, const uint64_t *seeds, uint64_t seed_count,
                  uint64_t batch_key, uint32_t threads, struct rung_batch *batch);
 
+/** Largest table of positions of a thread, 4 bytes a vertex; for larger graphs it is a hash table.
+ * Tests set it. */
+extern uint64_t rung__sampler_table_bytes;
+
 /** Give all spaces positions, if they have none. */
 int rung__sampler_spread(struct rung_sampler *sampler);
 

@@ -5,7 +5,7 @@
 #include "sample/sample.h"
 
 /* Beyond it a lookup misses all caches, and a hash table as large as the batch is quicker: by a half at 32 MiB, ids in no order. */
-#define TABLE_BYTES_MAX (UINT64_C(32) << 20)
+uint64_t rung__sampler_table_bytes = UINT64_C(32) << 20;
 
 static uint64_t largest_degree(const struct rung_csc *csc)
 {
@@ -86,7 +86,7 @@ int rung_sampler_create(const struct rung_csc *csc, const struct rung_sampler_op
 	sampler->seed = opts.seed;
 	sampler->threads = (uint32_t)rung__threads(opts.threads);
 	memcpy(sampler->fanouts, opts.fanouts, opts.hop_count * sizeof(*opts.fanouts));
-	sampler->hashed = csc->vertex_count > (opts.table_bytes_max ? opts.table_bytes_max : TABLE_BYTES_MAX) / sizeof(uint32_t);
+	sampler->hashed = csc->vertex_count > rung__sampler_table_bytes / sizeof(uint32_t);
 	sampler->set_size = rung__draw_set_size(opts.fanouts, opts.hop_count, degree_max);
 	rc = make_spaces(sampler);
 	if (rc < 0) {

@@ -3,6 +3,7 @@
 #include "graphs.h"
 #include "base/base.h"
 #include "rung/sampler.h"
+#include "sample/sample.h"
 
 static struct rung_sampler *make_sampler(const struct rung_csc *csc, const uint32_t *fanouts, uint32_t hop_count, uint64_t seed,
                                          uint32_t threads)
@@ -302,9 +303,12 @@ Test(sampler, batches_are_equal_for_any_thread_count_and_id_width)
 		rung_sampler_destroy(sampler);
 	}
 	for (int hashed = 0; hashed < 4; hashed++) {
-		struct rung_sampler_opts opts = { .size = sizeof(opts), .fanouts = fanouts, .hop_count = 3, .seed = 99, .table_bytes_max = 1 };
+		struct rung_sampler_opts opts = {
+			.size = sizeof(opts), .fanouts = fanouts, .hop_count = 3, .seed = 99
+		};
 		struct rung_sampler *sampler;
 
+		rung__sampler_table_bytes = 1;
 		opts.threads = hashed % 2 ? 3 : 1;
 		cr_assert_eq(rung_sampler_create(hashed / 2 ? &wide.csc : &graph.csc, &opts, &sampler), 0);
 		sample(sampler, seeds, 700, 2, found);
@@ -436,7 +440,10 @@ Test(sampler, every_allocation_may_fail_and_the_batch_stays_usable)
 		struct test_graph graph = test_graph_random(500, 30000, 4, hashed % 2 ? 8 : 4);
 		const uint32_t fanouts[] = { 4, 40 };
 		const struct rung_sampler_opts opts = {
-			.size = sizeof(opts), .fanouts = fanouts, .hop_count = 2, .threads = hashed % 2 + 1, .table_bytes_max = hashed / 2,
+			.size = sizeof(opts),
+			.fanouts = fanouts,
+			.hop_count = 2,
+			.threads = hashed % 2 + 1,
 		};
 		const uint64_t seeds[] = { 1, 30, 499 };
 		struct rung_sampler *sampler;
@@ -444,6 +451,7 @@ Test(sampler, every_allocation_may_fail_and_the_batch_stays_usable)
 		int64_t limit;
 		int rc;
 
+		rung__sampler_table_bytes = hashed / 2 ? 1 : UINT64_C(32) << 20;
 		for (limit = 0, rc = -1; rc < 0; limit++) {
 			cr_assert_lt(limit, 7);
 			rung__alloc_limit(limit);

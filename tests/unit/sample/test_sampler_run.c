@@ -22,20 +22,19 @@ struct fixture {
 	struct rung_batch *expected[BATCHES];   /* by rung_sampler_sample() */
 };
 
-static struct rung_sampler *make_sampler_of(const struct fixture *f, uint32_t threads, uint64_t table_bytes_max)
+static struct rung_sampler *make_sampler(const struct fixture *f, uint32_t threads)
 {
 	const struct rung_sampler_opts opts = {
-		.size = sizeof(opts), .fanouts = fanouts, .hop_count = HOPS, .seed = 3, .threads = threads, .table_bytes_max = table_bytes_max,
+		.size = sizeof(opts),
+		.fanouts = fanouts,
+		.hop_count = HOPS,
+		.seed = 3,
+		.threads = threads,
 	};
 	struct rung_sampler *sampler;
 
 	cr_assert_eq(rung_sampler_create(&f->graph.csc, &opts, &sampler), 0);
 	return sampler;
-}
-
-static struct rung_sampler *make_sampler(const struct fixture *f, uint32_t threads)
-{
-	return make_sampler_of(f, threads, 0);
 }
 
 static struct rung_minibatches minibatches(const struct fixture *f)
@@ -123,9 +122,12 @@ Test(sampler_run, batches_come_in_order_and_are_those_of_the_one_batch_call)
 	init(&f);
 	for (uint32_t threads = 1; threads <= 5; threads += 2) {
 		for (int any_order = 0; any_order <= 3; any_order++) {
-			struct rung_sampler *sampler = make_sampler_of(&f, threads, (uint64_t)any_order / 2);   /* 1: hash tables */
+			struct rung_sampler *sampler;
 			struct rung_minibatches batches = minibatches(&f);
 
+			rung__sampler_table_bytes =
+				any_order / 2 ? 1 : UINT64_C(32) << 20; /* 1: hash tables */
+			sampler = make_sampler(&f, threads);
 			batches.any_order = any_order % 2;
 			for (int again = 0; again < 2; again++) {
 				struct taker taker = {

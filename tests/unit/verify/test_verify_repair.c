@@ -304,7 +304,7 @@ Test(verify_repair, the_relabelled_graph_has_no_name)
 	cr_assert_eq(mkdir(watch.dir, 0777), 0);
 	flip(file_at("graph_indptr.npy"), 4200);
 	flip(file_at("graph_indices.npy"), 4200);
-	opts.temp_dir = watch.dir;
+	cr_assert_eq(setenv("TMPDIR", watch.dir, 1), 0);
 	opts.progress = watch_temp;
 	opts.progress_ctx = &watch;
 	report = verified(&opts, 0);

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
-from ctypes import (POINTER, Structure, c_char_p, c_int32, c_int64, c_uint8, c_uint16, c_uint32,
-                    c_uint64, c_void_p, py_object)
+from ctypes import (POINTER, PYFUNCTYPE, Structure, c_char_p, c_int, c_int32, c_int64, c_uint8,
+                    c_uint16, c_uint32, c_uint64, c_void_p, py_object, pythonapi)
 from functools import partial
+from math import prod
 from operator import attrgetter
 from typing import Any, Optional
 
@@ -38,12 +38,15 @@ class _Versioned(Structure):
 # names of a capsule, unused and used: it keeps their address, so they have to stay
 _FORMS = ((b"dltensor_versioned", b"used_dltensor_versioned", _Versioned), (b"dltensor", b"used_dltensor", _Managed))
 
-_capsule_valid = ctypes.pythonapi.PyCapsule_IsValid
-_capsule_valid.restype, _capsule_valid.argtypes = ctypes.c_int, [py_object, c_char_p]
-_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_capsule_pointer.restype, _capsule_pointer.argtypes = c_void_p, [py_object, c_char_p]
-_capsule_rename = ctypes.pythonapi.PyCapsule_SetName
-_capsule_rename.restype, _capsule_rename.argtypes = ctypes.c_int, [py_object, c_char_p]
+_tells, _gives = (PYFUNCTYPE(result, py_object, c_char_p) for result in (c_int, c_void_p))
+_capsule_valid = _tells(("PyCapsule_IsValid", pythonapi))
+_capsule_pointer = _gives(("PyCapsule_GetPointer", pythonapi))
+_capsule_rename = _tells(("PyCapsule_SetName", pythonapi))
+
+
+def _packed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides, in elements, of an array in C order without gaps."""
+    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def device_name(device: tuple[int, int]) -> str:
@@ -121,10 +124,7 @@ class Array:
 
     @property
     def nbytes(self) -> int:
-        size = self.dtype.dlpack[1] // 8
-        for length in self.shape:
-            size *= length
-        return size
+        return prod(self.shape) * (self.dtype.dlpack[1] // 8)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -225,13 +225,8 @@ class Foreign:
         _capsule_rename(capsule, used)
         self.data = (tensor.data or 0) + tensor.byte_offset
         self.shape = tuple(tensor.shape[axis] for axis in range(tensor.ndim))
-        if tensor.strides:
-            self.strides = tuple(tensor.strides[axis] for axis in range(tensor.ndim))
-        else:
-            self.strides, step = (), 1
-            for length in reversed(self.shape):
-                self.strides = (step, *self.strides)
-                step *= length
+        strides = tensor.strides or _packed(self.shape)
+        self.strides = tuple(strides[axis] for axis in range(tensor.ndim))
         self.dtype = BY_DLPACK.get((tensor.dtype_code, tensor.dtype_bits)) if tensor.dtype_lanes == 1 else None
         self.device = (tensor.device_type, tensor.device_id)
         if self.device[0] == CUDA != device[0]:
@@ -242,11 +237,6 @@ class Foreign:
     @property
     def contiguous(self) -> bool:
         """Whether it is in C order without gaps."""
-        if 0 in self.shape:
-            return True
-        step = 1
-        for length, stride in zip(reversed(self.shape), reversed(self.strides)):
-            if length != 1 and stride != step:
-                return False
-            step *= length
-        return True
+        strides = zip(self.shape, self.strides, _packed(self.shape))
+        return 0 in self.shape or all(length == 1 or stride == packed
+                                      for length, stride, packed in strides)

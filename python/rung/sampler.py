@@ -22,7 +22,7 @@ from .dtypes import BY_NAME
 from .errors import InvalidError
 from .forks import watch
 from .owned import Owned
-from .sizes import whole_number
+from .sizes import choice, whole_number
 from .staging import fanout_array
 
 _I64, _I32 = BY_NAME["i64"], BY_NAME["i32"]
@@ -157,15 +157,13 @@ def need_edges(dataset: Dataset) -> None:
 def sampler_opts(dataset: Dataset, fanouts: Optional[Sequence[int]], draws: Optional[str],
                  seed: int, threads: int) -> tuple[c.rung_sampler_opts, Any]:
     """Options for the library and what keeps their list; None: as staged."""
-    draws = dataset.draws if draws is None else draws
-    if draws not in DRAWS:
-        raise InvalidError(f"draws={draws!r}: give one of {', '.join(DRAWS)}")
+    drawn = choice(dataset.draws if draws is None else draws, DRAWS, "draws")
     if fanouts is None:
         fanouts = dataset.fanouts if dataset.edge_count else ()
     hops = fanout_array(fanouts)
     if len(fanouts):
         need_edges(dataset)
-    return c.rung_sampler_opts(fanouts=hops, hop_count=len(hops), draws=DRAWS.index(draws),
+    return c.rung_sampler_opts(fanouts=hops, hop_count=len(hops), draws=drawn,
                                seed=whole_number(seed, "seed", SEED_MAX),
                                threads=whole_number(threads, "threads")), hops
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import os
 import signal
@@ -11,7 +10,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from ctypes import POINTER, byref, c_char_p, c_int, c_uint32
+from ctypes import byref, c_char_p, c_int, c_uint32
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Optional, Union
@@ -165,6 +164,10 @@ def _named(sources: _Sources, given: Optional[Mapping[str, Source]], what: str, 
     return (struct * len(entries))(*entries) if entries else None, len(entries)
 
 
+def _texts(given: Sequence[bytes]):
+    return (c_char_p * len(given))(*given), len(given)
+
+
 def fanout_array(fanouts: Sequence[int]):
     """uint32 [hops] for the library; -1 stands for all neighbours."""
     try:
@@ -204,8 +207,7 @@ def _graph_specs(sources: _Sources, graph: Union[Source, Sequence[Source], None]
 
 def _set_sources(opts: c.rung_stage_opts, sources: _Sources, given: SimpleNamespace) -> None:
     graphs = _graph_specs(sources, given.graph)
-    specs = (c_char_p * max(len(graphs), 1))(*graphs)
-    opts.graph.specs, opts.graph.spec_count = ctypes.cast(specs, POINTER(c_char_p)), len(graphs)
+    opts.graph.specs, opts.graph.spec_count = _texts(graphs)
     opts.graph.undirected, opts.graph.dedup = bool(given.undirected), bool(given.dedup)
     opts.graph.vertex_count = whole_number(given.vertex_count, "vertex_count", 2**63 - 1)
     if given.labels is not None:
@@ -239,9 +241,8 @@ def _set_work(opts: c.rung_stage_opts, given: SimpleNamespace) -> None:
     opts.dry_run, opts.in_place = bool(given.dry_run), bool(given.in_place)
     opts.plan = choice(given.plan, STAGE_PLANS, "plan")
     opts.pad = choice(given.pad, STAGE_PADS, "pad")
-    stripe = [string(folder, "stripe") for folder in given.stripe]
-    folders = (c_char_p * max(len(stripe), 1))(*stripe)
-    opts.stripe_dirs, opts.stripe_count = ctypes.cast(folders, POINTER(c_char_p)), len(stripe)
+    folders = [string(folder, "stripe") for folder in given.stripe]
+    opts.stripe_dirs, opts.stripe_count = _texts(folders)
 
 
 def _result(out: str, report: c.rung_stage_report) -> StageResult:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ctypes import byref
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from ._library import STAGES, c, check, lib, text
 from .errors import InvalidError
@@ -75,11 +75,11 @@ def read_stats(memory: Owned) -> Stats:
     """Of an open store."""
     found = c.rung_store_stats()
     check(lib.rung_store_stats(memory, byref(found)))
-    plain = ("requests", "request_errors", "device_reads", "device_read_bytes", "merged_rows", "duplicate_rows", "retries", "queue_depth", "cache_hits",
-             "joined_rows", "read_rows", "failed_rows", "cache_rows", "cache_rows_filled",
-             "late_rows", "cache_timeouts", "cache_wait_ns", "host_waits", "scatters")
-    return Stats(tiers=tuple(Tier(text(tier.name), tier.rows, tier.hits, tier.bytes) for tier in found.tiers[: found.tier_count]),
-                 engine=text(found.engine), engine_why=text(found.engine_why),
-                 direct=bool(found.direct), latency=tuple(found.latency),
-                 cache_why=text(found.cache_why),
-                 stages={name: tuple(found.stages[i]) for i, name in enumerate(STAGES)}, **{name: getattr(found, name) for name in plain})
+    values = {each.name: getattr(found, each.name) for each in fields(Stats)}
+    tiers = found.tiers[: found.tier_count]
+    values.update(
+        tiers=tuple(Tier(text(tier.name), tier.rows, tier.hits, tier.bytes) for tier in tiers),
+        engine=text(found.engine), engine_why=text(found.engine_why),
+        cache_why=text(found.cache_why), direct=bool(found.direct), latency=tuple(found.latency),
+        stages={name: tuple(found.stages[i]) for i, name in enumerate(STAGES)})
+    return Stats(**values)

@@ -7,7 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from ctypes import POINTER, byref, c_int, cast, pointer
+from ctypes import byref, c_int, pointer
 from math import ceil
 from numbers import Real
 from typing import Any, Optional, Union
@@ -100,7 +100,7 @@ class Store:
             plan_opts.device = choice(device or default, DEVICES, "device")
             if gpus:
                 numbers = [whole_number(number, "gpus", INT_MAX) for number in gpus]
-                plan_opts.gpus, plan_opts.gpu_count = cast((c_int * len(numbers))(*numbers), POINTER(c_int)), len(numbers)
+                plan_opts.gpus, plan_opts.gpu_count = (c_int * len(gpus))(*numbers), len(gpus)
             plan_opts.queue_depth = opts.queue_depth = whole_number(queue_depth, "queue_depth")
             plan_opts.sample_on_gpu = bool(sample_on_gpu)
             plan_opts.vertex_ids = opts.vertex_ids = bool(vertex_ids)
@@ -461,13 +461,13 @@ def open(path: Union[str, os.PathLike], *, host: Optional[Size] = None, gpu: Opt
 
     Raises NotFoundError, FormatError, CorruptError, InvalidError (a budget too small: `least_bytes` would do), NoMemoryError, NoDeviceError.
     """
+    arguments = dict(locals())
     if not isinstance(gpus, Iterable) or isinstance(gpus, (str, bytes)):
         raise InvalidError(f"gpus={gpus!r}: give a list of GPU numbers, such as [0]")
-    return Store(dict(path=os.path.abspath(os.fsdecode(path)), host=host, gpu=gpu, gpus=tuple(gpus), device=device, cache=cache, share=share, vertex_ids=vertex_ids,
-                      queue_depth=queue_depth, engine=engine, numa=numa, requests=requests, batch_rows=batch_rows, gap=gap, buffered=buffered,
-                      read_timeout=read_timeout, private_cache=private_cache,
-                      sample_on_gpu=sample_on_gpu,
-                      profile=None if profile is None else os.path.abspath(os.fsdecode(profile))))
+    arguments.update(path=os.path.abspath(os.fsdecode(path)), gpus=tuple(gpus))
+    if profile is not None:
+        arguments["profile"] = os.path.abspath(os.fsdecode(profile))
+    return Store(arguments)
 
 
 def attach(share_path: Union[str, os.PathLike], *, vertex_ids: bool = True, requests: int = 0,

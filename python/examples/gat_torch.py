@@ -4,14 +4,12 @@
 
     gat_torch.py cora.rung --host 20% --fanouts 10,10 --batch-size 32 --epochs 20 --test test
 """
-import argparse
-
-import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 import rung
+from training import accuracy, add_training, make_parser, train_epoch, width_and_classes
 
 
 class Attention(nn.Module):
@@ -55,20 +53,8 @@ class Gat(nn.Module):
         return rows
 
 
-def accuracy(model, loader):
-    right = seen = 0
-    model.eval()
-    with torch.no_grad():
-        for batch in loader:
-            right += (model(batch.features, batch.blocks).argmax(1) == batch.labels.flatten()).sum().item()
-            seen += len(batch.labels)
-    model.train()
-    return right / seen
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("dataset", help="folder that rung stage made, with labels and a split train")
+    parser = make_parser(__doc__)
     parser.add_argument("--host", default=None, help="host memory of the store (default: half of what is free)")
     parser.add_argument("--test", metavar="SPLIT", help="tell the accuracy on it in the end")
     parser.add_argument("--fanouts", default="15,10")
@@ -76,33 +62,28 @@ def main():
     parser.add_argument("--hidden", type=int, default=8, help="of each head")
     parser.add_argument("--heads", type=int, default=8)
     parser.add_argument("--dropout", type=float, default=0.6)
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--batches", type=int, help="of an epoch at most")
-    parser.add_argument("--lr", type=float, default=0.005)
-    parser.add_argument("--seed", type=int, default=1)
+    add_training(parser, epochs=3, lr=0.005)
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     fanouts = [int(fanout) for fanout in args.fanouts.split(",")]
     with rung.Dataset(args.dataset) as dataset:
-        width, classes = int(np.prod(dataset.shape[1:])), int(np.nanmax(dataset.array("labels"))) + 1
+        width, classes = width_and_classes(dataset)
     model = Gat(width, args.hidden, args.heads, classes, len(fanouts), args.dropout)
     optimizer = torch.optim.Adam(model.parameters(), lr=args.lr, weight_decay=5e-4)
+
+    def outputs(batch):
+        return model(batch.features, batch.blocks), batch.labels
+
     with rung.open(args.dataset, host=args.host, vertex_ids=False) as store:
         loader = rung.Loader(store, fanouts=fanouts, batch_size=args.batch_size, seed=args.seed)
         for epoch in range(1, args.epochs + 1):
-            total = seen = 0
-            for batch in loader:
-                loss = F.cross_entropy(model(batch.features, batch.blocks), batch.labels.long().flatten())
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-                total, seen = total + loss.item() * len(batch.labels), seen + len(batch.labels)
-                if batch.idx + 1 == args.batches:
-                    break
-            print(f"epoch {epoch}: loss {total / seen:.4f}; {loader.stats().wait:.2f} s waiting for batches", flush=True)
+            total, seen = train_epoch(loader, optimizer, outputs, args.batches)
+            print(f"epoch {epoch}: loss {total / seen:.4f}; "
+                  f"{loader.stats().wait:.2f} s waiting for batches", flush=True)
         if args.test:
-            found = accuracy(model, rung.Loader(store, args.test, fanouts=fanouts, batch_size=args.batch_size, shuffle=False, seed=args.seed))
-            print(f"accuracy on {args.test}: {found:.4f}")
+            loader = rung.Loader(store, args.test, fanouts=fanouts, batch_size=args.batch_size,
+                                 shuffle=False, seed=args.seed)
+            print(f"accuracy on {args.test}: {accuracy(loader, model, outputs):.4f}")
 
 
 if __name__ == "__main__":

@@ -7,17 +7,14 @@
 
 Stage it with draws="new" ("--draws new"), which is how PyG samples. Neither pyg-lib nor torch-sparse is needed.
 """
-import argparse
-
-import numpy as np
 import torch
-from torch.nn import functional as F
 from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
 from torch_geometric.nn import GAT, GraphSAGE
 
 import rung
 import rung.pyg
+from training import accuracy, add_training, make_parser, train_epoch, width_and_classes
 
 
 def node_loader(args, store, dataset, fanouts):
@@ -39,21 +36,8 @@ def rung_loader(args, store, _dataset, fanouts):
     return make
 
 
-def accuracy(model, loader):
-    right = seen = 0
-    model.eval()
-    with torch.no_grad():
-        for batch in loader:
-            found = model(batch.x.float(), batch.edge_index)[: batch.batch_size].argmax(1)
-            right += (found == batch.y[: batch.batch_size].flatten()).sum().item()
-            seen += batch.batch_size
-    model.train()
-    return right / seen
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("dataset", help="folder that rung stage made, with labels and a split train")
+    parser = make_parser(__doc__)
     parser.add_argument("--model", choices=("sage", "gat"), default="sage")
     parser.add_argument("--loader", choices=("pyg", "rung"), default="pyg")
     parser.add_argument("--host", default=None, help="host memory of the store (default: half of what is free)")
@@ -61,35 +45,28 @@ def main():
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--hidden", type=int, default=64)
     parser.add_argument("--dropout", type=float, default=0.5)
-    parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--batches", type=int, help="of an epoch at most")
-    parser.add_argument("--lr", type=float, default=0.005)
-    parser.add_argument("--seed", type=int, default=1)
+    add_training(parser, epochs=20, lr=0.005)
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     fanouts = [int(fanout) for fanout in args.fanouts.split(",")]
     with rung.Dataset(args.dataset) as dataset, rung.open(args.dataset, host=args.host) as store:
-        width, classes = int(np.prod(dataset.shape[1:])), int(np.nanmax(dataset.array("labels"))) + 1
+        width, classes = width_and_classes(dataset)
         shape = {"in_channels": width, "hidden_channels": args.hidden, "num_layers": len(fanouts), "out_channels": classes, "dropout": args.dropout}
         model = GraphSAGE(**shape) if args.model == "sage" else GAT(**shape, heads=8)
         optimizer = torch.optim.Adam(model.parameters(), lr=args.lr, weight_decay=5e-4)
         make = (node_loader if args.loader == "pyg" else rung_loader)(args, store, dataset, fanouts)
         loader = make("train", True)
+
+        def outputs(batch):
+            found = model(batch.x.float(), batch.edge_index)
+            return found[: batch.batch_size], batch.y[: batch.batch_size]
+
         for epoch in range(1, args.epochs + 1):
-            total = seen = 0
-            for count, batch in enumerate(loader, 1):
-                found = model(batch.x.float(), batch.edge_index)[: batch.batch_size]
-                loss = F.cross_entropy(found, batch.y[: batch.batch_size].long().flatten())
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-                total, seen = total + loss.item() * batch.batch_size, seen + batch.batch_size
-                if count == args.batches:
-                    break
+            total, seen = train_epoch(loader, optimizer, outputs, args.batches)
             print(f"epoch {epoch}: loss {total / seen:.4f}", flush=True)
         for split in ("valid", "test"):
             if split in dataset.splits:
-                print(f"accuracy on {split}: {accuracy(model, make(split, False)):.4f}")
+                print(f"accuracy on {split}: {accuracy(make(split, False), model, outputs):.4f}")
         stats = store.stats()
         print("rows from " + ", ".join(f"{tier.name} {tier.hits}" for tier in stats.tiers) + f"; {stats.device_reads} reads")
 

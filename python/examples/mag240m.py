@@ -21,7 +21,6 @@ What a budget holds, by rung plan on a data set of this shape (121,751,666 rows 
 A copied data set has the last column's room for rows. Beside the budget there are the graph, 0.9 GiB and 4 bytes an edge (1.3 billion citations, both
 ways up to 9.7 GiB), the store's map and three arrays of the papers here (maps, labels; 0.5 GiB each), and batches and model.
 """
-import argparse
 import time
 
 import numpy as np
@@ -34,6 +33,7 @@ from torch_geometric.nn import GATConv, SAGEConv
 
 import rung
 import rung.pyg
+from training import accuracy, add_training, make_parser, train_epoch
 
 
 class Gnn(nn.Module):
@@ -75,18 +75,8 @@ class Papers:
         return self.labels[batch.n_id[: batch.batch_size]].long()
 
 
-def outputs(model, loader, device):
-    """Of each batch: it, and its predicted classes."""
-    model.eval()
-    with torch.no_grad():
-        for batch in loader:
-            yield batch, model(batch.x.to(device).float(), batch.edge_index.to(device), batch.batch_size).argmax(1).cpu()
-    model.train()
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("dataset", help="staged folder")
+    parser = make_parser(__doc__, dataset="staged folder")
     parser.add_argument("--model", choices=("sage", "gat"), default="sage")
     parser.add_argument("--host", default="8GiB", help="host memory of the store")
     parser.add_argument("--cache", help="of it for rows from the file (default: an eighth)")
@@ -97,10 +87,7 @@ def main():
     parser.add_argument("--hidden", type=int, default=1024)
     parser.add_argument("--heads", type=int, default=4, help="of gat; divide --hidden")
     parser.add_argument("--dropout", type=float, default=0.5)
-    parser.add_argument("--epochs", type=int, default=100)
-    parser.add_argument("--batches", type=int, help="of an epoch at most")
-    parser.add_argument("--lr", type=float, default=0.001)
-    parser.add_argument("--seed", type=int, default=1)
+    add_training(parser, epochs=100, lr=0.001)
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     with rung.Dataset(args.dataset) as dataset, rung.open(args.dataset, host=args.host, cache=args.cache) as store:
@@ -110,25 +97,26 @@ def main():
         optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
         schedule = torch.optim.lr_scheduler.StepLR(optimizer, 25, 0.25)
         train, valid = papers.loader("train", shuffle=True), papers.loader("valid")
+
+        def outputs(batch):
+            rows, edges = batch.x.to(args.device).float(), batch.edge_index.to(args.device)
+            return model(rows, edges, batch.batch_size), papers.labels_of(batch).to(args.device)
+
         for epoch in range(1, args.epochs + 1):
-            start, total, seen = time.perf_counter(), 0.0, 0
-            for count, batch in enumerate(train, 1):
-                found = model(batch.x.to(args.device).float(), batch.edge_index.to(args.device), batch.batch_size)
-                loss = F.cross_entropy(found, papers.labels_of(batch).to(args.device))
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-                total, seen = total + loss.item() * batch.batch_size, seen + batch.batch_size
-                if count == args.batches:
-                    break
+            start = time.perf_counter()
+            total, seen = train_epoch(train, optimizer, outputs, args.batches)
             schedule.step()
             seconds = time.perf_counter() - start
-            right = sum((found == papers.labels_of(batch)).sum().item() for batch, found in outputs(model, valid, args.device))
+            share = accuracy(valid, model, outputs)
             stats = store.stats()
-            print(f"epoch {epoch}: loss {total / seen:.4f}, valid {right / len(valid.dataset):.4f}; {seconds:.1f} s; so far {stats.hit_share('host'):.1%} of the "
-                  f"rows from memory, {stats.device_read_bytes / 2**30:.1f} GiB read", flush=True)
+            print(f"epoch {epoch}: loss {total / seen:.4f}, valid {share:.4f}; {seconds:.1f} s; "
+                  f"so far {stats.hit_share('host'):.1%} of the rows from memory, "
+                  f"{stats.device_read_bytes / 2**30:.1f} GiB read", flush=True)
         if args.predict:
-            found = torch.cat([found for _, found in outputs(model, papers.loader("test-dev"), args.device)])
+            model.eval()
+            with torch.no_grad():
+                found = torch.cat([outputs(batch)[0].argmax(1).cpu()
+                                   for batch in papers.loader("test-dev")])
             np.savez_compressed(args.predict, y_pred=found.numpy().astype(np.int16))
 
 

@@ -19,32 +19,17 @@ What a budget holds, by rung plan on a data set of this shape (111,059,956 rows 
 A copied data set has the last column's room for rows. Beside the budget there are the graph, 0.8 GiB and 4 bytes an edge (1.6 billion edges: 6.0 GiB, both
 ways up to 12.0), 4 bytes a vertex each for maps of the store and the loader (0.4 GiB), and batches and model.
 """
-import argparse
 import time
 
-import numpy as np
 import torch
-from torch.nn import functional as F
 from torch_geometric.nn import GraphSAGE
 
 import rung
-
-
-def accuracy(model, loader, device):
-    right = seen = 0
-    model.eval()
-    with torch.no_grad():
-        for batch in loader:
-            batch = batch.to(device)
-            right += (model(batch.x.float(), batch.edge_index)[: batch.batch_size].argmax(1) == batch.y.flatten()).sum().item()
-            seen += batch.batch_size
-    model.train()
-    return right / seen
+from training import accuracy, add_training, make_parser, train_epoch, width_and_classes
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("dataset", help="staged folder")
+    parser = make_parser(__doc__, dataset="staged folder")
     parser.add_argument("--host", default="8GiB", help="host memory of the store")
     parser.add_argument("--cache", help="of it for rows from the file (default: an eighth)")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="of the model")
@@ -52,35 +37,29 @@ def main():
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--dropout", type=float, default=0.5)
-    parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--batches", type=int, help="of an epoch at most")
-    parser.add_argument("--lr", type=float, default=0.001)
-    parser.add_argument("--seed", type=int, default=1)
+    add_training(parser, epochs=20, lr=0.001)
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     fanouts = [int(fanout) for fanout in args.fanouts.split(",")]
     with rung.Dataset(args.dataset) as dataset:
-        width, classes = int(np.prod(dataset.shape[1:])), int(np.nanmax(dataset.array("labels"))) + 1
+        width, classes = width_and_classes(dataset)
     model = GraphSAGE(width, args.hidden, len(fanouts), classes, dropout=args.dropout, norm="batch_norm").to(args.device)
     optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
     store = rung.open(args.dataset, host=args.host, cache=args.cache)
     loaders = {split: rung.Loader(store, split, fanouts=fanouts, batch_size=args.batch_size, shuffle=split == "train", seed=args.seed, form="pyg")
                for split in ("train", "valid", "test")}
+
+    def outputs(batch):
+        batch = batch.to(args.device)
+        return model(batch.x.float(), batch.edge_index)[: batch.batch_size], batch.y
+
     best = (0.0, 0.0)
     for epoch in range(1, args.epochs + 1):
-        start, total, seen = time.perf_counter(), 0.0, 0
-        for count, batch in enumerate(loaders["train"], 1):
-            batch = batch.to(args.device)
-            loss = F.cross_entropy(model(batch.x.float(), batch.edge_index)[: batch.batch_size], batch.y.long().flatten())
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            total, seen = total + loss.item() * batch.batch_size, seen + batch.batch_size
-            if count == args.batches:
-                break
+        start = time.perf_counter()
+        total, seen = train_epoch(loaders["train"], optimizer, outputs, args.batches)
         waits = loaders["train"].stats()
         seconds = time.perf_counter() - start
-        valid, test = (accuracy(model, loaders[split], args.device) for split in ("valid", "test"))
+        valid, test = (accuracy(loaders[split], model, outputs) for split in ("valid", "test"))
         best = max(best, (valid, test))
         stats = store.stats()
         print(f"epoch {epoch}: loss {total / seen:.4f}, valid {valid:.4f}, test {test:.4f}; {seconds:.1f} s, {waits.wait_sample:.1f} waiting for samples, "

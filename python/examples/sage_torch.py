@@ -6,7 +6,6 @@
     sage_torch.py papers.rung --features memmap --source x.npy      what one does without rung
     sage_torch.py papers.rung --features memory --source x.npy      all of them in RAM
 """
-import argparse
 import json
 import queue
 import sys
@@ -19,6 +18,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import rung
+from training import accuracy, add_training, make_parser, width_and_classes
 
 
 class Sage(nn.Module):
@@ -109,19 +109,8 @@ def make_loader(args):
     return loader, lambda: loader.waited, None
 
 
-def accuracy(model, store, args):
-    right = seen = 0
-    fanouts = [int(fanout) for fanout in args.fanouts.split(",")]
-    with torch.no_grad():
-        for batch in rung.Loader(store, args.test, fanouts=fanouts, batch_size=args.batch_size, shuffle=False, seed=args.seed, arrays="torch"):
-            right += (model(batch.features, batch.blocks).argmax(1) == batch.labels.flatten()).sum().item()
-            seen += len(batch.labels)
-    return right / seen
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("dataset", help="folder that rung stage made, with labels and a split train")
+    parser = make_parser(__doc__)
     parser.add_argument("--features", choices=("rung", "memmap", "memory"), default="rung")
     parser.add_argument("--source", help="features by original vertex, .npy: of memmap and memory")
     parser.add_argument("--host", default=None, help="host memory of the store (default: half of what is free)")
@@ -130,10 +119,7 @@ def main():
     parser.add_argument("--fanouts", default="15,10")
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--hidden", type=int, default=128)
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--batches", type=int, help="of an epoch at most")
-    parser.add_argument("--lr", type=float, default=0.003)
-    parser.add_argument("--seed", type=int, default=1)
+    add_training(parser, epochs=3, lr=0.003)
     parser.add_argument("--threads", type=int, default=0, help="that sample")
     parser.add_argument("--gathers", type=int, default=0, help="batches gathered ahead")
     parser.add_argument("--json", action="store_true", help="a JSON object an epoch")
@@ -143,7 +129,7 @@ def main():
     torch.manual_seed(args.seed)
     loader, waited, store = make_loader(args)
     with rung.Dataset(args.dataset) as dataset:
-        width, classes = int(np.prod(dataset.shape[1:])), int(np.nanmax(dataset.array("labels"))) + 1
+        width, classes = width_and_classes(dataset)
     model = Sage(width, args.hidden, classes, len(args.fanouts.split(",")))
     optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
     for epoch in range(1, args.epochs + 1):
@@ -168,7 +154,11 @@ def main():
               f"epoch {epoch}: loss {found['loss']:.4f}, {found['seconds']:.2f} s, of them {found['feature_wait_s']:.2f} waiting for rows, {compute:.2f} computing;"
               f" {batches} batches, {rows} rows", flush=True)
     if args.test:
-        found = accuracy(model, store, args)
+        fanouts = [int(fanout) for fanout in args.fanouts.split(",")]
+        loader = rung.Loader(store, args.test, fanouts=fanouts, batch_size=args.batch_size,
+                             shuffle=False, seed=args.seed, arrays="torch")
+        found = accuracy(loader, model,
+                         lambda batch: (model(batch.features, batch.blocks), batch.labels))
         print(json.dumps({"split": args.test, "accuracy": found}) if args.json else f"accuracy on {args.test}: {found:.4f}")
 
 

@@ -144,6 +144,8 @@ if [ -n "$pack" ]; then
 		mkdir -p "$pack/$(dirname "$file")" && cp "$root/$file" "$pack/$file" || exit 1
 	done
 	cp -r "$root/python/rung" "$pack/python/" || exit 1
+	mkdir -p "$pack/include" || exit 1
+	cp -r "$root/include/rung" "$pack/include/" || exit 1   # read by the package
 	rm -rf "$pack/python/rung/__pycache__"
 	git -C "$root" describe --always --dirty 2>/dev/null >"$pack/COMMIT"
 	du -sh "$pack" >&2

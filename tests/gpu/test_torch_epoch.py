@@ -188,6 +188,9 @@ with rung.Dataset(sys.argv[1]) as dataset:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                               env=environment()) as run:
             self.assertIn("data set:", run.stderr.readline())
+            deadline = time.monotonic() + 20
+            while len(having("3000000")) < 2 and time.monotonic() < deadline:   # a part runs, too
+                time.sleep(0.01)
             run.send_signal(signal.SIGTERM)
             out, _ = run.communicate(timeout=60)
         record = json.loads(out)

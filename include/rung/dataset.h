@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file
- * Staged datasets: open, read their small arrays, verify. The folder's format is docs/FORMAT.md.
+ * Staged datasets: opening them, reading their small arrays, verifying and repairing them.
+ * docs/FORMAT.md describes the folder.
  */
 #ifndef RUNG_DATASET_H
 #define RUNG_DATASET_H
@@ -15,20 +16,20 @@ extern "C" {
 
 struct rung_dataset;
 
-#define RUNG_FEATURE_FILES_MAX 16   /**< that rows may be dealt over */
+#define RUNG_FEATURE_FILES_MAX 16   /**< maximum number of files of the features */
 
-/** What a staged data set holds. Texts and lists belong to the data set. */
+/** Contents of a staged dataset. The dataset owns all texts and lists. */
 struct rung_dataset_info {
 	uint32_t format_version;
 	uint64_t vertex_count;
 	uint64_t edge_count;
-	struct rung_array_info features;  /**< dtype and shape of the features, row_bytes included */
-	uint64_t row_stride;              /**< bytes from one row to the next in the file, at least row_bytes */
+	struct rung_array_info features;  /**< element type and shape of the features */
+	uint64_t row_stride;              /**< bytes from one row to the next, at least row_bytes */
 	uint64_t feature_bytes;           /**< vertex_count * row_bytes */
 	unsigned index_bytes;             /**< of graph indices, maps and splits: 4 or 8 */
-	const char *score_method;         /**< "blend" …, or "given" */
-	uint32_t score_iterations;        /**< 0 when it does not apply */
-	double score_damping;             /**< 0 when it does not apply */
+	const char *score_method;         /**< such as "blend", or "given" */
+	uint32_t score_iterations;        /**< 0 if it does not apply */
+	double score_damping;             /**< 0 if it does not apply */
 	const uint32_t *fanouts;          /**< [fanout_count] given at staging */
 	uint32_t fanout_count;
 	uint32_t batch_size;              /**< given at staging */
@@ -36,68 +37,154 @@ struct rung_dataset_info {
 	size_t split_count;
 	const char *const *split_names;   /**< [split_count] */
 	size_t file_count;
-	uint32_t feature_file_count;      /**< features.000.npy and so on, perhaps on several devices; 0: rows are in features_path */
-	uint64_t block_rows;              /**< row of rank r is in file r / block_rows % feature_file_count; vertex_count with one file */
+	/**
+	 * features.000.npy and so on, possibly on several devices; 0: the rows are in features_path
+	 */
+	uint32_t feature_file_count;
+	/**
+	 * the row of rank r is in file r / block_rows % feature_file_count; vertex_count for a
+	 * single file
+	 */
+	uint64_t block_rows;
 	enum rung_draws draws;            /**< given at staging */
-	int score_sampled;                /**< nonzero: the score rests on sampled batches, of which the next two tell */
-	uint64_t score_batches;
-	uint64_t score_seed;
-	size_t array_count;               /**< further arrays of the vertices */
-	const char *const *array_names;   /**< [array_count]; the array of NAME is "features_NAME" */
-	const char *features_path;        /**< staged in place: the file that has the rows, in the order of the vertices; else NULL */
-	uint64_t features_offset;         /**< where in it row 0 begins */
-	uint64_t features_file_bytes;
+	int score_sampled;                /**< nonzero: computed from sampled batches; see below */
+	uint64_t score_batches;           /**< number of these batches */
+	uint64_t score_seed;              /**< their seed */
+	size_t array_count;               /**< number of additional arrays of the vertices */
+	const char *const *array_names;   /**< [array_count]; array NAME is "features_NAME" */
+	/** staged in place: the file of the rows, in the order of the vertices; else NULL */
+	const char *features_path;
+	uint64_t features_offset;         /**< position of row 0 in that file */
+	uint64_t features_file_bytes;     /**< size of that file */
 };
 
-/** One file of a staged data set. */
+/** One file of a staged dataset. */
 struct rung_dataset_file {
-	const char *name;             /**< inside the folder */
+	const char *name;             /**< in the folder */
 	uint64_t bytes;
-	struct rung_array_info array; /**< dtype NONE for files that are no array */
-	uint64_t data_offset;         /**< of the array's first byte */
+	struct rung_array_info array; /**< dtype NONE for files that are not arrays */
+	uint64_t data_offset;         /**< position of the first element */
 };
 
 /**
- * Open a staged dataset: reads and checks the manifest, and that every file is there with its size and header.
- * Contents are not read (rung_dataset_verify() does that), but for 64 blocks of a file staged in place whose time of change is another.
+ * Open a staged dataset.
  *
- * @return 0, RUNG_E_NOENT (no folder, or no manifest in it: not staged to the end), RUNG_E_FORMAT (version, sizes, fields),
- *         RUNG_E_CORRUPT (the manifest fails its own checksum), RUNG_E_IO
+ * Reads and checks the manifest, and checks that every file exists with its size and header. The
+ * contents are not read, except for 64 blocks of a features file in place whose modification time
+ * has changed; rung_dataset_verify() reads everything.
+ *
+ * @param dir     folder of the dataset
+ * @param ds_out  close it with rung_dataset_close()
+ * @return 0, RUNG_E_NOENT (no folder, or no manifest: staging did not finish), RUNG_E_FORMAT
+ *         (version, sizes, fields), RUNG_E_CORRUPT (checksum of the manifest), RUNG_E_IO
+ *
+ * Threads: any.
  */
 RUNG_API int rung_dataset_open(const char *dir, struct rung_dataset **ds_out);
 
-/** What the manifest says; valid until close. */
+/**
+ * Contents of a dataset: sizes, names, and how it was staged.
+ *
+ * @param ds  an open dataset
+ * @return the contents, which the dataset owns; valid until rung_dataset_close(); never NULL
+ *
+ * All values come from the manifest, which was checked when the dataset was opened. Use
+ * rung_dataset_load_array() to read the arrays that are named here.
+ *
+ * Threads: any.
+ */
 RUNG_API const struct rung_dataset_info *rung_dataset_info(const struct rung_dataset *ds);
 
-/** File `idx` of info->file_count; NULL past the end. */
-RUNG_API const struct rung_dataset_file *rung_dataset_file(const struct rung_dataset *ds, size_t idx);
+/**
+ * Enumerate the files of a dataset.
+ *
+ * @param ds   an open dataset
+ * @param idx  0 to file_count - 1 of struct rung_dataset_info
+ * @return the file, which the dataset owns; valid until rung_dataset_close(); NULL past the end
+ *
+ * The last two are the file of checksums and the manifest. A features file that is used in place
+ * is not among them: see features_path.
+ *
+ * Threads: any.
+ */
+RUNG_API const struct rung_dataset_file *rung_dataset_file(const struct rung_dataset *ds,
+                                                           size_t idx);
 
-/** Folder it was opened from. */
+/**
+ * Folder from which a dataset was opened.
+ *
+ * @param ds  an open dataset
+ * @return the path as it was given to rung_dataset_open(), which the dataset owns; valid until
+ *         rung_dataset_close()
+ *
+ * A relative path is not made absolute: it refers to the working directory at the time of the call
+ * that opened the dataset.
+ *
+ * Threads: any.
+ */
 RUNG_API const char *rung_dataset_dir(const struct rung_dataset *ds);
 
-/** Close; NULL is allowed. Stores opened from it keep what they need. */
+/**
+ * Close a dataset and free everything that it owns.
+ *
+ * @param ds  the dataset; NULL is allowed
+ *
+ * Stores, plans and samplers that were created from it stay usable: they keep what they need.
+ * Arrays and graphs that were loaded belong to the caller and stay valid, too.
+ *
+ * Threads: any, but no other call with the same dataset.
+ */
 RUNG_API void rung_dataset_close(struct rung_dataset *ds);
 
 /**
- * Read the relabelled graph into memory; its vertices are ranks. Every entry is checked.
- * @param graph_out  give it back with rung_graph_destroy()
+ * Read the relabelled graph of a dataset into memory. Its vertices are ranks.
+ *
+ * @param ds         an open dataset
+ * @param graph_out  free it with rung_graph_destroy()
+ * @return 0, RUNG_E_FORMAT or RUNG_E_RANGE (damaged contents), RUNG_E_IO, RUNG_E_NOMEM
+ *
+ * Every entry of indptr and indices is checked. Memory: 8 bytes per vertex and index_bytes per
+ * edge.
+ *
+ * Threads: any.
  */
 RUNG_API int rung_dataset_load_graph(const struct rung_dataset *ds, struct rung_graph **graph_out);
 
 /**
- * Read an array into memory: "labels", "score", "vertex_of_rank", "rank_of_vertex", "features_NAME", or "split_NAME".
- * Labels, score and features are in rank order; a split holds ranks, in the order it was given.
+ * Read an array of a dataset into memory.
  *
- * @param info_out  may be NULL
+ * @param name      "labels", "score", "vertex_of_rank", "rank_of_vertex", "features_NAME" or
+ *                  "split_NAME"
+ * @param info_out  element type and shape; may be NULL
  * @param data_out  free it with rung_free()
- * @return 0, RUNG_E_NOENT (no such array), RUNG_E_RANGE (an id that is no vertex), RUNG_E_IO, RUNG_E_NOMEM
+ * @return 0, RUNG_E_NOENT (no such array), RUNG_E_RANGE (an id that is not a vertex), RUNG_E_IO,
+ *         RUNG_E_NOMEM
+ *
+ * Labels, score and features are in the order of the ranks. A split contains ranks, in the order in
+ * which it was given.
+ *
+ * Threads: any.
  */
-RUNG_API int rung_dataset_load_array(const struct rung_dataset *ds, const char *name, struct rung_array_info *info_out, void **data_out);
+RUNG_API int rung_dataset_load_array(const struct rung_dataset *ds, const char *name,
+                                     struct rung_array_info *info_out, void **data_out);
 
-/** As rung_dataset_load_array() for ids: widened to uint64_t. */
-RUNG_API int rung_dataset_load_ids(const struct rung_dataset *ds, const char *name, uint64_t *count_out, uint64_t **ids_out);
+/**
+ * Read an array of ids into memory, widened to 64 bits.
+ *
+ * @param name       "vertex_of_rank", "rank_of_vertex" or "split_NAME"
+ * @param count_out  number of ids
+ * @param ids_out    [*count_out]; free it with rung_free()
+ * @return as rung_dataset_load_array()
+ *
+ * Use it for train ids: samplers, scores and loaders accept uint64_t ids, while the files have ids
+ * of index_bytes.
+ *
+ * Threads: any.
+ */
+RUNG_API int rung_dataset_load_ids(const struct rung_dataset *ds, const char *name,
+                                   uint64_t *count_out, uint64_t **ids_out);
 
-/** A block whose checksum is wrong, or that cannot be read. */
+/** A block with a wrong checksum, or one that cannot be read. */
 struct rung_bad_block {
 	const char *file;
 	uint64_t block;
@@ -106,24 +193,32 @@ struct rung_bad_block {
 
 /** Options of rung_dataset_verify(). */
 struct rung_verify_opts {
-	size_t size;                 /**< sizeof(struct rung_verify_opts), set by the initialiser */
-	const char *source;          /**< SRC of the features it was staged from, to compare row by row; NULL: do not */
-	uint32_t threads;            /**< 0: as OpenMP has it; a few more wait for the disk */
+	size_t size;                 /**< sizeof the struct, set by the initialiser */
+	/** SRC of the original features, to compare row by row; NULL: do not compare */
+	const char *source;
+	uint32_t threads;            /**< 0: the number of OpenMP; a few more threads read */
 	rung_progress_fn progress;   /**< may be NULL */
 	void *progress_ctx;
-	const struct rung_graph_opts *graph;  /**< what it was staged from, to compare list by list; NULL: do not. Its vertex_count is not used */
-	const char *labels;          /**< SRC of the labels, likewise */
-	const char *score;           /**< SRC float32 [vertices] of the score by original id, likewise */
-	const char *const *split_names;   /**< [split_count] of the dataset's splits, and in the same order */
-	const char *const *split_specs;   /**< [split_count] SRC of each, likewise */
+	/** original graph, to compare list by list; NULL: do not. Its vertex_count is ignored */
+	const struct rung_graph_opts *graph;
+	const char *labels;          /**< SRC of the original labels; NULL: do not compare */
+	/** SRC float32 [vertices] of the score by original id; NULL: do not compare */
+	const char *score;
+	const char *const *split_names;   /**< [split_count] splits of the dataset, in its order */
+	const char *const *split_specs;   /**< [split_count] SRC of each; NULL: do not compare */
 	size_t split_count;
-	uint64_t sample_rows;        /**< compare the rows and lists of so many vertices, drawn by `seed`; 0: of all. Labels and splits always whole */
-	double sample_share;         /**< the same as a share of the vertices, 0 to 1; 0: as sample_rows says */
+	/**
+	 * compare rows and lists of this many vertices, drawn with `seed`; 0: of all. Labels and
+	 * splits are always compared completely
+	 */
+	uint64_t sample_rows;
+	double sample_share;         /**< the same as a share of the vertices; 0: use sample_rows */
 	uint64_t seed;
-	uint64_t memory_bytes;       /**< of all buffers and maps; 0: a quarter of RAM, or three quarters of what is free where that is less */
-	int repair;                  /**< nonzero: make bad blocks again, out of the sources given here and of each other */
-	const char *const *array_names;   /**< [array_count] of further arrays of the dataset */
-	const char *const *array_specs;   /**< [array_count] SRC of each, likewise; always whole */
+	/** all buffers and maps; 0: a quarter of RAM, or 3/4 of the free memory if that is less */
+	uint64_t memory_bytes;
+	int repair;                  /**< nonzero: rebuild bad blocks from the sources */
+	const char *const *array_names;   /**< [array_count] additional arrays of the dataset */
+	const char *const *array_specs;   /**< [array_count] SRC of each; compared completely */
 	size_t array_count;
 };
 
@@ -131,57 +226,79 @@ struct rung_verify_opts {
 #define RUNG_VERIFY_OPTS_INIT { .size = sizeof(struct rung_verify_opts) }
 RUNG_INIT_FUNCTION(rung_verify_opts, {})
 
-/** What rung_dataset_verify() has read and found. */
+/** Result of rung_dataset_verify(). Vertices are original ids. */
 struct rung_verify_report {
 	uint64_t blocks_checked;
 	uint64_t bytes_checked;
-	struct rung_bad_block *bad;   /**< [bad_count] those that are bad now; free the report with rung_verify_report_fini() */
+	/** [bad_count] blocks that are still bad; freed by rung_verify_report_fini() */
+	struct rung_bad_block *bad;
 	uint64_t bad_count;
 	uint64_t rows_compared;
 	uint64_t rows_different;
-	uint64_t first_different;     /**< original vertex of the first row that differs; valid while rows_different > 0 */
+	uint64_t first_different;     /**< vertex; valid if rows_different > 0 */
 	double seconds;
-	double block_seconds;         /**< of them for the blocks: bytes_checked / block_seconds is the rate */
+	double block_seconds;         /**< part of `seconds` that the checksums took */
 	uint64_t lists_compared;
 	uint64_t lists_different;
-	uint64_t first_list_different;    /**< original vertex; valid while lists_different > 0 */
-	uint64_t labels_compared, labels_different, first_label_different;      /**< likewise */
-	uint64_t scores_compared, scores_different, first_score_different;      /**< likewise */
-	uint64_t split_ids_compared, split_ids_different;                       /**< of all splits together */
-	int maps_disagree;            /**< nonzero: vertex_of_rank and rank_of_vertex are not each other's inverse; nothing was compared */
-	struct rung_bad_block *repaired;  /**< [repaired_count] those that were bad, and are not now */
+	uint64_t first_list_different;    /**< vertex; valid if lists_different > 0 */
+	uint64_t labels_compared, labels_different, first_label_different;
+	uint64_t scores_compared, scores_different, first_score_different;
+	uint64_t split_ids_compared, split_ids_different;   /**< total of all splits */
+	/**
+	 * nonzero: vertex_of_rank and rank_of_vertex are not each other's inverse; nothing was
+	 * compared with sources
+	 */
+	int maps_disagree;
+	struct rung_bad_block *repaired;  /**< [repaired_count] blocks that were bad */
 	uint64_t repaired_count;
-	char *unrepaired;             /**< why the first of `bad` could not be repaired; NULL: nothing was tried, or all could */
-	uint64_t array_rows_compared, array_rows_different;   /**< of all further arrays together */
-	uint64_t first_array_different;   /**< original vertex, in the first array that differs; valid while array_rows_different > 0 */
-	uint64_t in_place_blocks_compared, in_place_blocks_different;   /**< staged in place: blocks of 1 MiB of the features' own file that are remembered */
-	uint64_t first_in_place_different;   /**< offset of the first such block; valid while in_place_blocks_different > 0 */
+	/** why the first block of `bad` could not be repaired; NULL: not tried, or all repaired */
+	char *unrepaired;
+	uint64_t array_rows_compared, array_rows_different;   /**< total of all additional arrays */
+	/** vertex, in the first array that differs; valid if array_rows_different > 0 */
+	uint64_t first_array_different;
+	/** staged in place: recorded blocks of 1 MiB of the features file */
+	uint64_t in_place_blocks_compared, in_place_blocks_different;
+	/** offset of the first such block; valid if in_place_blocks_different > 0 */
+	uint64_t first_in_place_different;
 };
 
 /**
- * Re-read every file and compare the checksums of all blocks, the manifest's and the checksum file's own included. Reads go past
- * the page cache, several at a time.
+ * Read every file of a dataset again and compare the checksums of all blocks, including those of
+ * the manifest and of the file of checksums. Reads bypass the page cache.
  *
- * With sources also compare what was staged from them: every byte of every row (or 128 bits of a hash of rows longer than 16 bytes,
- * when all are compared: the source is then read once from end to end, and so are the staged rows), and every entry of every
- * list, all through the maps.
+ * With sources, also compare what was staged from them, through the maps: every byte of every row,
+ * or a 128-bit hash of rows longer than 16 bytes if all are compared, and every entry of every
+ * list.
  *
- * With `repair` bad blocks are made again, held against their recorded checksum, and only then written in their place and synced.
- * Features, labels, score, arrays and splits come from their sources, graph files from the graph, each map from the other one, and
- * checksums.npy from the files. The manifest cannot be made again. Killed at any moment, no block is worse than before.
+ * With `repair`, rebuild bad blocks, compare them with their recorded checksums, and only then
+ * write and sync them. Features, labels, score, arrays and splits need their sources, graph files
+ * need the graph, each map needs the other one; checksums.npy is rebuilt from the files. The
+ * manifest cannot be repaired. If the process is killed, no block is worse than before.
  *
- * Of features that were staged in place, which the dataset has no checksums of, up to 64 blocks are compared; a file that is not there, or has
- * another size, counts as if all of them differed. With `source` their rows are compared as any others.
+ * Features in place have no checksums: up to 64 recorded blocks are compared. A missing file, or a
+ * file of another size, counts as different in all of them. A manifest that cannot be parsed is
+ * reported as its block 0.
  *
- * A manifest that no longer parses is reported as its block 0, not as an error.
+ * @param report_out  written for 0 and RUNG_E_CORRUPT; free it with rung_verify_report_fini()
+ * @return 0 if everything agrees, RUNG_E_CORRUPT with the positions in the report, RUNG_E_NOENT,
+ *         RUNG_E_IO, RUNG_E_FORMAT, RUNG_E_INVAL (memory_bytes too small, with the smallest value
+ *         that works), RUNG_E_CANCELED
  *
- * @param report_out  written on 0 and on RUNG_E_CORRUPT
- * @return 0 when everything agrees, RUNG_E_CORRUPT with the places in the report when not, RUNG_E_NOENT, RUNG_E_IO, RUNG_E_FORMAT,
- *         RUNG_E_INVAL (memory_bytes too small: says the least that works) …
+ * Threads: any; it uses threads of its own and OpenMP threads.
  */
-RUNG_API int rung_dataset_verify(const char *dir, const struct rung_verify_opts *opts, struct rung_verify_report *report_out);
+RUNG_API int rung_dataset_verify(const char *dir, const struct rung_verify_opts *opts,
+                                 struct rung_verify_report *report_out);
 
-/** Free what a report holds. */
+/**
+ * Free the lists of a report, and clear it.
+ *
+ * @param report  a report that rung_dataset_verify() wrote; NULL is allowed
+ *
+ * The struct itself belongs to the caller. The counters keep their values, except for the lengths
+ * of the lists, which become 0. Calling it again for the same report does nothing.
+ *
+ * Threads: any, but no other use of the same report.
+ */
 RUNG_API void rung_verify_report_fini(struct rung_verify_report *report);
 
 #ifdef __cplusplus

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file
- * Devices: what gathers run on, what memory they write to, and the streams of their work.
+ * Devices: where gathers run, which memory they write to, and the CUDA streams of their work.
  *
- * Functions that take a stream take a cudaStream_t of the GPU on which the store gathers. Handles
- * that name no object mean what they mean in CUDA, on that GPU: NULL and cudaStreamLegacy (1) its
- * default stream, which is in order with all streams that were not created with
- * cudaStreamNonBlocking; cudaStreamPerThread (2) that of the calling thread. RUNG_STREAM_OWN is
- * rung's addition.
+ * A function that takes a stream accepts a cudaStream_t of the GPU on which the store gathers.
+ * Special handles have the same meaning as in CUDA, on that GPU: NULL and cudaStreamLegacy (1) are
+ * its default stream, which is ordered with every stream that was created without
+ * cudaStreamNonBlocking; cudaStreamPerThread (2) is the default stream of the calling thread.
+ * RUNG_STREAM_OWN is an addition of rung.
  *
- * While a stream is captured into a CUDA graph, functions that put work on it return RUNG_E_NOSUP,
- * and leave the capture as it is. So they do for the default stream while a stream in order with it
- * is captured, rung_store_copy() included. On other streams, and in other threads, a capture is no
- * obstacle to any function, nor do rung's threads disturb one.
+ * While a stream is captured into a CUDA graph, functions that enqueue work on it return
+ * RUNG_E_NOSUP and leave the capture intact. The same holds for the default stream while a stream
+ * that is ordered with it is captured, and for rung_store_copy(). Captures on other streams and in
+ * other threads do not restrict any function, and rung's threads do not disturb them.
  */
 #ifndef RUNG_DEVICE_H
 #define RUNG_DEVICE_H
@@ -26,26 +26,35 @@
 extern "C" {
 #endif
 
-#define RUNG_GPUS_MAX 16   /**< that rows are interleaved over */
+#define RUNG_GPUS_MAX 16   /**< maximum number of GPUs over which rows are interleaved */
 
-struct CUstream_st;   /**< what a cudaStream_t points to */
+struct CUstream_st;   /**< the type that a cudaStream_t points to */
 
 /**
- * As a stream: the store's own, which is in order with no other stream, also not with the default
- * stream. Memory that a call on it reads is complete, and memory that it writes is used by no other
- * work, before the call.
- * CUDA gives no stream this value.
+ * A stream argument that selects the store's private stream, which is not ordered with any other
+ * stream, including the default stream. Memory that the call reads must be complete before the
+ * call, and no other work may use memory that it writes. CUDA never assigns this value to a stream.
  */
 #define RUNG_STREAM_OWN ((struct CUstream_st *)UINTPTR_MAX)
 
-/** What gathers run on. */
+/** Device on which gathers run. */
 enum rung_device {
-	RUNG_DEVICE_CPU = 0,   /**< rows go to host memory, copied by the caller's thread */
-	RUNG_DEVICE_CUDA,      /**< rows go to GPU memory, copied by kernels on a stream */
-	RUNG_DEVICE_AUTO       /**< CUDA where there is a GPU with a driver, else the CPU, and the reason is kept */
+	RUNG_DEVICE_CPU = 0,   /**< the calling thread copies rows to host memory */
+	RUNG_DEVICE_CUDA,      /**< kernels on a stream copy rows to GPU memory */
+	RUNG_DEVICE_AUTO       /**< CUDA if there is a GPU with a driver; else the CPU, and why */
 };
 
-/** "cpu", "cuda", "auto"; NULL for no device. */
+/**
+ * Name of a device, as the command line and Python use it.
+ *
+ * @param device  a device; any other value is accepted, too
+ * @return a constant string, "cpu", "cuda" or "auto", which must not be freed; NULL if `device` is
+ *         not a valid device
+ *
+ * Does not check whether the machine has such a device: rung_gpu_info() does. Sets no error text.
+ *
+ * Threads: any.
+ */
 RUNG_API const char *rung_device_name(enum rung_device device);
 
 /** A GPU and its memory. */
@@ -55,17 +64,22 @@ struct rung_gpu_info {
 	char bus_id[32];        /**< "0000:3b:00.0" */
 	uint64_t total_bytes;
 	uint64_t free_bytes;
-	int node;               /**< NUMA node its link leads to; -1: unknown */
+	int node;               /**< NUMA node of its PCIe link; -1: unknown */
 };
 
 /**
- * Look at a GPU.
+ * Query a GPU: its name, memory, PCI bus id and NUMA node.
  *
- * @param gpu  its number among those that CUDA shows to this process; negative: the one the calling thread has current
- * @return 0, RUNG_E_NODEV (no GPU, no driver, or not so many), RUNG_E_NOSUP (built without CUDA), RUNG_E_ABI
+ * @param gpu       index among the GPUs that CUDA shows to this process; negative: the current GPU
+ *                  of the calling thread
+ * @param info_out  filled; its size must be set
+ * @return 0, RUNG_E_NODEV (no GPU, no driver, or no GPU with that index), RUNG_E_NOSUP (built
+ *         without CUDA), RUNG_E_ABI (size)
  *
- * Makes CUDA start in this process, which takes time, and memory of the host and of the GPU. After fork() a child cannot
- * use CUDA when its parent has: fork first, or execute a program.
+ * Initialises CUDA in this process, which takes time and uses host and GPU memory. A child of
+ * fork() cannot use CUDA if its parent has used it: fork first, or execute a program.
+ *
+ * Threads: any.
  */
 RUNG_API int rung_gpu_info(int gpu, struct rung_gpu_info *info_out);
 

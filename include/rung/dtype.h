@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file
- * Element types of arrays. rung moves rows as bytes; the type is carried along for those who compute with them.
+ * Element types of arrays. rung copies rows as bytes; it records the element type for the code that
+ * computes with them.
  */
 #ifndef RUNG_DTYPE_H
 #define RUNG_DTYPE_H
@@ -15,7 +16,10 @@
 extern "C" {
 #endif
 
-/** X(enumerator, name on the command line, bytes, .npy descr). bf16 has no numpy type and is stored as 2-byte void. */
+/**
+ * X(enumerator, name on the command line, bytes, .npy descr). NumPy has no type for bf16; it is
+ * stored as 2-byte void.
+ */
 #define RUNG_DTYPE_LIST(X)               \
 	X(RUNG_BOOL, "bool", 1, "|b1")   \
 	X(RUNG_I8, "i8", 1, "|i1")       \
@@ -31,7 +35,7 @@ extern "C" {
 	X(RUNG_F32, "f32", 4, "<f4")     \
 	X(RUNG_F64, "f64", 8, "<f8")
 
-/** Element types, those of RUNG_DTYPE_LIST in its order. */
+/** Element types, in the order of RUNG_DTYPE_LIST. */
 enum rung_dtype {
 	RUNG_DTYPE_NONE = 0,
 #define RUNG_DTYPE_ENUM(code, name, bytes, descr) code,
@@ -40,10 +44,13 @@ enum rung_dtype {
 	RUNG_DTYPE_COUNT
 };
 
-/** Dimensions of an array at most. */
+/** Maximum number of dimensions of an array. */
 #define RUNG_DIMS_MAX 8
 
-/** Type and shape of an array, C order. A row is everything behind the first dimension; of a vector, one element. */
+/**
+ * Element type and shape of an array in C order. A row is one index of the first dimension with all
+ * that it contains; a row of a vector is one element.
+ */
 struct rung_array_info {
 	enum rung_dtype dtype;
 	unsigned dim_count;             /**< 1 to RUNG_DIMS_MAX */
@@ -52,10 +59,30 @@ struct rung_array_info {
 	uint64_t row_bytes;             /**< bytes of one row */
 };
 
-/** Bytes of one element; 0 for a value that is no dtype. */
+/**
+ * Size of one element in bytes.
+ *
+ * @param dtype  an element type; any other value is accepted, too
+ * @return 1, 2, 4 or 8; 0 if `dtype` is not a valid element type
+ *
+ * Multiply it by the number of elements of a row to get the bytes of the row, which
+ * struct rung_array_info already has as row_bytes. Cannot fail, and sets no error text.
+ *
+ * Threads: any.
+ */
 RUNG_API size_t rung_dtype_bytes(enum rung_dtype dtype);
 
-/** Name as on the command line, "f16"; "none" for a value that is no dtype. */
+/**
+ * Name of an element type, as the command line, the manifest and Python use it.
+ *
+ * @param dtype  an element type; any other value is accepted, too
+ * @return a constant string such as "f16", which must not be freed; "none" if `dtype` is not a
+ *         valid element type
+ *
+ * The names are those of RUNG_DTYPE_LIST. Cannot fail, and sets no error text.
+ *
+ * Threads: any.
+ */
 RUNG_API const char *rung_dtype_name(enum rung_dtype dtype);
 
 #ifdef __cplusplus

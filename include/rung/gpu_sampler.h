@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file
- * Neighbour sampling on a GPU, for a loader (rung_loader_opts.gpu_sampler). A batch is the one that
- * rung_sampler_sample() gives for the same graph, fanouts, seed and batch key, entry by entry. It
- * stays in GPU memory: its vertices are the ids of the gather that follows.
+ * Neighbour sampling on a GPU, for a loader (rung_loader_opts.gpu_sampler). A batch equals, entry
+ * by entry, the one that rung_sampler_sample() returns for the same graph, fanouts, seed and batch
+ * key. It stays in GPU memory, and its vertices are the ids of the gather that follows.
  *
- * The graph lies on the store's rungs: the first part of its arrays, where the hottest vertices are, is interleaved over the plan's GPUs,
- * the rest is in host memory that kernels read over the link.
+ * The arrays of the graph are tiered like the features: the first part, with the hottest vertices,
+ * is interleaved over the GPUs of the plan. The rest is in host memory, which kernels read over the
+ * link.
  */
 #ifndef RUNG_GPU_SAMPLER_H
 #define RUNG_GPU_SAMPLER_H
@@ -23,14 +24,16 @@ struct rung_gpu_sampler;
 
 /** Options of rung_gpu_sampler_create(). */
 struct rung_gpu_sampler_opts {
-	size_t size;                 /**< sizeof(struct rung_gpu_sampler_opts), set by the initialiser */
-	const uint32_t *fanouts;     /**< [hop_count], as in struct rung_sampler_opts */
+	size_t size;               /**< sizeof the struct, set by the initialiser */
+	const uint32_t *fanouts;   /**< [hop_count], as in struct rung_sampler_opts */
 	uint32_t hop_count;
 	uint64_t seed;
-	uint64_t seed_count_max;     /**< seeds of a batch; 0: 1024 */
-	uint64_t vertex_count_max;   /**< vertices of a batch; 0: as many as there can be. A batch that has more fails */
-	uint64_t edge_count_max;     /**< edges of a hop; 0: likewise. With "all neighbours" as a fanout that is the whole graph */
-	enum rung_draws draws;       /**< RUNG_DRAWS_ALL: the other is for the CPU's sampler alone */
+	uint64_t seed_count_max;   /**< maximum seeds of a batch; 0: 1024 */
+	/** maximum vertices of a batch; 0: as many as are possible. A larger batch fails */
+	uint64_t vertex_count_max;
+	/** maximum edges of a hop; 0: likewise, which is the whole graph if a fanout is "all" */
+	uint64_t edge_count_max;
+	enum rung_draws draws;     /**< RUNG_DRAWS_ALL; only the CPU samples RUNG_DRAWS_NEW */
 };
 
 /** Initialiser: all defaults. In C++: rung_gpu_sampler_opts_init(). */
@@ -38,19 +41,34 @@ struct rung_gpu_sampler_opts {
 RUNG_INIT_FUNCTION(rung_gpu_sampler_opts, {})
 
 /**
- * Load the relabelled graph of a dataset to where the plan puts it (rung_plan_opts.sample_on_gpu; without it, all of it to host memory).
+ * Load the relabelled graph of a dataset to the memory that the plan assigns
+ * (rung_plan_opts.sample_on_gpu; without it, all to host memory), and create a sampler for it.
  *
- * @param store        its gathers run on a GPU; must outlive the sampler
- * @param ds           that of the store; may be closed afterwards
- * @param plan         one of the same dataset; may be destroyed afterwards. NULL: the plan that the
- *                     store was opened with; of an attached store the graph is in host memory
- * @param sampler_out  free with rung_gpu_sampler_destroy()
- * @return 0, RUNG_E_NOSUP (the store's gathers run on the CPU; draws), RUNG_E_INVAL (opts), RUNG_E_NOMEM (says how much the GPU has free),
- *         RUNG_E_IO. What the graph holds is not read here: a batch that meets an id or a list that cannot be says so.
+ * @param store        gathers on a GPU; must outlive the sampler
+ * @param ds           the dataset of the store; may be closed afterwards
+ * @param plan         a plan for the same dataset; may be destroyed afterwards. NULL: the plan of
+ *                     the store; for an attached store, the graph is placed in host memory
+ * @param sampler_out  free it with rung_gpu_sampler_destroy()
+ * @return 0, RUNG_E_NOSUP (the store gathers on the CPU; draws), RUNG_E_INVAL (opts), RUNG_E_NOMEM
+ *         (with the free GPU memory), RUNG_E_IO. Damage in the graph is reported by the batch that
+ *         reads it.
+ *
+ * Threads: any. Stream: none; the graph is complete when the call returns.
  */
-RUNG_API int rung_gpu_sampler_create(struct rung_store *store, const struct rung_dataset *ds, const struct rung_plan *plan,
-                                     const struct rung_gpu_sampler_opts *opts, struct rung_gpu_sampler **sampler_out);
-/** Free the sampler and its memory on GPU and host, after the loaders that use it. NULL is allowed.
+RUNG_API int rung_gpu_sampler_create(struct rung_store *store, const struct rung_dataset *ds,
+                                     const struct rung_plan *plan,
+                                     const struct rung_gpu_sampler_opts *opts,
+                                     struct rung_gpu_sampler **sampler_out);
+
+/**
+ * Free a sampler and its memory on the GPU and on the host.
+ *
+ * @param sampler  the sampler; NULL is allowed
+ *
+ * Destroy the loaders that use it first, and close the store after it. Batches that these loaders
+ * returned are invalid from then on.
+ *
+ * Threads: any, but no other call with the same sampler. Stream: none.
  */
 RUNG_API void rung_gpu_sampler_destroy(struct rung_gpu_sampler *sampler);
 

@@ -1,10 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file
- * Graphs in compressed sparse column form.
+ * Graphs in compressed sparse column form (CSC).
  *
- * An edge u -> v carries messages from u to v. Column v lists the in-neighbours of v: indices[indptr[v] .. indptr[v+1]).
- * A sampler draws from that list; in_degree(v) is its length.
+ * An edge u -> v carries messages from u to v. Column v is the list of the in-neighbours of v:
+ * indices[indptr[v] .. indptr[v+1]). A sampler draws from that list; its length is in_degree(v).
+ *
+ * Inputs. An edge index of shape [2,E] or [E,2] lists edges; one of shape [2,2] is read as [2,E].
+ * "csc:SRC,SRC" names indptr and indices of such columns. "csr:SRC,SRC" has lists of
+ * out-neighbours instead: v -> indices[indptr[v] .. indptr[v+1]). The two sources of csc: and csr:
+ * may contain commas (raw:...): the first comma at which both sides open as sources of integers
+ * separates them.
+ *
+ * Order. Inside a column, edges keep the order of the input; for csr: columns list their sources in
+ * ascending order. With `undirected`, the reverse of an edge directly follows it; for csc: and csr:
+ * the reverse edges follow all edges of their column, in the order of the file.
+ *
+ * Parts. Edge lists may connect parts of the vertices, such as authors and papers, whose ids each
+ * start at 0. In "SRC+FIRST[:COUNT],FIRST[:COUNT]", source i of SRC is vertex FIRST + i, the second
+ * pair does the same for destinations, and ids that are not below COUNT are refused. Append +0,0 to
+ * a file name that itself ends in such a suffix.
  */
 #ifndef RUNG_GRAPH_H
 #define RUNG_GRAPH_H
@@ -15,7 +30,7 @@
 extern "C" {
 #endif
 
-/** A graph in memory, borrowed: whoever made the arrays keeps and frees them. */
+/** A graph in memory. The arrays are borrowed: their owner keeps and frees them. */
 struct rung_csc {
 	uint64_t vertex_count;
 	uint64_t edge_count;
@@ -24,21 +39,35 @@ struct rung_csc {
 	unsigned index_bytes;     /**< 4 or 8 */
 };
 
-/** Bytes per vertex id in arrays that rung makes: 4 while every id below vertex_count fits, else 8. */
+/**
+ * Bytes per vertex id in the arrays that rung creates for a graph of that size.
+ *
+ * @param vertex_count  number of vertices
+ * @return 4 if every id below `vertex_count` fits in 32 bits, that is up to 2^32 vertices; else 8
+ *
+ * Use it to allocate the maps of rung_rank_order() and to interpret struct rung_csc.indices.
+ * Cannot fail.
+ *
+ * Threads: any.
+ */
 RUNG_API unsigned rung_index_bytes(uint64_t vertex_count);
 
 struct rung_graph;
 
-/** Options of rung_graph_load(): where edges are, and what is made of them. */
+/** Options of rung_graph_load(): the files of the edges, and how to process them. */
 struct rung_graph_opts {
 	size_t size;                 /**< sizeof(struct rung_graph_opts), set by the initialiser */
-	const char *const *specs;    /**< [spec_count] SRC[+PARTS] of an edge index [2,E] or [E,2], or "csc:SRC,SRC" (indptr, indices), or "csr:SRC,SRC" */
-	/** Lists are joined, csc: and csr: stand alone. 0: no edges */
+	/**
+	 * [spec_count] SRC[+PARTS] of an edge index [2,E] or [E,2], or "csc:SRC,SRC" (indptr,
+	 * indices), or "csr:SRC,SRC"
+	 */
+	const char *const *specs;
+	/** edge indices are concatenated; csc: and csr: must be alone. 0: no edges */
 	size_t spec_count;
-	/** 0: largest id + 1, or the length of indptr - 1. Without specs it is needed. */
+	/** 0: largest id + 1, or the length of indptr - 1. Required if there are no specs */
 	uint64_t vertex_count;
-	int undirected;              /**< nonzero: add the reverse of every edge; a self loop is not doubled */
-	int dedup;                   /**< nonzero: keep one of equal edges; lists are then sorted by id */
+	int undirected;   /**< nonzero: add the reverse of every edge; self loops are not doubled */
+	int dedup;        /**< nonzero: keep one of equal edges; this sorts every list by id */
 	rung_progress_fn progress;   /**< may be NULL */
 	void *progress_ctx;
 };
@@ -48,35 +77,58 @@ struct rung_graph_opts {
 RUNG_INIT_FUNCTION(rung_graph_opts, {})
 
 /**
- * Read a graph into memory: 8 bytes a vertex and 4 or 8 an edge. An edge list takes 8 bytes a vertex more while it is read, and
- * buffers of at most 200 MiB; `dedup`, a csr:, and `undirected` for a csc:, need the graph once more while they work.
- * Edges keep the order of their lists inside a column; with `undirected` the reverse of an edge comes directly behind it
- * (behind all edges of its column for a csc: and a csr:). A csr: has the lists of out-neighbours: v -> indices[indptr[v] ..
- * indptr[v+1]). Columns then list their sources in ascending order, and the reverse edges, if any, in the order of the file.
- * Every id and every indptr entry is checked. An edge list is read twice, and three times when the vertex count is to be found.
+ * Read a graph into memory, and check every id and every entry of indptr.
  *
- * Edge lists may be of parts of the vertices, such as authors and papers, each with ids from 0 on: with
- * "SRC+FIRST[:COUNT],FIRST[:COUNT]" source i of SRC is vertex FIRST + i, destinations likewise, and an id that is not below COUNT is
- * refused. (A file whose name ends so is given with +0,0 behind it.)
+ * @param graph_out  the graph; free it with rung_graph_destroy()
+ * @return 0, RUNG_E_RANGE (with edge and value), RUNG_E_FORMAT (shape, dtype, or indptr not
+ *         monotone, with the index), RUNG_E_NOMEM, RUNG_E_CANCELED, or the errors of
+ *         rung_source_open()
  *
- * An edge index of shape [2,2] is read as [2,E]. In "csc:SRC,SRC" and "csr:SRC,SRC" the sources may hold commas themselves
- * (raw:...): the first comma at which both sides open as sources of integers separates them.
+ * Memory: 8 bytes per vertex and 4 or 8 per edge. Edge lists need 8 more bytes per vertex and at
+ * most 200 MiB while they are read; `dedup`, csr:, and `undirected` with csc: need a second copy of
+ * the graph. Edge lists are read twice, or three times if vertex_count is 0.
  *
- * @param graph_out  the graph; give it back with rung_graph_destroy()
- * @return 0, RUNG_E_RANGE (names edge and value), RUNG_E_FORMAT (shape, dtype, indptr not monotone: names the index),
- *         RUNG_E_CANCELED, or what rung_source_open() returns
+ * Threads: any; it uses OpenMP threads.
  */
 RUNG_API int rung_graph_load(const struct rung_graph_opts *opts, struct rung_graph **graph_out);
 
-/** The arrays of a graph; valid until it is destroyed. */
+/**
+ * The arrays of a graph.
+ *
+ * @param graph  a graph that rung_graph_load() returned
+ * @return the arrays, which the graph owns; valid until rung_graph_destroy(); never NULL
+ *
+ * Pass them to rung_sampler_create() or rung_score_compute(). rung has checked them, so that
+ * rung_csc_check() is not needed. Do not modify them.
+ *
+ * Threads: any.
+ */
 RUNG_API const struct rung_csc *rung_graph_csc(const struct rung_graph *graph);
 
-/** Free; NULL is allowed. */
+/**
+ * Free a graph and its arrays.
+ *
+ * @param graph  the graph; NULL is allowed
+ *
+ * Samplers and other objects that borrow the arrays must be destroyed first: they keep pointers to
+ * them.
+ *
+ * Threads: any, but no other thread may use the graph or its arrays during the call or after it.
+ */
 RUNG_API void rung_graph_destroy(struct rung_graph *graph);
 
 /**
- * Check a graph whose arrays come from elsewhere: indptr starts at 0, never decreases and ends at edge_count; every index is a vertex.
- * @return 0, RUNG_E_INVAL (index_bytes), RUNG_E_FORMAT or RUNG_E_RANGE with the first place that is wrong
+ * Check a graph whose arrays were not created by rung.
+ *
+ * indptr must start at 0, never decrease and end at edge_count, and every entry of indices must be
+ * below vertex_count. Functions that accept a struct rung_csc rely on this and do not check it
+ * again.
+ *
+ * @param csc  the graph; its arrays are read completely
+ * @return 0, RUNG_E_INVAL (index_bytes), RUNG_E_FORMAT or RUNG_E_RANGE with the first position that
+ *         is wrong
+ *
+ * Threads: any; it uses OpenMP threads.
  */
 RUNG_API int rung_csc_check(const struct rung_csc *csc);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file
- * Public data sets as their makers lay them out in folders: what rung_stage() is to be given for them.
+ * Presets: the files of public data sets in the layout of their download, as options of
+ * rung_stage().
  */
 #ifndef RUNG_PRESET_H
 #define RUNG_PRESET_H
@@ -12,43 +13,49 @@
 extern "C" {
 #endif
 
-/** The data sets that are known. */
+/** Supported data sets. */
 enum rung_preset_kind {
 	/**
-	 * ogbn-papers100M: ROOT, or papers100M-bin or ogbn_papers100M in it, has raw/data.npz,
-	 * raw/node-label.npz and split/time/{train,valid,test}.csv.gz. Edges go from the paper that
-	 * cites to the one it cites.
+	 * ogbn-papers100M: ROOT, or papers100M-bin or ogbn_papers100M inside it, contains
+	 * raw/data.npz, raw/node-label.npz and split/time/{train,valid,test}.csv.gz. Edges point
+	 * from the citing paper to the cited one.
 	 */
 	RUNG_PRESET_OGB_PAPERS100M = 1,
 	/**
-	 * MAG240M of OGB-LSC: ROOT, or mag240m_kddcup2021 in it. "papers":
-	 * processed/paper/node_feat.npy and the citations in both directions. "all": full_feat.npy
-	 * of the R-GNN baseline (float16 [vertices, 768] without a header: papers, authors,
-	 * institutions), which lies in the folder, beside it, or in "mag240m" beside it, each with
-	 * full_feat_done.txt, and all edges in both directions. Neither part: "all" where there is
-	 * a full_feat.npy, else "papers". As in that baseline an edge that is there in both
-	 * directions counts once. Where split_dict.pt has "test" and not "test-dev", it becomes
-	 * "test-whole", "test-dev" and "test-challenge", as in OGB's loader.
+	 * MAG240M of OGB-LSC: ROOT, or mag240m_kddcup2021 inside it. Part "papers":
+	 * processed/paper/node_feat.npy and the citations in both directions. Part "all":
+	 * full_feat.npy of the R-GNN baseline (float16 [vertices, 768] without a header: papers,
+	 * authors, institutions) and all edges in both directions. That file is in the folder, in
+	 * its parent, or in "mag240m" in its parent, together with full_feat_done.txt. Default
+	 * part: "all" if there is a full_feat.npy, else "papers". As in the baseline, an edge that
+	 * exists in both directions counts once. If split_dict.pt has "test" but not "test-dev",
+	 * it becomes "test-whole", "test-dev" and "test-challenge", as in OGB's loader.
 	 */
 	RUNG_PRESET_OGB_MAG240M,
 	/**
 	 * IGB, and the papers of IGBH: ROOT/SIZE/processed, or ROOT/processed. The part is SIZE:
-	 * "tiny", "experimental", "small", "medium", "large" or "full". Labels of 19 classes;
-	 * splits are ranges of 60, 20 and 20 % of the labelled papers. IGB's own loader has these
-	 * for "full" alone and draws others for the smaller sizes; it also adds a self loop to each
-	 * vertex, which is not done here.
+	 * "tiny", "experimental", "small", "medium", "large" or "full". Labels have 19 classes;
+	 * the splits are consecutive ranges of 60, 20 and 20 % of the labelled papers. IGB's own
+	 * loader uses these ranges for "full" only and draws other splits for smaller sizes. It
+	 * also adds a self loop to each vertex, which rung does not do.
 	 */
 	RUNG_PRESET_IGB
 };
 
-/** What of it is wanted; files of the rest need not be there. */
-enum { RUNG_PRESET_GRAPH = 1, RUNG_PRESET_FEATURES = 2, RUNG_PRESET_LABELS = 4, RUNG_PRESET_SPLITS = 8, RUNG_PRESET_ARRAYS = 16,
-       RUNG_PRESET_EVERYTHING = 31 };
+/** Parts of a data set to look for. Files of other parts may be missing. */
+enum {
+	RUNG_PRESET_GRAPH = 1,
+	RUNG_PRESET_FEATURES = 2,
+	RUNG_PRESET_LABELS = 4,
+	RUNG_PRESET_SPLITS = 8,
+	RUNG_PRESET_ARRAYS = 16,
+	RUNG_PRESET_EVERYTHING = 31
+};
 
-/** Specs for struct rung_stage_opts; NULL or none for what was not wanted. */
+/** Specs for struct rung_stage_opts; NULL or empty for parts that were not requested. */
 struct rung_preset {
-	const char *title;                       /**< "MAG240M, papers", for people */
-	uint64_t vertex_count;                   /**< 0: as many as the features have rows */
+	const char *title;                       /**< for display: "MAG240M, papers" */
+	uint64_t vertex_count;                   /**< 0: the number of rows of the features */
 	const char *const *graphs;               /**< [graph_count] */
 	size_t graph_count;
 	int undirected;
@@ -57,24 +64,38 @@ struct rung_preset {
 	const char *labels;
 	const struct rung_stage_split *splits;   /**< [split_count] */
 	size_t split_count;
-	const struct rung_stage_array *arrays;   /**< [array_count]: "year" of papers100M and MAG240M */
+	const struct rung_stage_array *arrays;   /**< [array_count] such as "year" */
 	size_t array_count;
 };
 
 /**
- * Find the files of a data set. Sizes of files without a header are checked here, headers when they are staged.
+ * Find the files of a public data set, and describe them as options of rung_stage().
  *
+ * The sizes of files without a header are checked here; headers are checked by rung_stage().
+ *
+ * @param kind        the data set
  * @param root        its folder
- * @param part        as said above; NULL: the one there is
- * @param wanted      some of RUNG_PRESET_GRAPH …
- * @param preset_out  give it back with rung_preset_close()
- * @return 0, RUNG_E_NOENT (names the file that is missing, and the cure), RUNG_E_FORMAT (size of a file, a damaged list of
- *         splits), RUNG_E_INVAL (kind, part), RUNG_E_IO, RUNG_E_NOMEM
+ * @param part        a part, see enum rung_preset_kind; NULL: the default
+ * @param wanted      a sum of RUNG_PRESET_GRAPH and so on
+ * @param preset_out  free it with rung_preset_close(), after rung_stage()
+ * @return 0, RUNG_E_NOENT (with the missing file and a remedy), RUNG_E_FORMAT (size of a file,
+ *         damaged splits), RUNG_E_INVAL (kind, part), RUNG_E_IO, RUNG_E_NOMEM
+ *
+ * Threads: any.
  */
-RUNG_API int rung_preset_open(enum rung_preset_kind kind, const char *root, const char *part, unsigned wanted,
-                              struct rung_preset **preset_out);
+RUNG_API int rung_preset_open(enum rung_preset_kind kind, const char *root, const char *part,
+                              unsigned wanted, struct rung_preset **preset_out);
 
-/** Free; NULL is allowed. */
+/**
+ * Free a preset with all its texts and arrays.
+ *
+ * @param preset  the preset; NULL is allowed
+ *
+ * The specs that were copied into struct rung_stage_opts point into the preset, so call this after
+ * rung_stage() has returned. The files of the data set are not touched.
+ *
+ * Threads: any, but no other call with the same preset.
+ */
 RUNG_API void rung_preset_close(struct rung_preset *preset);
 
 #ifdef __cplusplus

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file
- * Status codes, and the text of the last failure.
+ * Status codes, and the error text of the last call that failed.
  *
- * Functions of rung return `int`: zero or a count when they succeed, one of the negative codes below when they do not.
- * The function that fails first records a sentence that names the file, the place, the value and the cure;
- * rung_last_error() returns it on the thread that made the call. The sentence of work finished by another thread
- * stays with its request: rung_request_error() in store.h.
+ * Functions of rung return an `int`: zero or a count on success, one of the negative codes below on
+ * failure. The function that fails first records an error text with the file, the position, the
+ * value and a remedy. rung_last_error() returns it on the thread that made the call. If another
+ * thread did the work, the text belongs to the request: rung_request_error() in store.h.
  */
 #ifndef RUNG_STATUS_H
 #define RUNG_STATUS_H
@@ -24,9 +24,10 @@ extern "C" {
 #endif
 
 /**
- * The initialiser of a struct of options is RUNG_..._INIT in C and, since C++ had no designated
- * initialisers before C++20, rung_..._init() in C++: `struct rung_plan_opts opts =
- * rung_plan_opts_init();`. `nested` is a block that sets the sizes of the options inside.
+ * Every struct of options has two initialisers: RUNG_..._INIT for C and rung_..._init() for C++,
+ * because C++ has no designated initialisers before C++20:
+ * `struct rung_plan_opts opts = rung_plan_opts_init();`. `nested` is a block that sets the sizes of
+ * structs of options inside the struct.
  */
 #ifdef __cplusplus
 #define RUNG_INIT_FUNCTION(name, nested)                                                   \
@@ -41,7 +42,7 @@ extern "C" {
 #define RUNG_INIT_FUNCTION(name, nested)
 #endif
 
-/** X(code, value, text): the one list of status codes. */
+/** X(code, value, text) for every status code. */
 #define RUNG_STATUS_LIST(X)                                                                \
 	X(RUNG_E_INVAL, -1, "invalid argument")                                            \
 	X(RUNG_E_NOMEM, -2, "out of memory")                                               \
@@ -60,7 +61,7 @@ extern "C" {
 	X(RUNG_E_TIMEDOUT, -15, "timed out")                                               \
 	X(RUNG_E_BUSY, -16, "in use by another process")
 
-/** What functions return, those of RUNG_STATUS_LIST; each is negative but RUNG_OK. */
+/** Status codes that functions return. All except RUNG_OK are negative. */
 enum rung_status {
 	RUNG_OK = 0,
 #define RUNG_STATUS_ENUM(code, value, text) code = value,
@@ -68,43 +69,122 @@ enum rung_status {
 #undef RUNG_STATUS_ENUM
 };
 
-/** Name of a status, "RUNG_E_INVAL"; "RUNG_OK" for zero and counts, "RUNG_E_?" for a code that is not in the list. */
+/**
+ * Name of a status code, for logs and tests.
+ *
+ * @param status  the return value of any function of rung
+ * @return a constant string such as "RUNG_E_INVAL", which must not be freed; "RUNG_OK" for zero and
+ *         for counts; "RUNG_E_?" for a negative value that is not a status code
+ *
+ * Users read rung_last_error() instead: it has the file, the value and a remedy.
+ *
+ * Threads: any.
+ */
 RUNG_API const char *rung_status_name(int status);
 
-/** Short text of a status, "invalid argument". */
+/**
+ * Short description of a status code in English.
+ *
+ * @param status  the return value of any function of rung
+ * @return a constant string such as "invalid argument", which must not be freed
+ *
+ * It describes the kind of failure only. rung_last_error() returns the text of the failure itself,
+ * with the file, the value and a remedy.
+ *
+ * Threads: any.
+ */
 RUNG_API const char *rung_status_text(int status);
 
 /**
- * The sentence recorded by the last call that failed on this thread; "" when none has.
- * Valid until the next failing call on the thread. Never NULL.
+ * Error text of the last call that failed on the calling thread.
+ *
+ * @return text without a line end; "" if no call has failed on this thread; never NULL. rung owns
+ *         it, and it is valid until the next call that fails on the thread.
+ *
+ * A call that succeeds does not clear the text, so check the status first. Work that another thread
+ * finishes records its text in the request: see rung_request_error().
+ *
+ * Threads: each has its own text.
  */
 RUNG_API const char *rung_last_error(void);
 
-/** Bytes that would have been enough, when the call that rung_last_error() tells of failed because a memory budget was too small; else 0. */
+/**
+ * Smallest memory budget that would have been enough.
+ *
+ * @return bytes, if the last call that failed on the calling thread failed because a memory budget
+ *         was too small; else 0
+ *
+ * Callers that choose budgets automatically can retry the call with this value. The text of
+ * rung_last_error() has the same number.
+ *
+ * Threads: each has its own value.
+ */
 RUNG_API unsigned long long rung_last_error_least(void);
 
-/** Version as "major.minor.patch". */
+/**
+ * Version of the library.
+ *
+ * @return a constant string "major.minor.patch", which must not be freed
+ *
+ * It is the version of the library that is loaded at run time, which may be newer than the headers
+ * that a program was built with. Structs of options carry their size, so that an older program
+ * keeps working with a newer library.
+ *
+ * Threads: any.
+ */
 RUNG_API const char *rung_version(void);
 
-/** Commit this library was built from, "unknown" outside a git checkout. */
+/**
+ * Git commit that the library was built from.
+ *
+ * @return a constant string, which must not be freed: an abbreviated commit id, with "-dirty" if
+ *         files were modified; "unknown" if the library was not built in a git checkout
+ *
+ * The command `rung --version` prints it, and result files contain it, so that measurements can be
+ * repeated with the same code.
+ *
+ * Threads: any.
+ */
 RUNG_API const char *rung_commit(void);
 
 /**
- * What is built in: `idx` 0, 1, 2 … gives one feature each ("io_uring", "numa", "openmp", "cuda"), NULL past the end.
+ * Enumerate the optional features, and whether they are built in.
  *
- * @param built_in_out  1 when it is built in, else 0
- * @param why_out       a few words: the version found, or why it is not built in
+ * @param idx           0, 1, 2 and so on
+ * @param built_in_out  1 if the feature is built in, else 0
+ * @param why_out       a few words: the version that was found, or why the feature is not built in
+ * @return the name of the feature ("io_uring", "numa", "openmp", "cuda"); NULL past the last one.
+ *         All strings are constant and must not be freed.
+ *
+ * Threads: any.
  */
 RUNG_API const char *rung_feature(unsigned idx, int *built_in_out, const char **why_out);
 
-/** Free memory that a function of rung says is to be freed with rung_free(); NULL is allowed. */
+/**
+ * Free memory that a function of rung returned.
+ *
+ * @param ptr  memory whose documentation names rung_free(); NULL is allowed
+ *
+ * Objects have functions of their own, such as rung_store_close(). Do not pass memory of malloc():
+ * the library and the program may use different allocators.
+ *
+ * Threads: any; the memory must not be in use on another thread.
+ */
 RUNG_API void rung_free(void *ptr);
 
 /**
- * Called with work done and work in all while a long function runs; return nonzero to cancel it (RUNG_E_CANCELED).
- * `stage` is a short constant name of the step ("edges", "features"); units are those of the step, `total` 0 when unknown.
+ * Callback for progress: functions that take long call it with the work done so far.
+ *
+ * @param ctx    the progress_ctx that was passed with the callback
+ * @param stage  short constant name of the current step ("edges", "features")
+ * @param done   work done, in units of the step
+ * @param total  work of the step; 0 if unknown
+ * @return 0 to continue; any other value cancels the function, which returns RUNG_E_CANCELED
+ *
+ * Threads: called on the thread that called the function, unless the function says otherwise.
  */
-typedef int (*rung_progress_fn)(void *ctx, const char *stage, unsigned long long done, unsigned long long total);
+typedef int (*rung_progress_fn)(void *ctx, const char *stage, unsigned long long done,
+                                unsigned long long total);
 
 #ifdef __cplusplus
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file
- * Requests for rows, in the order in which batches make them, and how many of them tiers of any size would serve: static ones, which hold
- * the first rows of an order, and, for reference, tiers that change their rows.
+ * Traces: the rows that batches request, in order, and the hits that tiers of any size would have.
+ * Static tiers hold the first rows of an order. Two replacement policies, LRU and Belady's, serve
+ * as references.
  *
- * A *request* is one row of one batch; a *hit* is a request for a row that is in the tier.
+ * A *request* is one row of one batch. A *hit* is a request for a row that is in the tier.
  */
 #ifndef RUNG_TRACE_H
 #define RUNG_TRACE_H
@@ -22,10 +23,12 @@ struct rung_trace;
 /** Options of rung_trace_create(). */
 struct rung_trace_opts {
 	size_t size;                 /**< sizeof(struct rung_trace_opts), set by the initialiser */
-	uint64_t vertex_count;       /**< rows are below it; at least 1 */
-	uint64_t kept_max;           /**< requests whose order is kept, the first ones; 0: 2^26. What goes beyond is counted all the same */
-	uint32_t threads;            /**< 0: as OpenMP has it; no result depends on it */
-	rung_progress_fn progress;   /**< of rung_trace_lru_hits() and rung_trace_belady_hits(); may be NULL */
+	uint64_t vertex_count;       /**< row ids are below it; at least 1 */
+	/** number of requests, from the first, whose order is kept; later ones are only counted.
+	    0: 2^26 */
+	uint64_t kept_max;
+	uint32_t threads;            /**< 0: the number of OpenMP; results do not depend on it */
+	rung_progress_fn progress;   /**< of the LRU and Belady functions; may be NULL */
 	void *progress_ctx;
 };
 
@@ -34,78 +37,148 @@ struct rung_trace_opts {
 RUNG_INIT_FUNCTION(rung_trace_opts, {})
 
 /**
- * An empty trace.
+ * Create an empty trace.
  *
- * @param trace_out  free with rung_trace_destroy()
+ * @param opts       number of vertices and limits; copied
+ * @param trace_out  free it with rung_trace_destroy()
  * @return 0, RUNG_E_INVAL (no vertices), RUNG_E_NOMEM
  *
- * Memory: 8 bytes a vertex; and for each request that is kept 4 bytes, or 8 when vertices or kept requests do not fit 32 bits.
+ * Memory: 8 bytes per vertex, and 4 bytes per request whose order is kept, or 8 if vertices or
+ * requests do not fit in 32 bits.
+ *
+ * Threads: any.
  */
 RUNG_API int rung_trace_create(const struct rung_trace_opts *opts, struct rung_trace **trace_out);
-/** Free a trace. NULL is allowed. */
+
+/**
+ * Free a trace and everything that it recorded.
+ *
+ * @param trace  the trace; NULL is allowed
+ *
+ * The array that rung_trace_counts() returned becomes invalid. Arrays that the caller passed to
+ * other functions are not freed.
+ *
+ * Threads: any, but no other call with the same trace.
+ */
 RUNG_API void rung_trace_destroy(struct rung_trace *trace);
 
 /**
  * Append the requests of a batch.
  *
- * @param rows  rung_batch_vertices() of it
- * @return 0, RUNG_E_RANGE (not a row: nothing of the batch is appended), RUNG_E_NOMEM
+ * @param rows       [row_count] row ids, such as rung_batch_vertices() returns; copied
+ * @param row_count  number of requests; a row may occur several times
+ * @return 0, RUNG_E_RANGE (an id is not a row), RUNG_E_NOMEM; after a failure nothing of the batch
+ *         was appended
  *
- * Threads: one at a time.
+ * Call it for the batches in the order in which training uses them: LRU and Belady depend on it.
+ *
+ * Threads: one call per trace at a time.
  */
 RUNG_API int rung_trace_add(struct rung_trace *trace, const uint64_t *rows, uint64_t row_count);
 
-/** How often each row was asked for, [vertex_count]; valid until rows are added. */
+/**
+ * Number of requests of every row, including requests whose order is not kept.
+ *
+ * @param trace  a trace
+ * @return [vertex_count] counts, which the trace owns; valid until rung_trace_add() or
+ *         rung_trace_destroy()
+ *
+ * Sorting the rows by these counts gives the order that rung_trace_oracle_hits() uses.
+ *
+ * Threads: any, while no call appends to the trace.
+ */
 RUNG_API const uint64_t *rung_trace_counts(const struct rung_trace *trace);
 
-/** Requests in all, and those whose order is kept. */
+/**
+ * Total number of requests.
+ *
+ * @param trace  a trace
+ * @return the number of requests that were appended, including those whose order is not kept
+ *
+ * Divide the hits of the static and oracle functions by it to get a hit rate. For LRU and Belady
+ * use rung_trace_kept(), less the requests that only fill the tier.
+ *
+ * Threads: any, while no call appends to the trace.
+ */
 RUNG_API uint64_t rung_trace_requests(const struct rung_trace *trace);
-/** Requests whose order is kept. */
+
+/**
+ * Number of requests whose order is kept.
+ *
+ * @param trace  a trace
+ * @return the first requests of the trace, at most kept_max of the options
+ *
+ * rung_trace_lru_hits() and rung_trace_belady_hits() replay these requests only. If the result is
+ * smaller than rung_trace_requests(), raise kept_max to replay more.
+ *
+ * Threads: any, while no call appends to the trace.
+ */
 RUNG_API uint64_t rung_trace_kept(const struct rung_trace *trace);
 
 /**
- * Hits of tiers that hold the first rows of an order, of all requests.
+ * Count the hits of static tiers, which hold the first rows of an order, over all requests.
  *
- * @param order        [vertex_count] rows, the hottest first, each once: what rung_rank_order() gives; NULL: 0, 1, 2 …, as they lie in a
- *                     staged dataset
- * @param index_bytes  of its entries, 4 or 8
- * @param sizes        [size_count] rows in the tier, ascending, none above vertex_count
- * @param hits_out     [size_count]
+ * @param order        [vertex_count] rows, hottest first, each once, as rung_rank_order() returns
+ *                     them; NULL: 0, 1, 2 and so on, the order of a staged dataset
+ * @param index_bytes  of the entries of `order`, 4 or 8
+ * @param sizes        [size_count] tier sizes in rows, ascending, at most vertex_count
+ * @param hits_out     [size_count] number of hits
  * @return 0, RUNG_E_INVAL (sizes), RUNG_E_RANGE (order)
+ *
+ * Threads: any, while no call appends to the trace.
  */
-RUNG_API int rung_trace_static_hits(const struct rung_trace *trace, const void *order, unsigned index_bytes, const uint64_t *sizes,
+RUNG_API int rung_trace_static_hits(const struct rung_trace *trace, const void *order,
+                                    unsigned index_bytes, const uint64_t *sizes,
                                     uint32_t size_count, uint64_t *hits_out);
 
 /**
- * The same for the order by the trace's own counts: what no static order exceeds on these very requests. An order made beforehand cannot
- * reach it, since the counts hold chance as well.
- * @return 0, RUNG_E_INVAL (sizes), RUNG_E_NOMEM: it takes 16 bytes a vertex while it runs
+ * Count the hits of the best possible static tiers: those ordered by the counts of this trace.
+ *
+ * No static order has more hits on these requests. An order that was computed beforehand cannot
+ * reach the result, because the counts also contain chance.
+ *
+ * @param sizes     [size_count] tier sizes in rows, ascending, at most vertex_count
+ * @param hits_out  [size_count] number of hits, over all requests
+ * @return 0, RUNG_E_INVAL (sizes), RUNG_E_NOMEM
+ *
+ * Memory: 16 bytes per vertex during the call.
+ *
+ * Threads: any, while no call appends to the trace.
  */
-RUNG_API int rung_trace_oracle_hits(const struct rung_trace *trace, const uint64_t *sizes, uint32_t size_count, uint64_t *hits_out);
+RUNG_API int rung_trace_oracle_hits(const struct rung_trace *trace, const uint64_t *sizes,
+                                    uint32_t size_count, uint64_t *hits_out);
 
 /**
- * Hits of tiers that keep the rows asked for last (LRU), all sizes in one pass over the kept requests: Mattson, Gecsei, Slutz, Traiger,
- * "Evaluation Techniques for Storage Hierarchies", 1970.
+ * Count the hits of LRU tiers, which keep the most recently requested rows. One pass over the kept
+ * requests computes all sizes: Mattson, Gecsei, Slutz, Traiger, "Evaluation Techniques for Storage
+ * Hierarchies", 1970.
  *
- * @param counted_from  requests before this one fill the tiers and are not counted
+ * @param counted_from  requests before this one fill the tiers, and their hits are not counted
+ * @param sizes         [size_count] tier sizes in rows, ascending, at most vertex_count
+ * @param hits_out      [size_count] number of hits
  * @return 0, RUNG_E_INVAL (sizes), RUNG_E_NOMEM, RUNG_E_CANCELED
  *
- * Time: O(log vertex_count) a request. Memory: 8.5 bytes a vertex while it runs.
+ * Time: O(log vertex_count) per request. Memory: 8.5 bytes per vertex during the call.
+ *
+ * Threads: any, while no call appends to the trace.
  */
-RUNG_API int rung_trace_lru_hits(const struct rung_trace *trace, uint64_t counted_from, const uint64_t *sizes, uint32_t size_count,
-                                 uint64_t *hits_out);
+RUNG_API int rung_trace_lru_hits(const struct rung_trace *trace, uint64_t counted_from,
+                                 const uint64_t *sizes, uint32_t size_count, uint64_t *hits_out);
 
 /**
- * Hits of tiers that know all requests to come and may leave a row out that comes: Belady, "A Study of Replacement Algorithms for a
- * Virtual-Storage Computer", 1966, with the right to bypass. Nothing that starts empty has more hits of all kept requests
- * (counted_from 0). Sizes are done side by side.
+ * Count the hits of tiers that know all future requests and may bypass a row: Belady, "A Study of
+ * Replacement Algorithms for a Virtual-Storage Computer", 1966. With counted_from 0, no policy that
+ * starts with an empty tier has more hits on the kept requests. Sizes are computed in parallel.
  *
- * @return as rung_trace_lru_hits()
+ * Parameters and return value are those of rung_trace_lru_hits().
  *
- * Time: O(log kept) a request and size. Memory while it runs: for each kept request as much again as the trace has, and for each thread
- * an eighth of a byte; 4 or 8 bytes a vertex.
+ * Time: O(log kept) per request and size. Memory during the call: per kept request as much again as
+ * the trace uses and 1/8 byte per thread; 4 or 8 bytes per vertex.
+ *
+ * Threads: any, while no call appends to the trace.
  */
-RUNG_API int rung_trace_belady_hits(const struct rung_trace *trace, uint64_t counted_from, const uint64_t *sizes, uint32_t size_count,
+RUNG_API int rung_trace_belady_hits(const struct rung_trace *trace, uint64_t counted_from,
+                                    const uint64_t *sizes, uint32_t size_count,
                                     uint64_t *hits_out);
 
 #ifdef __cplusplus

@@ -284,7 +284,7 @@ struct rung_verify_report {
  *         RUNG_E_IO, RUNG_E_FORMAT, RUNG_E_INVAL (memory_bytes too small, with the smallest value
  *         that works), RUNG_E_CANCELED
  *
- * Threads: any; it uses threads of its own and OpenMP threads.
+ * Threads: any; it starts threads and uses OpenMP threads.
  */
 RUNG_API int rung_dataset_verify(const char *dir, const struct rung_verify_opts *opts,
                                  struct rung_verify_report *report_out);

@@ -46,9 +46,9 @@ int rung__fail_errno(int err, const char *format, ...) __attribute__((format(pri
 int rung__fail_text(int status, const char *text);
 
 /**
- * How one of several threads failed: the last error belongs to a thread, so it is carried to the
- * one that tells it. All zero: none has. Keeping takes no lock; what was kept is told behind the
- * threads' end, or under the lock they kept it under.
+ * The failure of one of several threads. The last error belongs to a thread, so it is carried to
+ * the thread that reports it. All zero: no failure. Keeping needs no lock. Report it after the
+ * threads have ended, or under the lock under which they keep failures.
  */
 struct rung__failure {
 	int rc;   /* of the first that was kept */

@@ -87,7 +87,7 @@ static inline void rung__queue_cut(struct rung__queue *queue, struct rung__link 
 	link->next = NULL;
 }
 
-/** Take out the first. @return NULL: there is none */
+/** Remove the first link. @return NULL if the list is empty */
 static inline struct rung__link *rung__queue_pop(struct rung__queue *queue)
 {
 	struct rung__link *first = rung__queue_first(queue);

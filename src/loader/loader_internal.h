@@ -71,7 +71,7 @@ enum rung__feed_state { RUNG__FEED_EMPTY, RUNG__FEED_SAMPLED, RUNG__FEED_READY }
 struct rung__feed_slot {
 	enum rung__feed_state state;
 	struct rung__feed_batch *batch;   /* NULL: no memory for one */
-	struct rung__failure failure;     /* why there is no such batch */
+	struct rung__failure failure;     /* why sampling or gathering failed */
 };
 
 struct rung__feed_worker {

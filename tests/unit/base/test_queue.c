@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The intrusive list, and what its callers assert on both sides: nothing is put into two lists or
- * given back twice. Assertions are on in debug and in sanitizer builds.
+ * released twice. Assertions are on in debug and in sanitizer builds.
  */
 #include <criterion/criterion.h>
 #include <signal.h>

@@ -38,10 +38,11 @@ class _Versioned(Structure):
 # names of a capsule, unused and used: it keeps their address, so they have to stay
 _FORMS = ((b"dltensor_versioned", b"used_dltensor_versioned", _Versioned), (b"dltensor", b"used_dltensor", _Managed))
 
-_tells, _gives = (PYFUNCTYPE(result, py_object, c_char_p) for result in (c_int, c_void_p))
-_capsule_valid = _tells(("PyCapsule_IsValid", pythonapi))
-_capsule_pointer = _gives(("PyCapsule_GetPointer", pythonapi))
-_capsule_rename = _tells(("PyCapsule_SetName", pythonapi))
+_int_call = PYFUNCTYPE(c_int, py_object, c_char_p)
+_pointer_call = PYFUNCTYPE(c_void_p, py_object, c_char_p)
+_capsule_valid = _int_call(("PyCapsule_IsValid", pythonapi))
+_capsule_pointer = _pointer_call(("PyCapsule_GetPointer", pythonapi))
+_capsule_rename = _int_call(("PyCapsule_SetName", pythonapi))
 
 
 def _packed(shape: tuple[int, ...]) -> tuple[int, ...]:

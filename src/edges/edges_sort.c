@@ -38,8 +38,7 @@ struct sorter {
 	uint64_t range_max;           /* vertices of one */
 	uint64_t bins_max;
 	uint32_t *bucket_of;          /* [bins_max] */
-	struct rung__partition
-		partition; /* for up to bins_max buckets, in which pairs are counted first */
+	struct rung__partition partition;   /* first counts pairs in up to bins_max buckets */
 	unsigned char *dealt;         /* [dealt_pairs] */
 	uint64_t dealt_pairs;
 	unsigned char *out_pool;

@@ -228,16 +228,16 @@ static void look_at_part(struct rung__refill *refill, struct rung__part *part)
 
 void rung__elsewhere_look(struct rung__refill *refill)
 {
-	struct rung__queue elsewhere = refill->elsewhere;
+	struct rung__queue elsewhere = { NULL };
 	struct rung__part *part;
 
-	if (rung__queue_is_empty(&elsewhere) ||
+	if (rung__queue_is_empty(&refill->elsewhere) ||
 	    refill->now_ns - refill->elsewhere_looked_ns < ELSEWHERE_NS)
 		return;
 	refill->elsewhere_looked_ns = refill->now_ns;
 	refill->starved = false;
-	refill->elsewhere.last =
-		NULL; /* parts come back to the list with the first row that is still away */
+	/* parts return to the list with the first of their rows that another client still reads */
+	rung__queue_join(&elsewhere, &refill->elsewhere);
 	while ((part = RUNG__ENTRY(rung__queue_pop(&elsewhere), struct rung__part,
 				   elsewhere_link)) != NULL)
 		look_at_part(refill, part);

@@ -235,12 +235,12 @@ void rung__parcel_send(struct rung__refill *refill, struct rung__part *part, boo
 
 void rung__parts_settle(struct rung__refill *refill)
 {
-	struct rung__queue touched = refill->touched;
+	struct rung__queue touched = { NULL };
 	struct rung__part *part;
 
+	rung__queue_join(&touched, &refill->touched);
 	if (!rung__queue_is_empty(&touched))
 		rung__copy_fence();
-	refill->touched.last = NULL;
 	while ((part = RUNG__ENTRY(rung__queue_pop(&touched), struct rung__part, touched_link)) !=
 	       NULL) {
 		struct rung_request *request = part->request;

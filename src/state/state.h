@@ -99,8 +99,7 @@ struct rung_request {
 	bool read_through;                /* the last parcels of its parts have come */
 	uint32_t lasts_left;
 	int device_status;
-	struct rung__queue
-		waiting; /* parcels that came, and those that are being copied, oldest first */
+	struct rung__queue waiting;       /* parcels that are not being copied yet, oldest first */
 	struct rung__parcel *scatters[RUNG__SCATTERS_MAX];
 	uint32_t scatter_first, scatter_count;
 
@@ -224,8 +223,8 @@ struct rung_store {
 	struct rung_request *requests;    /* [request_count], the last SYNC_REQUESTS of them for rung_gather */
 	uint32_t request_count;
 	struct rung__queue free, sync_free;
-	struct rung__queue
-		retired; /* device without hand-off: put, not known to be done, oldest first */
+	/* device without hand-off: requests that were put and may still run, oldest first */
+	struct rung__queue retired;
 	bool stop;
 	bool reads_lost;                  /* given up while the kernel may still write to the pool */
 
